@@ -1,6 +1,8 @@
 """What several packages' tests share."""
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face folder whose samples have mixed rewards and several strategies, so that training changes it."""
     return build_warm_model(tmp_path_factory.mktemp("warm") / "model")
+
+
+_ended = pytest.StashKey[int]()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[_ended] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave with the tests' own result: a thread of Ray's may outlive its shutdown and crash a dying interpreter."""
+    if "ray" in sys.modules and _ended in config.stash:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash[_ended])
