@@ -19,14 +19,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from raypoly.judge.structural import label_evidence
-from raypoly.sandbox.child.analysis import canonical, constructs
+from raypoly.sandbox.child.analysis import constructs
+from raypoly.sandbox.child.canonical import canonical
 from raypoly.values import Evidence
 
 
 def evidence(program: str, entry_point: str) -> Evidence | None:
     """Evidence by syntax alone; None where the program does not parse."""
+    if not program.strip():
+        return None
     try:
-        return Evidence(canonical(program), constructs(program, entry_point), {}, "") if program.strip() else None
+        return Evidence(canonical(program, entry_point).text, constructs(program, entry_point), {}, "")
     except (SyntaxError, ValueError, RecursionError):
         return None
 

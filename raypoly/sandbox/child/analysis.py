@@ -1,9 +1,8 @@
-"""What a program is, by syntax: its canonical source and its live constructs.
+"""What repeats work in a program, by syntax: its live constructs.
 
-    canonical("def f(n):  # sum\\n return sum([i for i in range(n)])")  ->  "def v0(v1): ..."
-    constructs(source, "f")                                             ->  ("comprehension",)
+    constructs("def f(n):\\n return sum([i for i in range(n)])", "f")  ->  ("comprehension",)
 
-Standard library only; `source` may be hostile: it is parsed, never run. Both raise `SyntaxError`.
+Standard library only; `source` may be hostile: it is parsed, never run.
 """
 
 from __future__ import annotations
@@ -12,25 +11,17 @@ import ast
 
 from .folding import fold
 from .liveness import slice_to
-from .renaming import rename
 
 LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
 """Constructs that repeat work; a program with none of them is `closed_form`."""
 
 
-def canonical(source: str) -> str:
-    """The program without comments, docstrings, annotations, imports, literal style and dead code, names numbered."""
-    return canonical_of(slice_to(fold(ast.parse(source)), None))
-
-
 def constructs(source: str, entry_point: str) -> tuple[str, ...]:
-    """The constructs that the entry function's result depends on, sorted; `("closed_form",)` where none repeats."""
+    """The constructs that the entry function's result depends on, sorted; `("closed_form",)` where none repeats.
+
+    Raises `SyntaxError`.
+    """
     return live_constructs(slice_to(fold(ast.parse(source)), entry_point))
-
-
-def canonical_of(tree: ast.Module) -> str:
-    """The source of a module that is already sliced, names numbered. The tree is spent: it is renamed in place."""
-    return ast.unparse(ast.fix_missing_locations(rename(tree)))
 
 
 def live_constructs(tree: ast.Module) -> tuple[str, ...]:

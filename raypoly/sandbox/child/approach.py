@@ -11,19 +11,49 @@ from __future__ import annotations
 
 import ast
 
-from . import holders, lookups, moves, recursions, running, shape, tables
+from . import (
+    bits,
+    chains,
+    holders,
+    layout,
+    lookups,
+    moves,
+    passes,
+    recursions,
+    rolling,
+    running,
+    selection,
+    shape,
+    tables,
+    trees,
+)
 from .analysis import called
 from .constants import settle
 from .effects import neutral, spoken
 from .folding import fold
 from .liveness import slice_to
-from .placeholders import degenerate
+from .placeholders import answers, degenerate
 from .renaming import rename
 from .scene import Scene
 
 MAX_NODES = 3000
 """Larger programs have no features."""
-_READERS = (shape, holders, lookups, moves, recursions, tables, running)
+_READERS = (
+    shape,
+    holders,
+    lookups,
+    moves,
+    chains,
+    recursions,
+    tables,
+    running,
+    trees,
+    passes,
+    layout,
+    selection,
+    bits,
+    rolling,
+)
 
 
 def approach(source: str, entry_point: str) -> tuple[str, ...]:
@@ -38,18 +68,21 @@ def approach(source: str, entry_point: str) -> tuple[str, ...]:
     if kind := degenerate(tree, entry_point):
         return (kind,)
     try:
-        scene = Scene(live_part(tree, entry_point))
+        live = live_part(tree, entry_point)
+        if answers(live, entry_point) and (kind := degenerate(live, entry_point)):
+            return (kind,)  # what stood beside the constant was dead
+        scene = Scene(ast.parse(ast.unparse(ast.fix_missing_locations(rename(live)))))
         return tuple(sorted({name for reader in _READERS for name in reader.features(scene)}))
     except RecursionError:
         return ()
 
 
 def live_part(tree: ast.Module, entry_point: str) -> ast.Module:
-    """What the answer depends on, names numbered. The tree is spent."""
+    """What the answer depends on. The tree is spent."""
     printing = _Printing(not entry_point)
     tree = neutral(fold(settle(printing.visit(tree))))
     tree = _without_strangers(slice_to(tree, entry_point), entry_point)
-    return ast.parse(ast.unparse(ast.fix_missing_locations(rename(spoken(tree)))))
+    return spoken(tree)
 
 
 class _Printing(ast.NodeTransformer):

@@ -68,6 +68,8 @@ def flow_of(scene: Scene, reads: set[int], group: set[str]) -> Flow:
             made.append((n.target, n.value))
         elif isinstance(n, ast.For):
             made.append((n.target, n.iter))
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "append" and n.args:
+            made.append((n.func.value, n.args[0]))
     while True:
         before = len(found) + len(worked)
         for target, value in made:

@@ -9,12 +9,14 @@ import ast
 from collections.abc import Iterator
 
 from .analysis import called
+from .moves import steps
 from .scene import Scene, key, names, same
 
 _HEAP = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop"}) | frozenset(
     {"nlargest", "nsmallest", "merge", "PriorityQueue"}
 )
 _FILL = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "put"})
+_TABLES = frozenset({"dict", "Counter", "defaultdict", "OrderedDict"})
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
@@ -24,7 +26,7 @@ def features(scene: Scene) -> Iterator[str]:
         yield "heap"
     for name in sorted(scene.done_to):
         yield from _line(scene, name)
-    if _next_level(scene):
+    if _next_level(scene) or any(_reads_on(scene, loop) for loop in scene.nodes):
         yield "queue"
     if any(_releases(scene, loop) for loop in scene.nodes):
         yield "kahn"
@@ -48,7 +50,10 @@ def _line(scene: Scene, name: str) -> Iterator[str]:
             )
             yield "window" if trailing else "fifo"
     elif any(scene.loops(node) for node in firsts) or any(
-        scene.loops(n) and scene.function(n) not in scene.recursive and not _constant_index(n)
+        scene.loops(n)
+        and scene.function(n) not in scene.recursive
+        and not _constant_index(n)
+        and not _keyed(scene, name)
         for n in scene.uses(name, "pop_last", "delete")
     ):
         yield "fifo"
@@ -59,6 +64,10 @@ def _line(scene: Scene, name: str) -> Iterator[str]:
         endless = [loop for loop in whiles if isinstance(loop.test, ast.Constant)]
         if any(_within(loop, lasts) and _within(loop, fills) for loop in tests + endless):
             yield "dfs_stack"
+            if any(_carries_path(fill) for fill in fills):
+                yield "backtrack"
+                if all(any(isinstance(up, ast.If) for up in scene.around(fill)) for fill in fills):
+                    yield "pruned"
         elif any(_unwinds(scene, loop, name, lasts, fills) for loop in whiles):
             yield "mono_stack"
         elif any(scene.repeated(node) for node in lasts):
@@ -106,6 +115,12 @@ def _constant_index(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return len(node.args) != 1 or not isinstance(node.args[0], (ast.Name, ast.BinOp))
     return not isinstance(node, ast.Subscript) or not isinstance(node.slice, (ast.Name, ast.BinOp))
+
+
+def _keyed(scene: Scene, name: str) -> bool:
+    """Whether a container was made as a table by keys."""
+    made = scene.made.get(name, [])
+    return any(isinstance(v, ast.Dict) or (isinstance(v, ast.Call) and called(v) in _TABLES) for v in made)
 
 
 def _is_keyed_get(node: ast.AST) -> bool:
@@ -173,6 +188,28 @@ def _next_level(scene: Scene) -> bool:
                 if scene.uses(name, "each") and (comp or any(_within(loop, scene.uses(b, *_FILL)) for b in built)):
                     return True
     return False
+
+
+def _carries_path(fill: ast.AST) -> bool:
+    """Whether what is pushed holds a way made longer: `stack.append((i, path + [x]))`."""
+    return any(
+        isinstance(n, ast.BinOp)
+        and isinstance(n.op, ast.Add)
+        and (isinstance(n.right, (ast.List, ast.Tuple)) or isinstance(getattr(n.right, "value", None), str))
+        for n in ast.walk(fill)
+    )
+
+
+def _reads_on(scene: Scene, loop: ast.AST) -> bool:
+    """A list that a loop reads by a rising index and makes longer: `x = q[i]; i += 1; q.append(y)`."""
+    if not isinstance(loop, ast.While):
+        return False
+    rising = {name for name, ways in steps(loop.body).items() if ways == {1}} & names(loop.test)
+    return any(
+        _within(loop, scene.uses(name, *_FILL))
+        and any(isinstance(n, ast.Subscript) and key(n.slice) in rising for n in scene.uses(name, "load"))
+        for name in names(loop.test)
+    )
 
 
 def _not_empty(test: ast.expr) -> set[str]:

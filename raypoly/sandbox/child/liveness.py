@@ -16,22 +16,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .names import PURE_NAMES, Aliases, bound_here, declared, loads, parameters, root, stores
-from .program import Function, Program, reads_only
+from .program import Function, Program, is_numeric, reads_only
 
 _JUMPS = (ast.Break, ast.Continue)
 
 
-def slice_to(tree: ast.Module, entry_point: str | None) -> ast.Module:
+def slice_to(tree: ast.Module, entry_point: str | None, known: Program | None = None) -> ast.Module:
     """A new module with the live statements only; expressions are shared with `tree`, so positions are kept.
 
     `entry_point` is `f` or `Solution().method`; None keeps whatever any function or class at the top depends on.
+    `known` is the program read carefully: then every flow of an object counts as a possible alias, and what may raise
+    inside `try` stays. What is left gives the same results, at the price of some dead code.
     """
-    program = Program.read(tree)
+    program = known or Program.read(tree)
     wanted = {entry_point.split("(")[0].split(".")[0]} if entry_point else set(program.free)
     if not wanted & set(program.free):
         wanted = bound_here(tree.body)
     entry = entry_point.split(".")[-1] if entry_point else ""
-    slicer = _Slicer(program, entry, frozenset(), frozenset(), Aliases(tree.body))
+    aliases = program.sharing or Aliases(tree.body)
+    slicer = _Slicer(program, entry, frozenset(), frozenset(), aliases)
     _, body = slicer.block(tree.body, program.expand(wanted), None)
     return ast.Module(body, [])
 
@@ -56,6 +59,10 @@ class _Slicer:
     at_exit: frozenset[str]
     """Names still live when the scope ends: global and nonlocal ones."""
     aliases: Aliases
+
+    @property
+    def careful(self) -> bool:
+        return self.program.sharing is not None
 
     def reads(self, *nodes: ast.AST) -> frozenset[str]:
         return self.program.expand(set().union(*(loads(node) for node in nodes)))
@@ -88,6 +95,9 @@ class _Slicer:
             return (live, [self._class(stmt)]) if stmt.name in live else (live, [])
         if isinstance(stmt, (ast.If, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)):
             return self._branches(stmt, live, loop)
+        if isinstance(stmt, ast.Delete):
+            touched = any(self._touches(root(place.value), live) for place in _places(stmt.targets))
+            return (live | self.reads(stmt), [stmt]) if touched or stores(stmt.targets) & live else (live, [])
         if isinstance(stmt, (ast.Global, ast.Nonlocal)):
             return live, [stmt]
         if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Pass, ast.Assert)):
@@ -102,6 +112,9 @@ class _Slicer:
         if names & live:
             killed = names if isinstance(stmt, ast.Assign) and all(isinstance(t, ast.Name) for t in targets) else set()
             return (live - killed) | self.reads(stmt), [stmt]
+        changes = self.careful and isinstance(stmt, ast.AugAssign) and not is_numeric(stmt)
+        if changes and any(self._touches(name, live) for name in names):
+            return live | names | self.reads(stmt), [stmt]
         if any(self._touches(root(t.value), live) for t in _places(targets)):
             return live | self.reads(stmt), [stmt]
         if self._acts(stmt.value, live):
@@ -140,6 +153,8 @@ class _Slicer:
         self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None
     ) -> tuple[frozenset[str], list[ast.stmt]]:
         """If, try, with, match: each block on its own; the guard counts where a block keeps something."""
+        if self.careful and isinstance(stmt, (ast.Try, ast.TryStar)):
+            return live | self.reads(stmt), [stmt]
         new = copy.copy(stmt)
         later, any_kept = live, False
         certain = isinstance(stmt, (ast.If, ast.With, ast.AsyncWith))  # one of its blocks runs, and whole
@@ -168,7 +183,7 @@ class _Slicer:
 
     def _function(self, stmt: Function, live: frozenset[str]) -> ast.stmt:
         own = bound_here(stmt.body) - declared(stmt.body)
-        aliases = Aliases(stmt.body)
+        aliases = self.aliases if self.careful else Aliases(stmt.body)
         outer = frozenset((loads(stmt) - own) | parameters(stmt.args) | declared(stmt.body))
         exit_names = frozenset(declared(stmt.body))
         if stmt.name == self.entry and stmt.name not in self.program.effectful and not _answers(stmt):
@@ -186,7 +201,9 @@ class _Slicer:
         return new
 
     def _touches(self, name: str | None, live: frozenset[str]) -> bool:
-        return name is None or bool(self.aliases.of(name) & (live | self.outer))
+        if name is None or (self.program.prints and name in self.program.foreign):
+            return True
+        return bool(self.aliases.of(name) & (live | self.outer))
 
     def _acts(self, node: ast.AST, live: frozenset[str]) -> bool:
         """Whether running the code may change something live, besides the value that it gives."""
@@ -204,16 +221,21 @@ class _Slicer:
     def _call_acts(self, call: ast.Call, live: frozenset[str]) -> bool:
         arguments = [root(arg) for arg in call.args]
         touched = any(name is not None and self._touches(name, live) for name in arguments)
+        if self.careful and any(name in self.program.effectful for name in arguments):
+            return True
         if isinstance(call.func, ast.Name):
             if call.func.id in self.program.free:
                 return call.func.id in self.program.effectful
+            if call.func.id == "print" and self.program.prints:
+                return True
             return call.func.id not in PURE_NAMES and touched
         if not isinstance(call.func, ast.Attribute):
             return True
+        if call.func.attr in self.program.effectful:  # before all else: the program may have a `union` of its own
+            return True
         if reads_only(call.func):
             return False
-        owner = root(call.func.value)
-        return call.func.attr in self.program.effectful or self._touches(owner, live) or touched
+        return self._touches(root(call.func.value), live) or touched
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:

@@ -32,12 +32,12 @@ def features(scene: Scene) -> Iterator[str]:
 def _hashed(scene: Scene, name: str) -> bool:
     """Filled from the input and asked for by key: a set, a dict, a table of counts, or a list searched by value."""
     kinds, values = scene.kinds(name), scene.made.get(name, [])
-    if values and all(scene.loops(value) for value in values):
+    if values and all(scene.loops(value) for value in values) and not _complements(scene, name):
         return False  # made anew in each round: a means of one round, not of the whole
     keyed = any(_is_hash(value) for value in values)
-    asked = bool(kinds & {"in", "get"}) or (
-        keyed and bool(kinds & {"load", "items", "values", "most_common", "pop_last", "len"})
-    )
+    asked = bool(
+        kinds & {"in", "get", "difference", "intersection", "isdisjoint", "issubset", "symmetric_difference"}
+    ) or (keyed and bool(kinds & {"load", "items", "values", "most_common", "pop_last", "len"}))
     filled = kinds & {"add", "store", "add_to", "setdefault", "update"} or (kinds & {"append"} and "in" in kinds)
     whole = any(_from_data(value) for value in values)
     if keyed and (filled or whole) and asked and not _adjacency(scene, name):
@@ -45,6 +45,13 @@ def _hashed(scene: Scene, name: str) -> bool:
     if kinds & {"append"} and "in" in kinds and not keyed:
         return any(scene.repeated(node) for node in scene.uses(name, "in"))
     return not keyed and _counts(scene, name)
+
+
+def _complements(scene: Scene, name: str) -> bool:
+    """Whether what is asked for is worked out first: `target - x in seen`."""
+    asked = [node.left for node in scene.uses(name, "in") if isinstance(node, ast.Compare)]
+    made = [value for node in asked for value in (scene.made.get(key(node), []) if key(node) else [node])]
+    return any(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Sub) for v in made)
 
 
 def _adjacency(scene: Scene, name: str) -> bool:
@@ -189,9 +196,15 @@ def _descends(scene: Scene, node: ast.AST) -> bool:
 def _sorts(scene: Scene) -> Iterator[str]:
     """`sort` where sorting is part of the work; `sorted_output` where it only puts the answer in order."""
     for call in scene.calls:
+        if called(call) == "most_common" and not (call.args and isinstance(call.args[0], ast.Constant)):
+            yield "sort"
         if called(call) not in ("sorted", "sort") or called(call) in scene.functions:
             continue
-        if isinstance(call.func, ast.Name) and call.args and _is_short(call.args[0]):
+        if (
+            isinstance(call.func, ast.Name)
+            and call.args
+            and (_is_short(call.args[0]) or _is_choice(scene, call.args[0]))
+        ):
             continue
         decides = any(isinstance(node, ast.Compare) for node in scene.nodes)
         yield "sorted_output" if decides and _is_output(scene, call) else "sort"
@@ -199,6 +212,12 @@ def _sorts(scene: Scene) -> Iterator[str]:
 
 def _is_short(node: ast.expr) -> bool:
     return isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) <= 4
+
+
+def _is_choice(scene: Scene, node: ast.expr) -> bool:
+    """Whether a name stands for a few items chosen by `combinations`."""
+    loops = [n for n in scene.nodes if isinstance(n, (ast.For, ast.comprehension)) and key(n.target) == key(node) != ""]
+    return any(isinstance(n.iter, ast.Call) and called(n.iter) == "combinations" for n in loops)
 
 
 def _is_output(scene: Scene, call: ast.Call) -> bool:

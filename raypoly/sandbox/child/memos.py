@@ -28,6 +28,8 @@ def is_cached(scene: Scene, name: str, function: ast.AST) -> bool:
 
 def remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     """A table that outlives the call, is written with results and read to return early."""
+    if _keeps_failures(inner, calls):
+        return True
     answers = {id(c) for c in calls}
     results = _results(inner, answers)
     returned = {
@@ -51,6 +53,27 @@ def remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> bool
                 if asked and (contains(n.value, answers) or names(n.value) & results):
                     return True
     return False
+
+
+def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
+    """A set of what led nowhere: asked first, and added to only after the recursive calls."""
+    if not calls:
+        return False
+    first, last = min(c.lineno for c in calls), max(c.lineno for c in calls)
+    adds = [
+        n
+        for n in inner
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "add" and len(n.args) == 1
+    ]
+    marks = [n for n in inner if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
+    if not adds or marks or any(n.lineno <= last for n in adds):
+        return False
+    asked = {
+        key(n.comparators[0])
+        for n in inner
+        if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In) and n.lineno < first
+    }
+    return any(isinstance(n.func, ast.Attribute) and key(n.func.value) in asked for n in adds)
 
 
 def _results(inner: list[ast.AST], answers: set[int]) -> set[str]:

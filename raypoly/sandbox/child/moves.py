@@ -1,4 +1,4 @@
-"""How indices move: halving, towards each other, apart, side by side, a window's trailing edge, slow and fast.
+"""How indices move: halving, towards each other, apart, side by side, a window's trailing edge.
 
 Each function takes a `Scene` and yields names of features. Standard library only.
 """
@@ -9,26 +9,31 @@ import ast
 from collections.abc import Iterator
 
 from .analysis import called
-from .scene import Scene, is_number, key, names, same
+from .scene import Scene, is_number, key, names
 
 _BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.NotEq)
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`binary_search`, `two_pointers`, `merge`, `expand`, `window`, `floyd`."""
+    """`binary_search`, `bisect`, `two_pointers`, `merge`, `expand`, `window`."""
     if any(_halves_a_range(loop) for loop in scene.nodes):
         yield "binary_search"
-    if scene.library & _BISECT:
-        yield "bisect"
-    yield from _links(scene)
+    for call in scene.calls:
+        if called(call) in _BISECT & scene.library:
+            yield "binary_search" if _on_the_answer(call) else "bisect"
     for node in scene.nodes:
         if isinstance(node, ast.While):
             yield from _pairs(scene, node)
+        if isinstance(node, ast.For) and _trailing(node):
+            yield "two_pointers"
         if isinstance(node, (ast.For, ast.While)):
             yield from _window(scene, node)
-    if _slow_and_fast(scene):
-        yield "floyd"
+
+
+def _on_the_answer(call: ast.Call) -> bool:
+    """`bisect_left(range(n), True, key=enough)`: the library's halving of a range of answers."""
+    return any(word.arg == "key" for word in call.keywords) and bool(call.args) and isinstance(call.args[0], ast.Call)
 
 
 def steps(body: list[ast.stmt]) -> dict[str, set[int]]:
@@ -115,13 +120,39 @@ def _pairs(scene: Scene, loop: ast.While) -> Iterator[str]:
         isinstance(n.ops[0], _ORDER) and {key(n.left), key(n.comparators[0])} & up and names(n) & down for n in compared
     )
     if up & both and down & both:
-        yield "two_pointers" if facing else "expand"
+        yield "two_pointers" if facing or _one_or_other(loop, up, down) else "expand"
     elif up & down or (up and down and facing):
         yield "two_pointers"
     bounded = {key(n.left) for n in compared if isinstance(n.ops[0], (ast.Lt, ast.LtE)) and len(n.ops) == 1}
     chosen = {name for stmt in loop.body if isinstance(stmt, ast.If) for name in steps([stmt])}
     if len(up & bounded & chosen) > 1 or _takes_heads(scene, loop):
         yield "merge"
+
+
+def _one_or_other(loop: ast.While, up: set[str], down: set[str]) -> bool:
+    """Whether each round moves one index only: a staircase through a sorted matrix."""
+    for stmt in loop.body:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.If) and node.orelse:
+                ways = set(steps(node.body)), set(steps(node.orelse))
+                if any(one & up and other & down and not one & down for one, other in (ways, ways[::-1])):
+                    return True
+    return False
+
+
+def _trailing(loop: ast.For) -> bool:
+    """A second index that only comes back while the loop goes on: `while j >= 0 and row[j] > x: j -= 1`."""
+    for node in (n for stmt in loop.body for n in ast.walk(stmt)):
+        if not isinstance(node, ast.While):
+            continue
+        for name in (n for n, ways in steps(node.body).items() if ways == {-1}):
+            stores = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == name]
+            inside = {id(n) for n in ast.walk(node)}
+            kept = all(id(n) in inside for n in stores if isinstance(n.ctx, ast.Store))
+            places = [n for n in ast.walk(node.test) if isinstance(n, ast.Subscript)]
+            if kept and any(key(place.slice) == name for place in places) and names(node.test) & names(loop.target):
+                return True
+    return False
 
 
 def _takes_heads(scene: Scene, loop: ast.While) -> bool:
@@ -144,17 +175,45 @@ def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
         )
         if len(stores) == moves and _trails(scene, inner, name, lead):
             yield "window"
+    if any(_drops_its_head(n, inner) for n in inner) or any(_leaves(n, inner, lead) for n in inner):
+        yield "window"
     for n in inner:
         if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.BinOp) and isinstance(n.slice.op, ast.Sub):
             owner = scene.parent.get(id(n))
             leaves = isinstance(owner, ast.AugAssign) and isinstance(owner.op, ast.Sub) and owner.value is n
             leaves |= isinstance(owner, ast.BinOp) and isinstance(owner.op, ast.Sub) and owner.right is n
             if leaves and names(n.slice) & lead and isinstance(n.slice.right, ast.Name):
-                accumulates = any(
-                    isinstance(a, ast.AugAssign) and isinstance(a.target, ast.Name) for a in scene.around(n)
-                )
-                if accumulates:
+                totals = {key(a.target) for a in scene.around(n) if isinstance(a, ast.AugAssign)} - {""}
+                grown = {key(a.target) for a in inner if isinstance(a, ast.AugAssign) and isinstance(a.op, ast.Add)}
+                if totals & grown:
                     yield "window"
+
+
+def _drops_its_head(node: ast.AST, inner: list[ast.AST]) -> bool:
+    """`seen = seen[seen.index(c) + 1 :]` beside `seen += c`: a window held as text."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
+        return False
+    name, cut = key(node.targets[0]), node.value.slice
+    if not name or key(node.value.value) != name or not isinstance(cut, ast.Slice) or cut.upper is not None:
+        return False
+    return any(isinstance(n, ast.AugAssign) and key(n.target) == name for n in inner)
+
+
+def _leaves(node: ast.AST, inner: list[ast.AST], lead: set[str]) -> bool:
+    """The item that falls out behind is counted down: `count[s[i - k]] -= 1`."""
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Sub):
+        return False
+    if not isinstance(node.target, ast.Subscript):
+        return False
+    left = {key(n.targets[0]): n.value for n in inner if isinstance(n, ast.Assign)}
+    index = left.get(key(node.target.slice), node.target.slice) if key(node.target.slice) else node.target.slice
+    for part in ast.walk(index):
+        place = part.slice if isinstance(part, ast.Subscript) else None
+        if not isinstance(place, ast.BinOp) or not isinstance(place.op, ast.Sub):
+            continue
+        if key(place.left) in lead and not isinstance(place.right, ast.Constant):
+            return True
+    return False
 
 
 def _jumps_on(node: ast.Assign) -> str:
@@ -188,57 +247,4 @@ def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bo
             places = [n for stmt in node.body for n in ast.walk(stmt) if isinstance(n, ast.Subscript)]
             if any(key(place.slice) == name for place in places):
                 return True
-    return False
-
-
-def _links(scene: Scene) -> Iterator[str]:
-    """Linked lists: two names that walk in one loop, links turned round, values or nodes copied out."""
-    for loop in scene.nodes:
-        if not isinstance(loop, (ast.For, ast.While)):
-            continue
-        body = [n for stmt in loop.body for n in ast.walk(stmt)]
-        walking = [(key(target), value) for n in body if isinstance(n, ast.Assign) for target, value in pairs(n)]
-        walkers = {name for name, value in walking if isinstance(value, ast.Attribute) and key(value.value) == name}
-        if len(walkers) > 1:
-            yield "twin_walk"
-        if walkers and any(isinstance(n, ast.Call) and called(n) == "append" for n in body):
-            yield "links_copied"
-        turned = {
-            key(n.targets[0].value)
-            for n in body
-            if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Attribute)
-        }
-        if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking):
-            yield "links_turned" if _turns(body) else "links_walked"
-
-
-def _turns(body: list[ast.AST]) -> bool:
-    """`node.next = previous` and `previous = node`."""
-    both = [pair for n in body if isinstance(n, ast.Assign) for pair in pairs(n)]
-    stored = {(key(target.value), key(value)) for target, value in both if isinstance(target, ast.Attribute)}
-    moved = {(key(value), key(target)) for target, value in both}
-    return any(pair in moved for pair in stored if all(pair))
-
-
-def _slow_and_fast(scene: Scene) -> bool:
-    """A name that takes two steps of what another takes one of: `f(f(x))`, `x.next.next`, `a[a[x]]`."""
-    for node in scene.nodes:
-        if not isinstance(node, ast.Assign) or not scene.loops(node):
-            continue
-        values = [v for n in node.targets for t in ast.walk(n) if (name := key(t)) for v in scene.made[name]]
-        for value in values:
-            if _twice(value):
-                return True
-    return False
-
-
-def _twice(node: ast.expr) -> bool:
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
-        return node.attr == node.value.attr and isinstance(node.value.value, ast.Name)
-    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Call):
-        return (
-            same(node.func, node.args[0].func) and len(node.args[0].args) == 1 and not isinstance(node.func, ast.Name)
-        ) or (isinstance(node.func, ast.Name) and same(node.func, node.args[0].func) and node.func.id.startswith("v"))
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Subscript):
-        return same(node.value, node.slice.value) and isinstance(node.slice.slice, ast.Name)
     return False

@@ -27,6 +27,13 @@ def degenerate(tree: ast.Module, entry_point: str) -> str:
     return "" if "" in kinds else kinds[0]
 
 
+def answers(tree: ast.Module, entry_point: str) -> bool:
+    """Whether the entry function gives anything back by `return`: one that does not may change what it was given."""
+    entry = entry_point.split(".")[-1]
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == entry != ""]
+    return any(isinstance(n, ast.Return) and n.value is not None for f in found for n in ast.walk(f))
+
+
 def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     mine = parameters(function.args) - {"self", "cls"}
     inner = [n for stmt in function.body for n in ast.walk(stmt)]
@@ -35,6 +42,8 @@ def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     if not reads and not fields:
         return "placeholder"
     values = [n.value for n in inner if isinstance(n, ast.Return)]
+    if len(function.body) == 1 and values and _asks_length_only(values[0], mine):
+        return "placeholder"
     if not values and not fields and _unchanged(inner):
         return "placeholder"
     given_back = [_written_out(value, mine) or (isinstance(value, ast.Name) and value.id in mine) for value in values]
@@ -46,6 +55,14 @@ def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     if values and not loops and all(_written_out(value, mine) for value in values):
         return "hard_coded" if all(_only_compared(node, parent) for node in reads) else ""
     return ""
+
+
+def _asks_length_only(value: ast.expr | None, mine: set[str]) -> bool:
+    """`return len(s) > 0`, `return len(s) % 2 == 0`."""
+    if not isinstance(value, ast.Compare) or not all(_literal(part) for part in value.comparators):
+        return False
+    left = value.left.left if isinstance(value.left, ast.BinOp) and _literal(value.left.right) else value.left
+    return isinstance(left, ast.Call) and key(left.func) == "len" and len(left.args) == 1 and key(left.args[0]) in mine
 
 
 def _unchanged(inner: list[ast.AST]) -> bool:

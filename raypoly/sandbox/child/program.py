@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from .names import PURE_MODULES, READ_ONLY_METHODS, Aliases, bound_here, declared, loads, parameters, root, stores
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+CHANGES_FIRST = frozenset(
+    {"heappush", "heappop", "heapify", "heapreplace", "heappushpop", "insort", "insort_left", "insort_right", "shuffle"}
+)
+"""Library functions that change their first argument, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +22,16 @@ class Program:
     """Names that a function (class, named lambda) reads and doesn't bind itself."""
     effectful: set[str]
     """Functions that may change something beyond their own locals."""
+    sharing: Aliases | None = None
+    """Which names may share objects, where that was asked for the whole program."""
+    prints: bool = False
+    """Whether what is printed, or done to anything from outside, is the program's answer."""
+    foreign: frozenset[str] = frozenset()
+    """Names that the program reads and never binds."""
 
     @classmethod
-    def read(cls, tree: ast.Module) -> Program:
+    def read(cls, tree: ast.Module, sharing: Aliases | None = None, prints: bool = False) -> Program:
+        """`sharing` makes the slicer careful; `prints` is for whole programs, whose answer is their output."""
         free: dict[str, set[str]] = {}
         calls: dict[str, set[str]] = {}
         effectful: set[str] = set()
@@ -34,7 +45,9 @@ class Program:
                     for f in called
                     if isinstance(f, (ast.Name, ast.Attribute))
                 )
-                if not isinstance(node, ast.ClassDef) and _changes_others(node):
+                if not isinstance(node, ast.ClassDef) and (
+                    _changes_others(node, sharing) or (prints and _prints(node))
+                ):
                     effectful.add(node.name)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 for name in stores(node.targets):
@@ -42,7 +55,8 @@ class Program:
         while True:
             more = {name for name, called_names in calls.items() if called_names & effectful} - effectful
             if not more:
-                return cls(free, effectful)
+                foreign = frozenset(loads(tree) - bound_here(tree.body)) if prints else frozenset()
+                return cls(free, effectful, sharing, prints, foreign)
             effectful |= more
 
     def expand(self, names: set[str]) -> frozenset[str]:
@@ -56,23 +70,39 @@ class Program:
         return frozenset(seen)
 
 
-def _changes_others(function: Function) -> bool:
+def _changes_others(function: Function, sharing: Aliases | None) -> bool:
     """Whether the body may change an object that it did not make: a parameter, a free name, `self`."""
     if declared(function.body):
         return True
     own = bound_here(function.body)
-    aliases = Aliases(function.body)
+    aliases = sharing or Aliases(function.body)
+    given = parameters(function.args)
     for node in ast.walk(function):
         target: ast.expr | None = None
         if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
             target = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not reads_only(node.func):
             target = node.func.value
+        elif (
+            sharing and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CHANGES_FIRST
+        ):
+            target = node.args[0] if node.args else None
+        elif sharing and isinstance(node, ast.AugAssign) and not is_numeric(node):
+            target = node.target
         if target is not None:
             name = root(target)
-            if name is None or not aliases.of(name) <= own:
+            if name is None or not aliases.of(name) <= own or (sharing and name in given):
                 return True
     return False
+
+
+def _prints(function: Function) -> bool:
+    return any(isinstance(n, ast.Call) and getattr(n.func, "id", "") in ("print", "exit") for n in ast.walk(function))
+
+
+def is_numeric(stmt: ast.AugAssign) -> bool:
+    """Whether the statement can only be about numbers: `i += 1` changes no object that others hold."""
+    return isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, (int, float))
 
 
 def reads_only(method: ast.Attribute) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from .analysis import called
 from .memos import is_cached, remembers
 from .moves import middle
+from .pruning import pruned
 from .scene import Scene, is_number, key, names, same
 from .undoing import collects, undoes
 
@@ -19,16 +20,22 @@ _ENUMERATION = frozenset({"permutations", "combinations", "combinations_with_rep
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`memo`, `dfs`, `tree`, `backtrack`, `divide`, `partition`, `halving_recursion`, `recursion`."""
-    if any(isinstance(n, ast.Attribute) and n.attr in ("left", "right") for n in scene.nodes):
-        yield "tree"
+    """`memo`, `dfs`, `backtrack`, `divide`, `partition`, `halving_recursion`, `recursion`."""
     for call in scene.calls:
         if called(call) in _ENUMERATION and not _pairs_only(call):
             yield "backtrack"
     for name in sorted(scene.recursive):
         function = scene.functions.get(name)
         if function is not None:
-            yield _kind(scene, name, function)
+            kind = _kind(scene, name, function)
+            yield kind
+            if kind in ("backtrack", "recursion"):
+                own = [n for n in ast.walk(function) if isinstance(n, ast.Call) and called(n) == name]
+                if pruned(scene, function, own, kind == "backtrack"):
+                    yield "pruned"
+    loops = [list(ast.walk(n)) for n in scene.nodes if isinstance(n, ast.While)]
+    if any(_splits_by_value(inner) and _by_order(inner) for inner in loops):
+        yield "partition"
     if not scene.recursive and _narrows(scene):
         yield "partition"
     if any(called(call) == "gcd" and not scene.repeated(call) for call in scene.calls if "gcd" not in scene.functions):
@@ -58,7 +65,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
     if _swaps_in_order(inner):
         return "partition"
     if _halves(inner, own, function):
-        if not _once(function, own):
+        if not once(function, own):
             return "divide"
         ranges = any(len(middle(n.value)) == 2 for n in inner if isinstance(n, (ast.Assign, ast.NamedExpr)) and n.value)
         return "binary_search" if ranges else "halving_recursion"
@@ -68,7 +75,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
         return "backtrack"
     if _remainder(own, function):
         return "gcd"
-    if _once(function, own) and not any(
+    if once(function, own) and not any(
         isinstance(n, ast.Attribute) and n.attr == "next" for c in own for n in ast.walk(c)
     ):
         return "linear_recursion"
@@ -87,7 +94,7 @@ def _remainder(calls: list[ast.Call], function: ast.AST) -> bool:
     )
 
 
-def _once(function: ast.AST, calls: list[ast.Call]) -> bool:
+def once(function: ast.AST, calls: list[ast.Call]) -> bool:
     """Whether no path through the function makes more than one recursive call: a loop written as recursion."""
     ids = {id(call) for call in calls}
 
@@ -119,6 +126,18 @@ def _splits_by_value(inner: list[ast.AST]) -> bool:
     """Two or more filters of one list by order against one pivot, or Lomuto's and Hoare's swaps."""
     filters = [n for n in inner if isinstance(n, ast.ListComp) and n.generators[0].ifs and isinstance(n.elt, ast.Name)]
     return len(filters) >= 2 and all(isinstance(g.generators[0].ifs[0], ast.Compare) for g in filters)
+
+
+def _by_order(inner: list[ast.AST]) -> bool:
+    """Whether a filter keeps what is less, or more, than one name."""
+    return any(
+        isinstance(n, ast.ListComp)
+        and n.generators[0].ifs
+        and isinstance(test := n.generators[0].ifs[0], ast.Compare)
+        and isinstance(test.ops[0], (ast.Lt, ast.Gt))
+        and isinstance(test.comparators[0], ast.Name)
+        for n in inner
+    )
 
 
 def _swaps_in_order(inner: list[ast.AST]) -> bool:
@@ -201,7 +220,7 @@ def _halves(inner: list[ast.AST], calls: list[ast.Call], function: ast.AST) -> b
                     for i in range(len(first.args) - 1)
                     if i in kept[0] and i + 1 in kept[1] and i + 1 not in kept[0] and i not in kept[1]
                 ]
-                if offset >= 0 and any(names(first.args[i + 1]) & names(second.args[i]) for i in cut):
+                if offset >= 0 and any(names(first.args[i + 1]) & names(second.args[i]) - set(mine) for i in cut):
                     return True
     return False
 

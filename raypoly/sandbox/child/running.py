@@ -1,4 +1,4 @@
-"""Running values: rolling variables, prefix sums, difference arrays, sieves, Euclid, string automata.
+"""Running values: a state and its next one, prefix sums, difference arrays, sieves, Euclid, string automata.
 
 Standard library only.
 """
@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 from .analysis import called
 from .flows import statement, stored_value
-from .moves import pairs
 from .scene import Scene, is_number, key, names, same
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`dp`, `prefix`, `sieve`, `gcd`, `swap`, `rolling_hash`, `newton`, `kmp`, `extend`, `fenwick`."""
+    """`dp`, `prefix`, `sieve`, `gcd`, `swap`, `rolling_hash`, `newton`, `binomial`, `kmp`, `extend`, `fenwick`."""
     for node in scene.nodes:
         if isinstance(node, ast.Assign) and scene.loops(node):
             yield from _scalar(node)
@@ -36,8 +35,6 @@ def features(scene: Scene) -> Iterator[str]:
 def _loop(node: ast.For | ast.While) -> Iterator[str]:
     if _subtracts(node):
         yield "gcd"
-    if _turns_on_itself(node):
-        yield "dp"
     if isinstance(node, ast.While):
         yield from _automaton(node)
 
@@ -135,8 +132,11 @@ def _scalar(node: ast.Assign) -> Iterator[str]:
         return
     if isinstance(value, ast.Call) and called(value) in ("max", "min") and len(value.args) >= 2:
         sums = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Add, ast.Mult))]
-        if any(name in {key(a.left), key(a.right)} for a in sums):
+        chains = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, ast.Sub)]
+        if any(name in {key(a.left), key(a.right)} for a in sums) or any(_first_term(a.left) == name for a in chains):
             yield "dp"
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _floored(value, name):
+        yield "dp"
     if isinstance(value, ast.IfExp) and name in names(value.test):
         sides = [name in names(side) and isinstance(side, ast.BinOp) for side in (value.body, value.orelse)]
         if sides[0] != sides[1] and not any(isinstance(n, ast.Constant) for n in (value.body, value.orelse)):
@@ -145,6 +145,8 @@ def _scalar(node: ast.Assign) -> Iterator[str]:
         return
     if isinstance(value.op, ast.Mod) and _is_hash_step(value.left, name):
         yield "rolling_hash"
+    if _binomial(value, name):
+        yield "binomial"
     divides = [n for n in ast.walk(value) if isinstance(n, ast.BinOp) and isinstance(n.op, (ast.FloorDiv, ast.Div))]
     if isinstance(value.op, (ast.FloorDiv, ast.Div, ast.Mult)) and any(key(n.right) == name for n in divides):
         yield "newton"
@@ -166,49 +168,37 @@ def _exchange(targets: list[ast.expr], values: list[ast.expr]) -> Iterator[str]:
         yield "dp"
 
 
+def _first_term(node: ast.expr) -> str:
+    """`here` of `here + x - y`."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        node = node.left
+    return key(node)
+
+
+def _binomial(value: ast.BinOp, name: str) -> bool:
+    """`c * (n - i) // (i + 1)`: a coefficient from the one before it."""
+    if not isinstance(value.op, (ast.FloorDiv, ast.Div)) or isinstance(value.right, ast.Constant):
+        return False
+    product = value.left
+    return isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult) and key(product.left) == name
+
+
+def _floored(value: ast.BinOp, name: str) -> bool:
+    """`max(here, 0) + x`: Kadane's step with the choice first."""
+    return any(
+        isinstance(side, ast.Call)
+        and called(side) == "max"
+        and {key(arg) for arg in side.args} == {name, ""}
+        and any(is_number(arg, 0) for arg in side.args)
+        for side in (value.left, value.right)
+    )
+
+
 def _crossed(mine: list[str], values: list[ast.expr]) -> bool:
     """Two states made from each other: `take, skip = skip + x, max(take, skip)`."""
     crossed = [v for i, v in enumerate(values) if names(v) & (set(mine) - {mine[i]})]
     chosen = any(isinstance(n, ast.Call) and called(n) in ("max", "min") for v in values for n in ast.walk(v))
     return chosen and len(crossed) == len(values)
-
-
-def _turns_on_itself(loop: ast.For | ast.While) -> bool:
-    """Rolling variables: two or more scalars are made from each other in each round, by a choice or a sum of two."""
-    made: dict[str, list[ast.expr]] = {}
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Assign):
-                for target, value in pairs(node):
-                    if isinstance(target, ast.Name):
-                        made.setdefault(target.id, []).append(value)
-    feeds = {name: set().union(*(names(value) for value in values)) & set(made) for name, values in made.items()}
-    for name, values in made.items():
-        ring = {other for other in _reached(name, feeds) if name in _reached(other, feeds)}
-        if len(ring) > 1 and any(_chosen_or_summed(value, ring, name) for value in values):
-            return True
-    return False
-
-
-def _reached(name: str, feeds: dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = set(feeds[name])
-    while todo:
-        one = todo.pop()
-        seen.add(one)
-        todo |= feeds[one] - seen
-    return seen
-
-
-def _chosen_or_summed(value: ast.expr, ring: set[str], name: str) -> bool:
-    if isinstance(value, ast.Call) and called(value) in ("max", "min"):
-        return any(isinstance(arg, (ast.BinOp, ast.Name)) and names(arg) & (ring - {name}) for arg in value.args)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
-        value = value.left
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
-        return False
-    plain = not any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(value))
-    return plain and len(names(value) & ring) > 1
 
 
 def _is_hash_step(node: ast.expr, name: str) -> bool:

@@ -101,12 +101,22 @@ class Scene:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     self._bind(target, node.value)
+                    if key(target) and _without_last(node.value) == key(target):
+                        self.done_to[key(target)].append(Use("pop_last", node))
             elif isinstance(node, ast.NamedExpr):
                 self._bind(node.target, node.value)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.value, (ast.List, ast.ListComp)):
+                self.done_to[key(node.target)].append(Use("extend", node))
+            elif isinstance(node, ast.AugAssign) and any(map(_is_text, self.made.get(key(node.target), []))):
+                self.done_to[key(node.target)].append(Use("append", node))
             elif isinstance(node, ast.Subscript) and (name := self._whole_chain(node)):
                 self.done_to[name].append(Use(self._subscript(node), node))
             elif isinstance(node, ast.Call):
                 self._call(node)
+            elif isinstance(node, ast.Attribute) and node.attr == "get" and key(node.value):
+                above = self.parent.get(id(node))
+                if not isinstance(above, ast.Call) or above.func is not node:
+                    self.done_to[key(node.value)].append(Use("get", node))
             elif isinstance(node, ast.Compare):
                 for op, right in zip(node.ops, node.comparators, strict=True):
                     if isinstance(op, (ast.In, ast.NotIn)) and (name := key(right)):
@@ -150,6 +160,9 @@ class Scene:
             if kind == "pop":
                 kind = "pop_first" if node.args and _is_zero(node.args[0]) else "pop_last"
             self.done_to[name].append(Use({"popleft": "pop_first"}.get(kind, kind), node))
+        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
+            if node.func.attr in ("append", "add", "extend") and (name := self._whole_chain(node.func.value)):
+                self.done_to[name].append(Use("fill_in", node))
         elif library_name(node) and node.args and (name := key(node.args[0])):
             self.done_to[name].append(Use(library_name(node), node))
 
@@ -200,6 +213,18 @@ def is_number(node: ast.AST | None, value: int) -> bool:
 def is_last(node: ast.AST) -> bool:
     """Whether an index is -1."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(node.operand, 1)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _without_last(node: ast.expr) -> str:
+    """`s` of `s[:-1]`."""
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    if not isinstance(node, ast.Subscript) or not isinstance(cut, ast.Slice) or cut.lower or cut.upper is None:
+        return ""
+    return key(node.value) if is_last(cut.upper) else ""
 
 
 def _is_zero(node: ast.AST) -> bool:

@@ -23,19 +23,10 @@ _SEQUENCES = (ast.Subscript, ast.ListComp, ast.GeneratorExp)
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`depth_0` .. `depth_3`, `hidden`, `bits`, `subset_bits`, `halving`, `formula`, `text`, `regex`, `power`."""
+    """`depth_0` .. `depth_3`, `regex`, `library_maths`, `hidden`, `text`, `reversal`, `digits`."""
     yield f"depth_{min(3, _deepest(scene))}"
-    for node in scene.nodes:
-        if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BITS) and not _trivial(scene, node):
-            yield "bits"
-        if isinstance(node, ast.Name) and node.id in ("xor", "or_", "and_"):
-            yield "bits"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re":
-            yield "regex"
-        if isinstance(node, ast.For) and any(_power_of_two(part) for part in ast.walk(node.iter)):
-            yield "subsets_listed" if _lists(node) else "subset_bits"
-        if isinstance(node, ast.While) and _halves_and_squares(node):
-            yield "halving"
+    if any(isinstance(n, ast.Attribute) and key(n.value) == "re" for n in scene.nodes):
+        yield "regex"
     if scene.called_names & _CLOSED:
         yield "library_maths"
     if any(_is_hidden_loop(scene, call) for call in scene.calls):
@@ -66,7 +57,7 @@ def _deepest(scene: Scene) -> int:
             inner = most([*parts, *node.generators[0].ifs], path)
             return max(of(first, path), inner + sum(_scales(generator) for generator in node.generators))
         inner = most(list(_children(node)), path)
-        if isinstance(node, ast.Compare) and _compares_parts(node):
+        if isinstance(node, ast.Compare) and (_compares_parts(node) or _looks_through(scene, node)):
             inner += 1
         if isinstance(node, ast.Call):
             loops = _library_loops(scene, node)
@@ -91,6 +82,16 @@ def _compares_parts(node: ast.Compare) -> bool:
     parts = [part for part in (node.left, *node.comparators) if isinstance(part, ast.Subscript)]
     return isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and any(
         isinstance(part.slice, ast.Slice) and names(part.slice) for part in parts
+    )
+
+
+def _looks_through(scene: Scene, node: ast.Compare) -> bool:
+    """`x in row`, where the row is one of many: a loop said at once."""
+    if not isinstance(node.ops[0], (ast.In, ast.NotIn)) or not isinstance(node.comparators[0], ast.Name):
+        return False
+    row = node.comparators[0].id
+    return any(isinstance(up, ast.For) and key(up.target) == row for up in scene.around(node)) or any(
+        key(generator.target) == row for up in scene.around(node) for generator in getattr(up, "generators", [])
     )
 
 
@@ -168,89 +169,3 @@ def _is_hidden_loop(scene: Scene, call: ast.Call) -> bool:
 
 def _sliced(node: ast.AST) -> bool:
     return isinstance(node, (ast.ListComp, ast.GeneratorExp)) or any(isinstance(n, ast.Slice) for n in ast.walk(node))
-
-
-def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
-    """Parity, halving, sets and midpoints are no bit tricks."""
-    if isinstance(node, ast.AugAssign):
-        if isinstance(node.op, ast.RShift):
-            return True
-        if isinstance(node.op, ast.BitXor):
-            return _of_sets(node.value)
-        counted = any(_is_int(value) for value in scene.made.get(key(node.target), []))
-        return isinstance(node.op, (ast.BitOr, ast.BitAnd)) and not counted and not _numeric(node.value)
-    if isinstance(node.op, ast.RShift) and is_number(node.right, 1):
-        return True
-    if isinstance(node.op, ast.BitAnd) and (is_number(node.right, 1) or is_number(node.left, 1)):
-        return not any(isinstance(n, (ast.LShift, ast.RShift)) for n in ast.walk(node))
-    if isinstance(node.op, ast.LShift):
-        return True
-    if _of_sets(node):
-        return True
-    if isinstance(node.op, (ast.BitOr, ast.BitAnd)):
-        counted = any(_is_int(v) for part in (node.left, node.right) for v in scene.made.get(key(part), []))
-        return not (counted or _numeric(node.left) or _numeric(node.right))
-    return False
-
-
-def _of_sets(node: ast.AST) -> bool:
-    """Whether an operand is made of sets."""
-    made = (ast.Set, ast.SetComp)
-    return any(isinstance(n, made) or (isinstance(n, ast.Call) and called(n) == "set") for n in ast.walk(node))
-
-
-def _is_int(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
-
-
-def _numeric(node: ast.AST) -> bool:
-    """Whether an operand is surely a number: made by arithmetic or shifts, or written out."""
-    kinds = (ast.Add, ast.Sub, ast.Mult, ast.LShift, ast.RShift)
-    return any(
-        (isinstance(n, ast.BinOp) and isinstance(n.op, kinds))
-        or (isinstance(n, ast.Constant) and type(n.value) is int)
-        or isinstance(n, ast.Invert)
-        for n in ast.walk(node)
-    )
-
-
-def _power_of_two(node: ast.AST) -> bool:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift):
-        return is_number(node.left, 1) and not isinstance(node.right, ast.Constant)
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and is_number(node.left, 2)
-
-
-def _lists(loop: ast.For) -> bool:
-    """Whether each round adds a list to what is returned: the subsets are the answer, not a way to it."""
-    made = {key(t) for stmt in loop.body for n in ast.walk(stmt) if isinstance(n, ast.Assign) for t in n.targets}
-    return any(
-        isinstance(n, ast.Call)
-        and called(n) == "append"
-        and isinstance(n.func, ast.Attribute)
-        and key(n.func.value) not in made
-        and isinstance(n.args[0], (ast.Name, ast.ListComp))
-        for stmt in loop.body
-        for n in ast.walk(stmt)
-        if isinstance(n, ast.Call) and n.args
-    )
-
-
-def _halves_and_squares(loop: ast.While) -> bool:
-    """Exponentiation by squaring: one name is halved, another multiplied by itself."""
-    halved = squared = False
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.AugAssign):
-                halved |= isinstance(node.op, ast.FloorDiv) and is_number(node.value, 2)
-                halved |= isinstance(node.op, ast.RShift) and is_number(node.value, 1)
-                squared |= isinstance(node.op, ast.Mult) and key(node.target) == key(node.value) != ""
-            if isinstance(node, ast.Assign):
-                mine, value = key(node.targets[0]), node.value
-                if isinstance(value, ast.BinOp) and mine:
-                    halved |= isinstance(value.op, (ast.FloorDiv, ast.RShift)) and key(value.left) == mine
-                squared |= bool(mine) and any(
-                    (isinstance(n, ast.BinOp) and key(n.left) == key(n.right) == mine)
-                    or (isinstance(n, ast.Call) and len(n.args) >= 2 and key(n.args[0]) == key(n.args[1]) == mine)
-                    for n in ast.walk(value)
-                )
-    return halved and squared

@@ -14,12 +14,35 @@ from .scene import Scene, is_last, is_number, key, names, same
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`dp`, `prefix`, `relax`, `all_pairs`, `cascade`, `fenwick`."""
+    """`dp`, `interval`, `prefix`, `relax`, `all_pairs`, `cascade`, `pruned`, `fenwick`."""
     for group in rolled(scene):
         yield from _recurrence(scene, group)
+    compared = [names(node) for node in scene.nodes if isinstance(node, ast.Compare)]
+    if any(ends and any(ends <= held for held in compared) for ends in map(_inwards, scene.nodes)):
+        yield "interval"
     for name in sorted(scene.done_to):
         if _doubles(scene, name):
             yield "fenwick"
+
+
+def _inwards(node: ast.AST) -> set[str]:
+    """The ends of an interval that is made from the one inside it: `t[i + 1][j - 1]`, `go(i + 1, j - 1)`."""
+    if isinstance(node, ast.Call):
+        ends: list[ast.expr] = node.args if isinstance(node.func, ast.Name) else []
+        if any(isinstance(arg, ast.Tuple) for arg in node.args):
+            ends = [part for arg in node.args if isinstance(arg, ast.Tuple) for part in arg.elts]
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        ends = node.slice.elts
+    elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
+        ends = [node.value.slice, node.slice]
+    else:
+        return set()
+    ways = [
+        type(end.op)
+        for end in ends
+        if isinstance(end, ast.BinOp) and isinstance(end.left, ast.Name) and is_number(end.right, 1)
+    ]
+    return {name for end in ends for name in names(end)} if len(ends) == 2 and ways == [ast.Add, ast.Sub] else set()
 
 
 def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
@@ -30,7 +53,7 @@ def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
         return
     read_ids = {id(n) for n in reads}
     flow = flow_of(scene, read_ids, group)
-    stores = [n for name in sorted(group) for n in scene.uses(name, "store", "add_to", "append", "add")]
+    stores = [n for name in sorted(group) for n in scene.uses(name, "store", "add_to", "append", "add", "fill_in")]
     for store in stores:
         if not scene.loops(store):
             continue
@@ -46,6 +69,10 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
     inside = [n for n in ast.walk(value) if id(n) in reads]
     other = [n for n in inside if not same_place(n, store)]
     tainted = names(value) & (flow.worked if isinstance(value, ast.Name) else flow.any)
+    if isinstance(store, ast.Call) and isinstance(value, ast.Name) and not key(getattr(store.func, "value", None)):
+        return  # a table of lists that are filled
+    if isinstance(store, ast.Subscript) and is_last(store.slice):
+        return  # the last item is made larger, as intervals are when they are merged
     if isinstance(stmt, ast.Assign) and isinstance(value, ast.Subscript):
         return  # moving an item from one place to another is no recurrence
     if len(inside) == 1 and other and _adds_up(stmt, value, other[0], store):
@@ -55,6 +82,8 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
     if other or tainted:
         yield _shape(scene, store, value)
     elif isinstance(stmt, ast.Assign) and isinstance(value, ast.Constant) and isinstance(store, ast.Subscript):
+        if not any(scene.made.get(name) for name in group):
+            return  # marks in what was given
         asked = [n for test in _conditions(scene, store) for n in ast.walk(test) if id(n) in reads]
         if any(isinstance(n, ast.Subscript) and not same_place(n, store) for n in asked):
             yield "dp"
@@ -108,7 +137,11 @@ def _is_neighbour(read: ast.AST, store: ast.AST) -> bool:
 
 def _shape(scene: Scene, store: ast.AST, value: ast.expr) -> str:
     """A recurrence over places, relaxation along the edges of a graph, or lists made longer."""
-    if isinstance(value, ast.BinOp) and any(isinstance(n, (ast.List, ast.Tuple)) for n in (value.left, value.right)):
+    inside = isinstance(store, ast.Call) and isinstance(store.func, ast.Attribute) and not key(store.func.value)
+    longer = isinstance(value, ast.BinOp) and any(
+        isinstance(n, (ast.List, ast.Tuple)) for n in (value.left, value.right)
+    )
+    if longer and not inside:
         return "cascade"
     loops = scene.loops(store)
     if not isinstance(store, ast.Subscript) or len(loops) < 2 or not isinstance(loops[0], ast.For):
@@ -157,6 +190,8 @@ def _whole(scene: Scene, group: set[str]) -> Iterator[str]:
                 continue
             over = any(key(g.iter) in group for c in reading for g in c.generators)
             lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
+            if lists and reading[0].generators[-1].ifs:
+                yield "pruned"
             yield "cascade" if lists else "dp"
 
 

@@ -74,10 +74,14 @@ def collects(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     grows = any(
         isinstance(arg, ast.BinOp)
         and isinstance(arg.op, ast.Add)
-        and isinstance(arg.right, (ast.List, ast.Subscript, ast.Name))
+        and (_is_text(arg.right) or isinstance(arg.right, (ast.List, ast.Subscript, ast.Name)))
         and (isinstance(arg.right, ast.List) or not isinstance(arg.left, ast.Constant))
         for call in calls
         for arg in call.args
     )
     kept = any(isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "append" for n in inner)
     return grows and kept
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -111,6 +111,62 @@ EXAMPLES = [
     ("halving", "def f(x, n):\n r = 1\n while n:\n  if n & 1:\n   r *= x\n  x *= x\n  n >>= 1\n return r"),
     ("gcd", "def f(a, b):\n while b:\n  a, b = b, a % b\n return a"),
     ("newton", "def f(n):\n x = n\n while x * x > n:\n  x = (x + n // x) // 2\n return x"),
+    ("queue", "def f(r):\n q = [r]\n i = 0\n while i < len(q):\n  x = q[i]\n  i += 1\n  q.append(x.left)\n return q"),
+    ("dp", "def f(a):\n best = here = 0\n for x in a:\n  here += x\n  if here < 0:\n   here = 0\n"
+     "  best = max(best, here)\n return best"),
+    ("dp", "def f(a):\n best = here = a[0]\n for x in a[1:]:\n  here = max(here, 0) + x\n"
+     "  best = max(best, here)\n return best"),
+    ("dp", "def f(a, t):\n bits = 1\n for x in a:\n  bits |= bits << x\n return bits >> t & 1"),
+    ("interval", "def f(s):\n n = len(s)\n t = [[1] * n for _ in s]\n for i in range(n - 1, -1, -1):\n"
+     "  for j in range(i + 1, n):\n   t[i][j] = t[i + 1][j - 1] + 2 if s[i] == s[j] else t[i + 1][j]\n"
+     " return t[0][-1]"),
+    ("memo", "def f(s, words):\n bad = set()\n def go(i):\n  if i == len(s):\n   return True\n  if i in bad:\n"
+     "   return False\n  for w in words:\n   if s[i:i + len(w)] == w and go(i + len(w)):\n    return True\n"
+     "  bad.add(i)\n  return False\n return go(0)"),
+    ("inorder", "def f(r):\n out = []\n def walk(n):\n  if n:\n   walk(n.left)\n   out.append(n.val)\n"
+     "   walk(n.right)\n walk(r)\n return out"),
+    ("inorder", "def f(r):\n out, st = [], []\n while st or r:\n  while r:\n   st.append(r)\n   r = r.left\n"
+     "  r = st.pop()\n  out.append(r.val)\n  r = r.right\n return out"),
+    ("bounds", "def f(r):\n def ok(n, lo, hi):\n  if not n:\n   return True\n  if not lo < n.val < hi:\n"
+     "   return False\n  return ok(n.left, lo, n.val) and ok(n.right, n.val, hi)\n return ok(r, -9, 9)"),
+    ("nested_dfs", "def f(r):\n def deep(n):\n  return 1 + max(deep(n.left), deep(n.right)) if n else 0\n"
+     " def go(n):\n  return max(deep(n.left) + deep(n.right), go(n.left), go(n.right)) if n else 0\n return go(r)"),
+    ("descent", "def f(r, p):\n while r.val != p:\n  r = r.left if p < r.val else r.right\n return r"),
+    ("threads", "def f(r):\n out = []\n while r:\n  if r.left:\n   p = r.left\n   while p.right and p.right is not r:\n"
+     "    p = p.right\n   if not p.right:\n    p.right = r\n    r = r.left\n    continue\n   p.right = None\n"
+     "  out.append(r.val)\n  r = r.right\n return out"),
+    ("links_turned", "def f(h):\n p = None\n while h:\n  h.next, p, h = p, h, h.next\n return p"),
+    ("floyd", "def f(h):\n a = b = h\n while b and b.next:\n  a = a.next\n  b = b.next\n  b = b.next\n  if a is b:\n"
+     "   return a"),
+    ("transpose", "def f(m):\n for i in range(len(m)):\n  for j in range(i):\n"
+     "   m[i][j], m[j][i] = m[j][i], m[i][j]\n return m"),
+    ("transpose", "def f(m):\n return [list(r) for r in zip(*m[::-1])]"),
+    ("cycle", "def f(a, k):\n i, held = 0, a[0]\n for _ in a:\n  i = (i + k) % len(a)\n"
+     "  a[i], held = held, a[i]\n return a"),
+    ("reversed_part", "def f(a, k):\n a[:k] = reversed(a[:k])\n a[k:] = reversed(a[k:])\n a.reverse()\n return a"),
+    ("packed", "def f(a):\n w = 0\n for x in a:\n  if x:\n   a[w] = x\n   w += 1\n return w"),
+    ("best_first", "def f(g, s):\n h = [(0, s)]\n d = {}\n while h:\n  c, u = heappop(h)\n  if u in d:\n   continue\n"
+     "  d[u] = c\n  for v, w in g[u]:\n   heappush(h, (c + w, v))\n return d"),
+    ("best_first", "def f(n, w):\n cost = [9] * n\n cost[0] = 0\n used = [False] * n\n t = 0\n for _ in range(n):\n"
+     "  u = min((i for i in range(n) if not used[i]), key=lambda i: cost[i])\n  used[u] = True\n  t += cost[u]\n"
+     "  for v in range(n):\n   cost[v] = min(cost[v], w[u][v])\n return t"),
+    ("quick_find", "def f(n, e):\n c = list(range(n))\n for u, v in e:\n  old, new = c[u], c[v]\n"
+     "  for i in range(n):\n   if c[i] == old:\n    c[i] = new\n return len(set(c))"),
+    ("pruned", "def f(n):\n def free(q, c):\n  return all(x != c for x in q)\n"
+     " def go(q):\n  if len(q) == n:\n   return 1\n"
+     "  return sum(go(q + [c]) for c in range(n) if free(q, c))\n return go([])"),
+    ("fixpoint", "def f(s):\n while '()' in s:\n  s = s.replace('()', '')\n return not s"),
+    ("fixpoint", "def f(a):\n while True:\n  old = a[:]\n  for i in range(len(a) - 1):\n   a[i] = max(a[i], a[i + 1])\n"
+     "  if old == a:\n   return a"),
+    ("sweep", "def f(v):\n e = []\n for a, b in v:\n  e.append((a, 1))\n  e.append((b, -1))\n e.sort()\n n = m = 0\n"
+     " for _, d in e:\n  n += d\n  m = max(m, n)\n return m"),
+    ("window", "def f(s, k):\n c = [0] * 26\n out = []\n for i in range(len(s)):\n  c[ord(s[i]) - 97] += 1\n"
+     "  if i >= k:\n   c[ord(s[i - k]) - 97] -= 1\n  out.append(max(c))\n return out"),
+    ("stack", "def f(s):\n p = ''\n for c in s:\n  if c == ')':\n   if p[-1:] != '(':\n    return False\n"
+     "   p = p[:-1]\n"
+     "  else:\n   p += c\n return not p"),
+    ("binomial", "def f(n, k):\n c = 1\n for i in range(k):\n  c = c * (n - i) // (i + 1)\n return c"),
+    ("placeholder", "def f(s):\n return len(s) > 0"),
     ("placeholder", "class Solution:\n def f(self, a):\n  '''Plan: sort, then scan.'''\n  pass"),
     ("placeholder", "def f(a):\n return []"),
     ("placeholder", "def f(a):\n return a"),
@@ -137,6 +193,17 @@ ABSENT = [
     ("hard_coded", "def f(s, t):\n return sorted(s) == sorted(t)"),
     ("heap", "def f(a, b):\n def merge(x, y):\n  return x + y\n return merge(a, b)"),
     ("placeholder", "def f(n):\n return n * (n + 1) // 2"),
+    ("placeholder", "def f(a):\n return len(set(a)) == 2"),
+    ("divide", "def f(c, a):\n def g(i, a):\n  if a < 1 or i == len(c):\n   return a == 0\n"
+     "  return g(i, a - c[i]) + g(i + 1, a)\n return g(0, a)"),
+    ("dp", "def f(v):\n v.sort()\n out = [v[0]]\n for a, b in v:\n  if a <= out[-1][1]:\n"
+     "   out[-1] = [out[-1][0], max(b, out[-1][1])]\n  else:\n   out.append([a, b])\n return out"),
+    ("interval", "def f(a, k):\n @cache\n def g(i, k):\n  return a[i] + g(i + 1, k - 1) if k else 0\n return g(0, k)"),
+    ("pruned", "def f(a):\n def g(i, r):\n  if i == len(a):\n   return r == 0\n"
+     "  return g(i + 1, r) or g(i + 1, r - a[i])\n"
+     " return g(0, 7)"),
+    ("inorder", "def f(r):\n return 1 + max(f(r.left), f(r.right)) if r else 0"),
+    ("descent", "def f(r):\n return f(r.left) + f(r.right) if r else 1"),
 ]  # fmt: skip
 
 
@@ -191,6 +258,12 @@ AROUND = {
 def test_dead_code_adds_no_feature(trick: str) -> None:
     code = AROUND[trick] if trick in AROUND else HASH.format(trick=TRICKS[trick])
     assert approach(code, "Solution().pair") == approach(PLAIN, "Solution().pair")
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_a_constant_answer_stays_a_placeholder_whatever_dead_code_stands_before_it(trick: str) -> None:
+    code = f"class Solution:\n    def pair(self, nums, target):\n        {TRICKS[trick]}return []\n"
+    assert approach(code, "Solution().pair") == ("placeholder",)
 
 
 def test_a_break_that_skips_the_else_of_its_loop_is_live() -> None:
