@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
+from ray.exceptions import ObjectLostError
 
-from actors.calls import LOST, REPLACEMENTS, result
+from actors.calls import LOST, START, Care, result
+from actors.watched import WATCHED, Pulse, Watched
 from raypoly.config import Config, GeneratorConfig
 from raypoly.engines import Sample, SampleRequest, Weights, build
 from raypoly.values import Float32, Int32, Rollout
@@ -16,7 +19,7 @@ from raypoly.values import Float32, Int32, Rollout
 T = TypeVar("T")
 
 
-class GeneratorActor:
+class GeneratorActor(Watched):
     """Samples groups in the order in which they were submitted; one call at a time."""
 
     def __init__(self, model_path: str, config: GeneratorConfig, dtype: str) -> None:
@@ -32,11 +35,13 @@ class GeneratorActor:
 
         self._tokenizer = AutoTokenizer.from_pretrained(self._arguments[0])
         self._engine = build(*self._arguments)
+        self.beat()
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, tuple[Rollout, ...]]]:
         """(slot, the group's rollouts), groups as they finish."""
         by_slot = {request.slot: request for request in requests}
         for slot, samples in self._engine.sample(requests):
+            self.beat()
             yield slot, self._rollouts(by_slot[slot], samples)
 
     def update_weights(self, weights: Weights, version: int) -> None:
@@ -47,6 +52,11 @@ class GeneratorActor:
         """A response sampled after `tokens`, and float32 [T-1] log-probabilities of the tokens themselves."""
         ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,))])
         return sample, self._engine.prompt_logprobs(tokens)
+
+    def _pulse(self) -> Pulse:
+        pulse = super()._pulse()
+        # an engine that counts its tokens shows progress within a long group
+        return replace(pulse, beats=pulse.beats + getattr(getattr(self, "_engine", None), "decoded", 0))
 
     def _rollouts(self, request: SampleRequest, samples: Sequence[Sample]) -> tuple[Rollout, ...]:
         return tuple(
@@ -66,66 +76,92 @@ class GeneratorActor:
 class Generator:
     """One generator actor, replaced with the right weights when it is lost."""
 
-    def __init__(self, config: Config, model_path: Path, options: dict[str, Any]) -> None:
+    def __init__(self, config: Config, model_path: Path, options: dict[str, Any], care: Care | None = None) -> None:
         self._arguments = (str(model_path), config.generator, config.model.dtype)
-        self._options = options
+        self._options, self._care = options, care or Care()
         self._actor: Any = None
         self._weights: tuple[Any, int] | None = None
+        self._export: Callable[[], Awaitable[Any]] | None = None
         self._started = 0
+        self.name = "generator"
         self.repeated = 0
         """Groups that were decoded again because an actor was lost."""
 
-    async def start(self) -> None:
-        self._started += 1
-        name = "generator" if self._started == 1 else f"generator-{self._started}"
-        self._actor = ray.remote(GeneratorActor).options(name=name, **self._options).remote(*self._arguments)
-        await result(self._actor.setup.remote())
-        if self._weights is not None:
-            await result(self._actor.update_weights.remote(*self._weights))
+    @property
+    def actors(self) -> dict[str, Any]:
+        """The actor's handle by its name."""
+        return {} if self._actor is None else {self.name: self._actor}
 
-    async def update_weights(self, weights: Any, version: int) -> None:
-        """`weights` is a reference to what the learner exported."""
-        self._weights = (weights, version)
-        await self._patiently(lambda: result(self._actor.update_weights.remote(weights, version)))
+    async def start(self) -> None:
+        await self._patiently(self._start, replaced=True)
+
+    async def update_weights(
+        self, weights: Any, version: int, export: Callable[[], Awaitable[Any]] | None = None
+    ) -> None:
+        """`weights` is a reference to what the learner exported; `export` gives another one where it is lost."""
+        self._weights, self._export = (weights, version), export
+
+        async def update() -> None:
+            assert self._weights is not None
+            await self._call("update", self._actor.update_weights.remote(*self._weights))
+
+        await self._patiently(update)
 
     async def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
-        return await self._patiently(lambda: result(self._actor.probe.remote(tokens, seed)))
+        return await self._patiently(lambda: self._call("update", self._actor.probe.remote(tokens, seed)))
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         """Groups as they finish, each once. Where the actor is lost the submission is repeated whole, in its order."""
         given: set[int] = set()
-        losses = 0
         while True:
             try:
-                async for answer in self._actor.sample.options(num_returns="streaming").remote(list(requests)):
-                    slot, rollouts = await result(answer)
-                    if slot not in given:
-                        given.add(slot)
-                        yield slot, rollouts
-                    else:
-                        self.repeated += 1
+                with self._care.calls.waiting("generate", "generator", self._actor) as call:
+                    async for answer in self._actor.sample.options(num_returns="streaming").remote(list(requests)):
+                        slot, rollouts = await result(answer)
+                        call.beat()
+                        if slot not in given:
+                            given.add(slot)
+                            yield slot, rollouts
+                        else:
+                            self.repeated += 1
                 return
-            except LOST:
-                losses += 1
-                if losses > REPLACEMENTS:
-                    raise
-                await self._replace()
+            except LOST as error:
+                await self._replace(error)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        losses = 0
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], replaced: bool = False) -> T:
+        """Ask; where the actor is lost, another is asked. `replaced`: what is asked starts a new one by itself."""
         while True:
             try:
                 return await ask()
-            except LOST:
-                losses += 1
-                if losses > REPLACEMENTS:
-                    raise
-                await self._replace()
+            except LOST as error:
+                if replaced:
+                    await self._before_another(error)
+                else:
+                    await self._replace(error)
 
-    async def _replace(self) -> None:
+    async def _replace(self, error: BaseException) -> None:
         """A new actor with the weights of the old one."""
-        ray.kill(self._actor)
+        await self._before_another(error)
         await self.start()
+
+    async def _before_another(self, error: BaseException) -> None:
+        self.stop()
+        await self._care.retries.again("The generator", error)
+        if isinstance(error, ObjectLostError) and self._weights is not None and self._export is not None:
+            self._weights = (await self._export(), self._weights[1])
+
+    async def _start(self) -> None:
+        self._started += 1
+        self.name = "generator" if self._started == 1 else f"generator-{self._started}"
+        actor = ray.remote(**WATCHED)(GeneratorActor).options(name=self.name, **self._options)
+        self._actor = actor.remote(*self._arguments)
+        await self._call(START, self._actor.setup.remote())
+        if self._weights is not None:
+            await self._call("update", self._actor.update_weights.remote(*self._weights))
+
+    async def _call(self, stage: str, answer: Awaitable[T]) -> T:
+        with self._care.calls.waiting(stage, "generator", self._actor):
+            return await result(answer)
 
     def stop(self) -> None:
         if self._actor is not None:

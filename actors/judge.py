@@ -4,7 +4,8 @@ A judge behind a rate-limited server says `shared = True`: then one detached act
 fingerprint of its keys, serves all jobs of a cluster, so that its limits are the cluster's; it ends itself when nobody
 has asked it for a while. Any other judge has an actor of its run's own.
 
-An outage is not the actor's: the judge raises `JudgeUnavailable`, and whoever asked decides how long to wait.
+An outage is not the actor's: the judge raises `JudgeUnavailable`, and whoever asked decides how long to wait. Every
+answer brings what it used, a failed one too, so that each run knows its own share of a shared judge.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import os
 import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -21,9 +23,14 @@ from typing import Any, TypeVar
 import numpy as np
 import ray
 
-from actors.calls import LOST, REPLACEMENTS, result
+from actors.calls import LOST, START, Care, result
+from actors.fair_threads import FairThreads
+from actors.watched import Pulse, Watched, all_stacks
 from raypoly.config import JudgeConfig
+from raypoly.errors import RaypolyError
 from raypoly.judge import Judge, build, is_shared, key_variables
+from raypoly.judge.asker import asking_for
+from raypoly.judge.use import Terms, Use, counting
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
 
 T = TypeVar("T")
@@ -31,20 +38,33 @@ T = TypeVar("T")
 GROUPS_AT_ONCE = 8
 """Groups that are judged at the same time, each in a thread of the actor."""
 SHARED_GROUPS_AT_ONCE = 128
-"""Of all jobs; the judge itself knows how many calls its server bears."""
+"""Of all jobs, and twice `judge.concurrency` where that is more: the judge knows how many calls its server bears."""
+_WAITING = 100_000
+"""Calls that may wait in the actor for one of its threads; those of one job do not hold up another's."""
 NAMESPACE = "raypoly-judges"
 IDLE_SECONDS = 900.0
 """A shared actor that nobody asked for so long ends itself."""
 RETRY_SECONDS = 0.5
-_DRIVERS_OWN = {"when", "max_pause", "probe_seconds", "max_unjudged"}
-"""Keys that mean nothing to the judge itself."""
+PROBE = "probe"
+"""The stage of the question whether the judge is back."""
+_ASIDE = 8
+"""Threads for all that labels nothing, so that a probe never waits behind the groups that wait for it."""
+_DRIVERS_OWN = {"when", "max_pause", "probe_seconds", "max_unjudged", "budget_usd", "canary_every", "canary_groups"}
+"""Keys that mean nothing to the judge itself; a budget is each run's and comes with its questions."""
+
+Told = tuple[T | None, RaypolyError | None, Use]
+"""What was found, or what went wrong, and what it used either way."""
 
 
-class JudgeActor:
-    """Labels groups, several at once: a judge has no state that a second thread could spoil."""
+class JudgeActor(Watched):
+    """Labels groups, several at once: a judge has no state that a second thread could spoil.
 
-    def __init__(self, config: JudgeConfig, idle_seconds: float | None = None) -> None:
+    Its methods are coroutines, so that Ray hands over every call at once and the threads go round the jobs.
+    """
+
+    def __init__(self, config: JudgeConfig, groups_at_once: int, idle_seconds: float | None = None) -> None:
         self._config = config
+        self._threads, self._aside = FairThreads(groups_at_once), FairThreads(_ASIDE)
         self._built: Judge | None = None
         self._building, self._lock = threading.Lock(), threading.Lock()
         self._asked, self._last = 0, time.monotonic()
@@ -62,34 +82,62 @@ class JudgeActor:
                 self._built = build(self._config)
             return self._built
 
-    def setup(self, keys: Mapping[str, str]) -> str:
+    async def setup(self, keys: Mapping[str, str], budget_usd: float | None) -> str:
         """Build the judge; returns how it calls itself. `keys`: environment variables that hold its keys.
 
-        They come by a call, because an actor's runtime environment is shown in the dashboard.
+        They come by a call, because an actor's runtime environment is shown in the dashboard. Raises `UsageError`
+        where the config names no judge, or the budget needs prices that nobody gave.
         """
         os.environ.update(keys)
-        return self._serving(lambda: repr(self._judge))
 
-    def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        return self._serving(lambda: self._judge.label(problem, rollouts, verdicts))
+        def built() -> str:
+            check: Callable[[float | None], None] | None = getattr(self._judge, "check_budget", None)
+            if check is not None:
+                check(budget_usd)
+            return repr(self._judge)
 
-    def probe(self) -> None:
-        self._serving(self._judge.probe)
+        return await self._serving(self._aside, "", built)
 
-    def stats(self) -> dict[str, Any]:
+    async def label(
+        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], asker: str, terms: Terms
+    ) -> Told[Labels]:
+        """`asker` is the run that the labels are for: runs take turns, and each has a budget of its own."""
+        work = _counted(terms, lambda: self._judge.label(problem, rollouts, verdicts))
+        return await self._serving(self._threads, asker, work)
+
+    async def probe(self, asker: str, terms: Terms) -> Told[None]:
+        return await self._serving(self._aside, asker, _counted(terms, lambda: self._judge.probe()))
+
+    async def stats(self) -> dict[str, Any]:
         """The judge's counts since it was built; empty where it keeps none."""
-        count: Callable[[], Any] | None = getattr(self._judge, "stats", None)
-        return {} if count is None else asdict(count())
 
-    def _serving(self, work: Callable[[], T]) -> T:
+        def counts() -> dict[str, Any]:
+            count: Callable[[], Any] | None = getattr(self._judge, "stats", None)
+            return {} if count is None else asdict(count())
+
+        return await self._serving(self._aside, "", counts)
+
+    async def _serving(self, threads: FairThreads, asker: str, work: Callable[[], T]) -> T:
+        def asked() -> T:
+            with asking_for(asker):
+                return work()
+
         with self._lock:
             self._asked += 1
         try:
-            return work()
+            found: T = await asyncio.wrap_future(threads.submit(asker, asked))
+            return found
         finally:
             with self._lock:
                 self._asked -= 1
                 self._last = time.monotonic()
+            self.beat()
+
+    async def pulse(self) -> Pulse:
+        return self._pulse()
+
+    async def stacks(self) -> str:
+        return all_stacks()
 
     def _end_when_idle(self, seconds: float) -> None:
         while True:
@@ -103,9 +151,23 @@ class JudgeActor:
 class JudgeClient:
     """One judge actor. Raises `JudgeUnavailable` and `JudgeRefused` as the judge does."""
 
-    def __init__(self, config: JudgeConfig, options: dict[str, Any], idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        config: JudgeConfig,
+        options: dict[str, Any],
+        idle_seconds: float = IDLE_SECONDS,
+        run: str | None = None,
+        spent: Callable[[], float] = lambda: 0.0,
+        on_use: Callable[[Use], None] = lambda use: None,
+        care: Care | None = None,
+    ) -> None:
+        """`run` names who asks, the same at each start of a run; `spent` says what it has spent so far in US dollars;
+        `on_use` hears what each question used."""
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
+        self._spent, self._on_use = spent, on_use
+        self._care = care or Care()
         self._shared = is_shared(config)
+        self._name = run or uuid.uuid4().hex[:12]
         self._actor: Any = None
         self._started = 0
         self._lock = asyncio.Lock()
@@ -113,40 +175,68 @@ class JudgeClient:
     async def start(self) -> None:
         """Start or find the actor and build the judge in it. Raises `UsageError` where the config names none."""
         keys = {name: os.environ[name] for name in key_variables(self._config) if name in os.environ}
-        for _ in range(REPLACEMENTS):
+        while True:
             self._started += 1
             self._actor = self._found(keys) if self._shared else self._own()
             try:
-                await result(self._actor.setup.remote(keys))
+                with self._care.calls.waiting(START, "judge", self._actor):
+                    await result(self._actor.setup.remote(keys, self._config.budget_usd))
                 return
-            except LOST:  # a shared one may end itself just when it is found, and its name outlives it a little
-                await asyncio.sleep(RETRY_SECONDS)
-        await result(self._actor.setup.remote(keys))
+            except LOST as error:  # a shared one may end itself just when it is found, and its name outlives it
+                await self._care.retries.again("The judge", error)
+                await asyncio.sleep(RETRY_SECONDS if self._shared else 0)
 
-    async def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        """Labels of the N rollouts. Only texts and evidence travel: no tokens, no tests."""
+    async def label(
+        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], fresh: bool = False
+    ) -> Labels:
+        """Labels of the N rollouts. Only texts and evidence travel: no tokens, no tests. `fresh`: past kept answers."""
         shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), solution="")
         texts = [_without_tokens(rollout) for rollout in rollouts]
-        return await self._patiently(lambda actor: actor.label.remote(shown, texts, list(verdicts)))
+
+        told: Told[Labels] = await self._patiently(
+            "judge", lambda actor: actor.label.remote(shown, texts, list(verdicts), self._name, self._terms(fresh))
+        )
+        labels = self._taken(told)
+        assert labels is not None, "an answer without an error has labels"
+        return labels
 
     async def probe(self) -> None:
         """Return where the judge can be asked again, else raise `JudgeUnavailable`."""
-        await self._patiently(lambda actor: actor.probe.remote())
+        told: Told[None] = await self._patiently(
+            PROBE, lambda actor: actor.probe.remote(self._name, self._terms(False))
+        )
+        self._taken(told)
 
     async def stats(self) -> dict[str, Any]:
         """The judge's counts, those of other jobs included where it is shared; empty where it keeps none."""
-        stats: dict[str, Any] = await self._patiently(lambda actor: actor.stats.remote())
+        stats: dict[str, Any] = await self._patiently("judge", lambda actor: actor.stats.remote())
         return stats
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        """The actor's handle by its name."""
+        return {} if self._actor is None else {"judge": self._actor}
 
     def stop(self) -> None:
         """End the actor, but for a shared one, which others may be asking."""
         if self._actor is not None and not self._shared:
             ray.kill(self._actor)
 
+    def _terms(self, fresh: bool) -> Terms:
+        return Terms(self._config.budget_usd, self._spent(), fresh)
+
+    def _taken(self, told: Told[T]) -> T | None:
+        found, error, use = told
+        if use:
+            self._on_use(use)
+        if error is not None:
+            raise error
+        return found
+
     def _own(self) -> Any:
         name = "judge" if self._started == 1 else f"judge-{self._started}"
-        options = {"max_concurrency": GROUPS_AT_ONCE, **self._options}
-        return ray.remote(JudgeActor).options(name=name, **options).remote(self._config)
+        options = {"max_concurrency": _WAITING, **self._options}
+        return ray.remote(JudgeActor).options(name=name, **options).remote(self._config, GROUPS_AT_ONCE)
 
     def _found(self, keys: Mapping[str, str]) -> Any:
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
@@ -158,26 +248,41 @@ class JudgeClient:
             "namespace": NAMESPACE,
             "lifetime": "detached",
             "get_if_exists": True,
-            "max_concurrency": SHARED_GROUPS_AT_ONCE,
+            "max_concurrency": _WAITING,
         }
-        return ray.remote(JudgeActor).options(**options).remote(config, self._idle_seconds)
+        groups = max(SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
+        return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
 
-    async def _patiently(self, ask: Callable[[Any], Awaitable[T]]) -> T:
-        for _ in range(REPLACEMENTS):
+    async def _patiently(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        while True:
             generation = self._started
             try:
-                return await result(ask(self._actor))
-            except LOST:
-                await self._replace(generation)
-        return await result(ask(self._actor))
+                with self._care.calls.waiting(stage, "judge", self._actor):
+                    return await result(ask(self._actor))
+            except LOST as error:
+                await self._replace(generation, error)
 
-    async def _replace(self, generation: int) -> None:
+    async def _replace(self, generation: int, error: BaseException) -> None:
         """A new actor, once for all the calls that the old one took with it."""
         async with self._lock:
             if self._started == generation:
                 if not self._shared:
                     ray.kill(self._actor)
+                await self._care.retries.again("The judge", error)
                 await self.start()
+
+
+def _counted(terms: Terms, work: Callable[[], T]) -> Callable[[], Told[T]]:
+    """`work` on these terms, with what it used; errors of raypoly's kinds are told and not raised."""
+
+    def asked() -> Told[T]:
+        with counting(terms) as use:
+            try:
+                return work(), None, dict(use)
+            except RaypolyError as error:
+                return None, error, dict(use)
+
+    return asked
 
 
 _NO_TOKENS = np.zeros(0, np.int32)

@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import ray
+
+from actors.watched import Watched
 from raypoly.config import Config
 from raypoly.engines import Weights
+from raypoly.errors import UsageError
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import STATE_FILES, PolicyLearner, UpdateStats
+from raypoly.policy.learner import PolicyLearner, UpdateStats
 from raypoly.policy.rows import Row
+from raypoly.policy.snapshots import Snapshot
 from raypoly.settings import loss_parameters
+from raypoly.store.shards import Shard, ShardReader, ShardWriter
 from raypoly.values import Float32, Int32
 
+WRITING = "writing"
+"""The concurrency group in which shards are written, beside the calls that train."""
 
-class LearnerActor:
-    """One rank. Calls come in order: begin, accumulate ..., apply."""
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a learner that was set up stands."""
+
+    version: int
+    """Of its weights."""
+    exact: bool
+    """Whether a repeated update gives the same bits."""
+
+
+class LearnerActor(Watched):
+    """One rank. Calls come in order: begin, accumulate ..., apply; only `write` goes on beside them."""
 
     def __init__(self, model_path: str, config: Config) -> None:
         self._model_path, self._config = Path(model_path), config
+        self._snapshot: Snapshot | None = None
 
     def __repr__(self) -> str:
         return f"Learner(weights={self._learner.version if hasattr(self, '_learner') else 'none yet'})"
 
-    def setup(self, checkpoint: str | None) -> int:
-        """Load the starting model, or a checkpoint's folder; returns the version of the weights."""
+    def setup(self, checkpoint: ShardReader | None) -> Standing:
+        """Load the starting model, or a checkpoint."""
         config = self._config
         loss = build(config.loss.name, **loss_parameters(config))
         self._learner = PolicyLearner(self._model_path, config.train, loss, config.generator.temperature)
         if checkpoint is not None:
-            self._learner.load({name: (Path(checkpoint) / name).read_bytes() for name in STATE_FILES})
-        return self._learner.version
+            if checkpoint.ranks != 1:
+                raise UsageError(f"The checkpoint of step {checkpoint.step} is of {checkpoint.ranks} ranks, not of 1.")
+            self._learner.load(checkpoint.read(0))
+        return Standing(self._learner.version, self._learner.exact)
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
         self._learner.begin(step, normalisers)
@@ -42,6 +65,10 @@ class LearnerActor:
     def apply(self) -> UpdateStats:
         return self._learner.apply()
 
+    def version(self) -> int:
+        """How many steps were applied."""
+        return self._learner.version
+
     def export(self) -> Weights:
         """The current weights; the caller owns what comes back, so it outlives this actor."""
         return self._learner.export()
@@ -49,8 +76,20 @@ class LearnerActor:
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return self._learner.logprobs(prompt_tokens, tokens, temperature)
 
-    def save(self) -> dict[str, bytes]:
-        return self._learner.save()
+    def snapshot(self) -> None:
+        """Keep a copy of the state as it is now, for `write`."""
+        self._snapshot = self._learner.snapshot()
+
+    @ray.method(concurrency_group=WRITING)  # type: ignore[untyped-decorator]
+    def write(self, writer: ShardWriter) -> tuple[Shard, ...]:
+        """Write the copy, and let it go."""
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            raise RuntimeError("snapshot() comes before write()")
+        return writer.write(0, snapshot.parts())
+
+    def pretrained_config(self) -> dict[str, bytes]:
+        return self._learner.pretrained_config()
 
     def save_pretrained(self) -> dict[str, bytes]:
         return self._learner.save_pretrained()

@@ -21,9 +21,11 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.calls import LOST, result
+from actors.calls import LOST, START, Care, result
+from actors.retries import reason
+from actors.watched import WATCHED, Watched
 from raypoly.config import ScorerConfig
-from raypoly.errors import BrokenTests, RaypolyError, SandboxError
+from raypoly.errors import RaypolyError, SandboxError
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite, Verdict
 
@@ -40,7 +42,7 @@ Key = tuple[str, str, str, str | None]
 """What a verdict depends on: hash of the tests, prelude, entry point, code."""
 
 
-class Scorer:
+class Scorer(Watched):
     """Runs chunks of programs of one problem in its sandbox."""
 
     def __init__(self, limits: ScorerConfig, index: int) -> None:
@@ -57,7 +59,11 @@ class Scorer:
     def score(self, problem: Problem, suite: tuple[str, Any], codes: Sequence[str | None]) -> list[Verdict]:
         """Verdicts in order. `problem` comes without its tests; `suite` is their hash and a reference to them."""
         whole = replace(problem, tests=self._suite(*suite))
-        return [self._sandbox.score(whole, code) for code in codes]
+        verdicts = []
+        for code in codes:
+            verdicts.append(self._sandbox.score(whole, code))
+            self.beat()
+        return verdicts
 
     def reference_seconds(self, problem: Problem, suite: tuple[str, Any]) -> float | None:
         """CPU seconds of the slowest test of the problem's own solution. Raises `SandboxError`, `BrokenTests`."""
@@ -102,14 +108,18 @@ class _Worker:
     started: int = 0
     measuring: int = 0
     """Problems that it is calibrating."""
+    name: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class ScorerPool:
     """Scores programs on `config.workers` actors, started with Ray's `options` each."""
 
-    def __init__(self, config: ScorerConfig, options: dict[str, Any], cache_size: int = 100_000) -> None:
+    def __init__(
+        self, config: ScorerConfig, options: dict[str, Any], cache_size: int = 100_000, care: Care | None = None
+    ) -> None:
         self._config, self._options, self._cache_size = config, options, cache_size
+        self._care = care or Care()
         self._verdicts: OrderedDict[Key, Verdict] = OrderedDict()
         self._waiting: dict[Key, _Job] = {}
         self._suites: OrderedDict[str, Any] = OrderedDict()
@@ -122,9 +132,14 @@ class ScorerPool:
         self.programs_run = 0
         """Programs that ran in a sandbox; what the cache knew is not among them."""
 
+    @property
+    def actors(self) -> dict[str, Any]:
+        """The actors' handles by their names."""
+        return {worker.name: worker.actor for worker in self._workers if worker.actor is not None}
+
     async def start(self) -> None:
         """Start the actors. Raises `IsolationMissing` where programs can't be confined."""
-        await asyncio.gather(*(self._start(worker) for worker in self._workers))
+        await asyncio.gather(*(self._start_patiently(worker) for worker in self._workers))
         self._tasks = [asyncio.create_task(self._serve(worker)) for worker in self._workers for _ in range(IN_FLIGHT)]
 
     async def score(self, problem: Problem, codes: Sequence[str | None]) -> list[Verdict]:
@@ -186,7 +201,11 @@ class ScorerPool:
         key = (suite[0], problem.prelude, problem.solution)
         if key not in self._references:
             self._references[key] = asyncio.create_task(self._measure(problem, suite))
-        return await asyncio.shield(self._references[key])
+        try:
+            return await asyncio.shield(self._references[key])
+        except RaypolyError:
+            self._references.pop(key, None)  # whoever asks again has it measured again
+            raise
 
     async def _measure(self, problem: Problem, suite: tuple[str, Any]) -> float | None:
         """Ask one worker, and another where that one fails."""
@@ -194,10 +213,11 @@ class ScorerPool:
         for failures in range(1 + RETRIES):
             started, worker.measuring = worker.started, worker.measuring + 1
             try:
-                seconds: float | None = await result(worker.actor.reference_seconds.remote(problem, suite))
+                with self._care.calls.waiting("score", f"scorer-{worker.index}", worker.actor):
+                    seconds: float | None = await result(worker.actor.reference_seconds.remote(problem, suite))
                 return seconds
-            except LOST:
-                await self._replace(worker, started)
+            except LOST as error:
+                await self._replace(worker, started, error)
             except SandboxError:
                 if failures == RETRIES:
                     raise
@@ -238,10 +258,11 @@ class ScorerPool:
         jobs = [job for job in chunk.jobs if not job.done.done()]
         started, codes = worker.started, [job.key[3] for job in jobs]
         try:
-            verdicts: list[Verdict] = await result(worker.actor.score.remote(chunk.problem, chunk.suite, codes))
+            with self._care.calls.waiting("score", f"scorer-{worker.index}", worker.actor):
+                verdicts: list[Verdict] = await result(worker.actor.score.remote(chunk.problem, chunk.suite, codes))
         except LOST as error:
-            await self._again(worker, chunk, jobs, f"its worker was lost ({type(error).__name__})")
-            await self._replace(worker, started)
+            await self._again(worker, chunk, jobs, f"its worker was lost ({reason(error)})")
+            await self._replace(worker, started, error)
             return
         self.programs_run += len(verdicts)
         for job, verdict in zip(jobs, verdicts, strict=True):
@@ -277,23 +298,30 @@ class ScorerPool:
                 self._verdicts.popitem(last=False)
 
     def _fail(self, job: _Job, error: Exception) -> None:
-        if isinstance(error, BrokenTests):
-            error = BrokenTests(
-                f"{error} Find such problems with raypoly score --validate, and leave them out by problems.exclude."
-            )
         self._waiting.pop(job.key, None)
         if not job.done.done():
             job.done.set_exception(error)
 
     async def _start(self, worker: _Worker) -> None:
         worker.started += 1
-        name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
-        worker.actor = ray.remote(Scorer).options(name=name, **self._options).remote(self._config, worker.index)
-        await result(worker.actor.setup.remote())
+        worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
+        actor = ray.remote(**WATCHED)(Scorer).options(name=worker.name, **self._options)
+        worker.actor = actor.remote(self._config, worker.index)
+        with self._care.calls.waiting(START, f"scorer-{worker.index}", worker.actor):
+            await result(worker.actor.setup.remote())
 
-    async def _replace(self, worker: _Worker, started: int) -> None:
+    async def _start_patiently(self, worker: _Worker) -> None:
+        while True:
+            try:
+                return await self._start(worker)
+            except LOST as error:
+                ray.kill(worker.actor)
+                await self._care.retries.again(f"Scorer {worker.index}", error)
+
+    async def _replace(self, worker: _Worker, started: int, error: BaseException) -> None:
         """A new actor at this place, once for all the chunks that the old one took with it."""
         async with worker.lock:
             if worker.started == started:
                 ray.kill(worker.actor)
-                await self._start(worker)
+                await self._care.retries.again(f"Scorer {worker.index}", error)
+                await self._start_patiently(worker)

@@ -1,32 +1,30 @@
 """The command `raypoly`, and the way it ends.
 
     raypoly train [--config PATH] [--dry-run] [section.key=value ...]
+    raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
     raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
 
 Exit codes: 0 done, 1 it failed, 2 the command line or config is wrong and nothing was started, 75 paused too long
-(the same command goes on), 130 interrupted, 143 terminated.
+(the same command goes on), 130 interrupted. On SIGTERM a training commits and ends with 0; the others end with 143.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from raypoly import settings
+from raypoly.crash import Crash
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.run import Run
-from raypoly.rundir import CONFIG_KEY, resolve
+from raypoly.rundir import resolve, storage_options
 
 app = typer.Typer(
     add_completion=False,
@@ -64,18 +62,18 @@ def train(
 
         chosen = settings.load(config, overrides or [])
         directory = resolve(chosen)
-        for remark in preflight.check(chosen, directory.path):
+        for remark in preflight.check(chosen, directory.path, remote=directory.location.folder is None):
             typer.echo(f"Note: {remark}", err=True)
         if dry_run:
             from raypoly.plan import describe
 
-            typer.echo(describe(chosen, directory.path, directory.resumes))
+            typer.echo(describe(chosen, directory.uri, directory.resumes))
             return
-        _Crash.run_dir = directory.path
+        Crash.run_dir = directory.location.folder
         from workflows.train import run
 
         run(chosen)
-        _show(directory.path)
+        _show(Run(directory.location, storage_options(chosen)))
         from raypoly.reporting.closing import other_arm
 
         typer.echo(f"to compare: {other_arm(chosen.objective.name, config, overrides or [])}")
@@ -92,10 +90,10 @@ def evaluate(
     """Measure a run's newest weights once more and print the result."""
     with _reported():
         opened = Run(run)
-        _Crash.run_dir = opened.directory
+        Crash.run_dir = opened.store.location.folder
         from workflows.evaluate import evaluate_run
 
-        evaluate_run(opened.directory, opened.config, split, samples)
+        evaluate_run(opened.uri, opened.config, split, samples)
 
 
 @app.command()
@@ -103,8 +101,21 @@ def report(run: RunPath) -> None:
     """Rebuild figure.png and report.html from a run's files."""
     with _reported():
         opened = Run(run)
-        _Crash.run_dir = opened.directory
-        _show(opened.directory)
+        Crash.run_dir = opened.store.location.folder
+        _show(opened)
+
+
+@app.command()
+def doctor(
+    run: RunPath,
+    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Check every file of a run, change nothing, and say where it would go on. Exit code 1 where one is damaged."""
+    with _reported():
+        from workflows.doctor.show import show
+
+        if not show(run, json):
+            raise typer.Exit(1)
 
 
 @app.command()
@@ -220,15 +231,15 @@ def cache(
 
 def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:
     """The console command; `arguments` without the program's name. Always ends by `SystemExit` or an exception."""
-    sys.excepthook = _Crash.hook
+    sys.excepthook = Crash.hook
     command = typer.main.get_command(app)
     command(args=list(sys.argv[1:] if arguments is None else arguments), prog_name=name)
 
 
-def _show(run_dir: Path) -> None:
+def _show(run: Run) -> None:
     from raypoly.reporting.closing import show_results
 
-    show_results(Run(run_dir), Console())
+    show_results(run, Console())
 
 
 @contextmanager
@@ -244,40 +255,6 @@ def _reported() -> Iterator[None]:
     except KeyboardInterrupt as error:
         typer.echo(str(error) or "Interrupted. The same command goes on from here.", err=True)
         raise typer.Exit(getattr(error, "exit_code", 130)) from error
-
-
-class _Crash:
-    """What happens with an exception that nobody expected: its cause on the terminal, its traceback in a file."""
-
-    run_dir: Path | None = None
-
-    @classmethod
-    def hook(cls, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        cause = _root(error)
-        print(f"{type(cause).__name__}: {cause}", file=sys.stderr)
-        # A folder that holds no run yet must stay empty, or the next start would not take it.
-        ready = cls.run_dir is not None and (cls.run_dir / CONFIG_KEY).is_file()
-        folder = cls.run_dir if ready and cls.run_dir is not None else Path(tempfile.gettempdir())
-        path = folder / f"raypoly-error-{datetime.now():%Y%m%d-%H%M%S}.txt"
-        text = "".join(traceback.format_exception(kind, error, trace))
-        try:
-            path.write_text(text)
-        except OSError as unwritable:
-            print(f"{text}\n({path} can't be written: {unwritable})", file=sys.stderr)
-        else:
-            print(f"This is an error in raypoly or beneath it; the traceback is in {path}", file=sys.stderr)
-
-
-def _root(error: BaseException) -> BaseException:
-    """The first link of the chain of causes, through Ray's wrapping and groups of tasks."""
-    seen = {id(error)}
-    while True:
-        first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
-        cause = first or getattr(error, "cause", None) or error.__cause__
-        if not isinstance(cause, BaseException) or id(cause) in seen:
-            return error
-        seen.add(id(cause))
-        error = cause
 
 
 if __name__ == "__main__":

@@ -24,11 +24,58 @@ class RunConfig(Section):
     name: str = Field("tiny", description="First part of the run folder's name.")
     dir: str | None = Field(
         None,
-        description="The run folder. Default: under $RAYPOLY_RUNS, else ~/raypoly-runs, named by what is computed.",
+        description="The run folder: a path, or s3://, gs://, az:// or another URI of pyarrow's (docs/durability.md). "
+        "Default: under $RAYPOLY_RUNS, else ~/raypoly-runs, named by what is computed.",
+        json_schema_extra=ON_RESUME,
+    )
+    scratch: str | None = Field(
+        None,
+        description="For remote storage: a folder of this machine for copies that must be files; nothing in it is "
+        "needed again. Default: `scratch` in the user's cache folder.",
+        json_schema_extra=ON_RESUME,
+    )
+    storage_timeout: float = Field(
+        30.0,
+        gt=0,
+        description="For remote storage: seconds after which a request without an answer has failed; a driver that "
+        "has not renewed its lease for twice as long may be replaced.",
+        json_schema_extra=ON_RESUME,
+    )
+    storage_patience: float = Field(
+        300.0,
+        ge=0,
+        description="For remote storage: seconds over which a failing request is repeated before the run stops.",
         json_schema_extra=ON_RESUME,
     )
     fresh: bool = Field(
         False, description="Start a new run beside one that exists (-2, -3 ...).", json_schema_extra=ON_RESUME
+    )
+    retries: int = Field(
+        10,
+        ge=0,
+        description="Lost actors and nodes that are replaced before the run stops; one is given back for every three "
+        "minutes of progress.",
+        json_schema_extra=ON_RESUME,
+    )
+    stall_seconds: float = Field(
+        900.0,
+        gt=0,
+        description="A stage that makes no progress for so long has its stacks written and is restarted; the second "
+        "time the run stops. Not while it is paused for the judge.",
+        json_schema_extra=ON_RESUME,
+    )
+    grace_seconds: float = Field(
+        100.0,
+        gt=0,
+        description="Seconds from SIGTERM or Ctrl-C to the end at the latest; a checkpoint is made where it fits in.",
+        json_schema_extra=ON_RESUME,
+    )
+    max_set_aside: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="Share of groups whose problem's tests can't be run above which the run stops.",
+        json_schema_extra=ON_RESUME,
     )
     on_pause: str | None = Field(
         None, description="A shell command run once when training pauses for the judge.", json_schema_extra=ON_RESUME
@@ -210,7 +257,8 @@ class JudgeConfig(Section):
     budget_usd: float | None = Field(
         None,
         gt=0,
-        description="For `openai`: the judge stops asking before it would cost more; raise it to go on.",
+        description="For `openai`: what the run may spend, over all its starts; it pauses before it would spend more. "
+        "Raise it to go on.",
         json_schema_extra=ON_RESUME,
     )
     max_pause: float | None = Field(
@@ -223,6 +271,16 @@ class JudgeConfig(Section):
         1.0, gt=0, description="First wait between probes in an outage; doubles up to 60.", json_schema_extra=ON_RESUME
     )
     max_unjudged: float = Field(0.02, ge=0, le=1, description="Share of unjudged groups above which the run stops.")
+    canary_every: int | None = Field(
+        None,
+        ge=0,
+        description="Steps between looks for drift, when gold groups are judged anew; 0 is never. Default: 25, and "
+        "never for `structural`.",
+        json_schema_extra=ON_RESUME,
+    )
+    canary_groups: int = Field(
+        4, ge=1, description="Gold groups of each look, always the same ones.", json_schema_extra=ON_RESUME
+    )
 
 
 class ObjectiveConfig(Section):
@@ -254,6 +312,15 @@ class TrainConfig(Section):
     threads: int = Field(1, ge=1, description="Compute threads of a CPU learner.")
     checkpoint_every: int = Field(
         10, ge=1, description="Steps between checkpoints; steps in between are replayed.", json_schema_extra=ON_RESUME
+    )
+    keep_last: int = Field(
+        3, ge=1, description="Newest checkpoints that are kept; older ones are dropped.", json_schema_extra=ON_RESUME
+    )
+    keep_every: int | None = Field(
+        None,
+        ge=1,
+        description="Checkpoints of steps that this divides are kept for good. Default: none is.",
+        json_schema_extra=ON_RESUME,
     )
 
 

@@ -52,8 +52,34 @@ class JudgeRefused(RaypolyError):
     """The judge answered and could not label this group, for good: the group is `unjudged`."""
 
 
+class NewerSchema(UsageError):
+    """A file was written by a later raypoly in a form that this one can't read. Never taken for damage."""
+
+
 class WeightsMismatch(RaypolyError):
     """The engine's weights are not the learner's after an update."""
+
+
+class OutOfRetries(RaypolyError):
+    """Actors, nodes or the network failed more often than `run.retries` allows."""
+
+
+class Stalled(RaypolyError):
+    """A stage made no progress for `run.stall_seconds`, and a restart did not help."""
+
+
+class RayGone(RaypolyError):
+    """The Ray that this driver belongs to has died."""
+
+
+class TooManySetAside(RaypolyError):
+    """More groups than `run.max_set_aside` had problems whose tests can't be run."""
+
+
+class Stopped(RaypolyError):
+    """Somebody asked the run to stop; it did, in good order."""
+
+    exit_code = 0
 
 
 class PausedTooLong(RaypolyError):

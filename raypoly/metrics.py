@@ -44,7 +44,9 @@ class ProblemOutcome:
     correct_strategies: tuple[str, ...]
     """The strategy by execution trace of each correct sample."""
     judged_strategies: tuple[int, ...] | None = None
-    """The judge's label of each correct sample, where it was asked."""
+    """The judge's label of each correct sample, degenerate ones left out, where it was asked."""
+    structural_strategies: tuple[int, ...] | None = None
+    """The same by structure, where the programs left evidence."""
 
 
 def ks(samples: int) -> list[int]:
@@ -64,15 +66,18 @@ def summarise(outcomes: Sequence[ProblemOutcome]) -> Mapping[str, object]:
         for k in ks(samples)
     }
     enough = samples >= STRATEGY_DRAWS
-    judged = [outcome for outcome in outcomes if outcome.judged_strategies is not None]
+
+    def labelled(strategies: Sequence[tuple[int, ...] | None]) -> float | None:
+        known = [each for each in strategies if each is not None]
+        if not enough or len(known) < len(outcomes):
+            return None
+        return mean(expected_strategies(o.samples, map(str, each)) for o, each in zip(outcomes, known, strict=True))
+
     return {
         "pass_at_k": curve,
         "strategies_correct": mean(expected_strategies(o.samples, o.correct_strategies) for o in outcomes)
         if enough
         else None,
-        "strategies_correct_judge": mean(
-            expected_strategies(o.samples, map(str, o.judged_strategies or ())) for o in outcomes
-        )
-        if enough and len(judged) == len(outcomes)
-        else None,
+        "strategies_correct_judge": labelled([outcome.judged_strategies for outcome in outcomes]),
+        "strategies_correct_structural": labelled([outcome.structural_strategies for outcome in outcomes]),
     }

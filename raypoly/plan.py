@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from raypoly import problems
 from raypoly.config import Config
 from raypoly.settings import dump
 
 
-def describe(config: Config, run_dir: Path, resumes: bool) -> str:
+def describe(config: Config, run_dir: str, resumes: bool) -> str:
     """The resolved config, one rendered prompt, and the plan, as text.
 
     Raises `UsageError` where the problems can't be loaded.

@@ -43,8 +43,11 @@ def machine(folder: Path) -> Machine:
     return Machine(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)
 
 
-def check(config: Config, run_dir: Path, here: Machine | None = None) -> list[str]:
-    """Raise `UsageError` with all that is wrong; return remarks on what is only unusual."""
+def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bool = False) -> list[str]:
+    """Raise `UsageError` with all that is wrong; return remarks on what is only unusual.
+
+    `run_dir` is a folder of this machine; the run's rollouts are not kept in it where the run is `remote`.
+    """
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
         lambda: objectives.build(config.objective.name, **objective_parameters(config)).check(config.train.rollouts),
@@ -58,7 +61,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None) -> list[st
     wrong = [message for message in map(_message, checks) if message]
     if wrong:
         raise UsageError("\n".join(wrong))
-    _room(config, here or machine(run_dir))
+    _room(config, here or machine(run_dir), 0.0 if remote else _rollout_bytes(config))
     return _remarks(config)
 
 
@@ -126,7 +129,7 @@ def _lengths(config: Config) -> None:
         )
 
 
-def _room(config: Config, here: Machine) -> None:
+def _room(config: Config, here: Machine, kept: float) -> None:
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     memory = BASE_MEMORY + config.generator.memory_gib + workers
     if here.memory < memory * GIB:
@@ -134,7 +137,7 @@ def _room(config: Config, here: Machine) -> None:
             f"This run needs about {memory:.1f} GiB of memory and {here.memory / GIB:.1f} GiB are free: "
             "close something, or lower generator.memory_gib, scorer.workers or scorer.memory_mib."
         )
-    disk = BASE_DISK + _rollout_bytes(config) / GIB
+    disk = BASE_DISK + kept / GIB
     if here.disk < disk * GIB:
         raise UsageError(
             f"This run needs about {disk:.1f} GiB of disk and {here.disk / GIB:.1f} GiB are free there: set run.dir."

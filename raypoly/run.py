@@ -1,7 +1,7 @@
 """A finished or running run, for notebooks and for its report.
 
     from raypoly import Run
-    run = Run("~/raypoly-runs/tiny-poly_epo-s0-1a2b3c4d")
+    run = Run("~/raypoly-runs/tiny-poly_epo-s0-1a2b3c4d")      # or "s3://bucket/runs/mine"
     run.summary["steps"]; run.metrics().to_pandas(); run.rollouts(12).column("text")
 
 Reads only what the run's files hold; starts nothing and writes nothing.
@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from raypoly.config import Config
-from raypoly.errors import CorruptData, UsageError
-from raypoly.rundir import CONFIG_KEY
+from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.rundir import CONFIG_KEY, parse_config
+from raypoly.store import open_store
+from raypoly.store.bundles import RolloutFiles
+from raypoly.store.catalogue import PREFIX, Catalogue
+from raypoly.store.location import Location
+from raypoly.store.options import StorageOptions
+from raypoly.store.sealed import unseal
 from raypoly.telemetry import METRICS
 
 SUMMARY = "summary.json"
@@ -30,38 +35,48 @@ FIGURE = "figure.png"
 
 
 class Run:
-    """One run folder. Raises `UsageError` where the folder is not a run's."""
+    """One run's files. Raises `UsageError` where the place is not a run's; its methods `StorageError`."""
 
-    def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory).expanduser().resolve()
-        if not (self.directory / CONFIG_KEY).is_file():
-            raise UsageError(f"{self.directory} is not a run folder: it holds no {CONFIG_KEY}.")
+    def __init__(self, place: str | Path | Location, options: StorageOptions | None = None) -> None:
+        self.store = open_store(place, options, make=False)
+        try:
+            found = CONFIG_KEY in self.store.peek()  # says where there is no such bucket; a look for one key can't
+        except StorageError as error:
+            raise UsageError(f"{self.uri} can't be read: {error}") from error
+        if not found:
+            raise UsageError(f"{self.uri} is not a run folder: it holds no {CONFIG_KEY}.")
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path, or the URI."""
+        return self.store.uri
+
+    @property
+    def directory(self) -> Path:
+        """The folder on this machine: the run's own, or where copies lie of what is in remote storage."""
+        return self.store.workspace
+
+    @property
+    def name(self) -> str:
+        return self.store.location.name
 
     @cached_property
     def config(self) -> Config:
         """The resolved config of the run's last start."""
-        path = self.directory / CONFIG_KEY
-        starts = sorted(self.directory.glob("starts/epoch-*.json"))
+        starts = self.store.list("starts/epoch-")
+        values = self._unsealed(CONFIG_KEY)
         try:
-            values = json.loads(path.read_text())
-            for change in json.loads(starts[-1].read_text())["changes"] if starts else []:
+            for change in self._unsealed(starts[-1])["changes"] if starts else []:
                 section, _, key = change["key"].partition(".")
-                values[section][key] = change["new"]
-            return Config.model_validate(values)
-        except (ValueError, KeyError) as error:
-            raise CorruptData(f"{path} is damaged or another version's config: {_line(error)}.") from error
+                values.setdefault(section, {})[key] = change["new"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(f"{self.store.place(starts[-1])} is damaged or another version's: {error}.") from error
+        return parse_config(values, self.store.place(CONFIG_KEY))
 
     @property
     def summary(self) -> Mapping[str, Any]:
         """summary.json; empty until the first evaluation is written."""
-        path = self.directory / SUMMARY
-        if not path.is_file():
-            return {}
-        try:
-            summary: Mapping[str, Any] = json.loads(path.read_text())
-        except ValueError as error:
-            raise CorruptData(f"{path} is not JSON: {error}.") from error
-        return summary
+        return self._unsealed(SUMMARY) if self.store.exists(SUMMARY) else {}
 
     @property
     def finished(self) -> bool:
@@ -77,9 +92,8 @@ class Run:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """metrics.jsonl, one dict a step (step 0 is the first); a last line that is still being written is left out."""
-        path = self.directory / METRICS
-        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        text = self.store.read(METRICS).decode() if self.store.exists(METRICS) else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     @property
     def steps_done(self) -> int:
@@ -93,28 +107,33 @@ class Run:
     @property
     def steps(self) -> list[int]:
         """The steps whose rollouts are kept."""
-        return sorted(
-            int(path.stem.removeprefix("step-")) for path in self.directory.glob(f"{ROLLOUTS}/step-*.parquet")
-        )
+        return list(self._files())
 
     def rollouts(self, step: int) -> pa.Table:
         """All rollouts of a step with verdict and label, one row each. Raises `UsageError` where there are none."""
-        path = self.directory / ROLLOUTS / f"step-{step:06d}.parquet"
-        if not path.is_file():
-            held = f"{self.steps[0]} to {self.steps[-1]}" if self.steps else "none yet"
-            raise UsageError(f"{self.directory} has no rollouts of step {step}; it has: {held}.")
-        return pq.read_table(path)
+        files = self._files()
+        if step not in files:
+            held = f"{min(files)} to {max(files)}" if files else "none yet"
+            raise UsageError(f"{self.uri} has no rollouts of step {step}; it has: {held}.")
+        return self._reader.table(step)
+
+    @cached_property
+    def _reader(self) -> RolloutFiles:
+        return RolloutFiles(self.store)
+
+    def _unsealed(self, key: str) -> dict[str, Any]:
+        return unseal(self.store.read(key), self.store.place(key))
+
+    def _files(self) -> Mapping[int, str]:
+        """The file of each step's rollouts, ascending."""
+        return Catalogue.of(self.store.list(PREFIX)).files
 
     def __repr__(self) -> str:
         train, objective = self.config.train, self.config.objective.name
         done = f"{self.steps_done} of {train.steps} steps"
-        return f"Run({self.directory.name!r}: {objective}, seed {train.seed}, {done})"
+        return f"Run({self.name!r}: {objective}, seed {train.seed}, {done})"
 
     def _repr_html_(self) -> str:
         from raypoly.reporting.page import fragment
 
         return fragment(self)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -23,12 +23,15 @@ from pydantic import ValidationError
 
 from raypoly import __version__
 from raypoly.config import Config, Section
-from raypoly.errors import StorageError, UsageError
+from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.store import Lease, Store, open_store
-from raypoly.store.rollouts import completed_steps
+from raypoly.store.catalogue import completed_steps
+from raypoly.store.location import Location
+from raypoly.store.options import StorageOptions
+from raypoly.store.sealed import seal, unseal
 
 CONFIG_KEY = "config.json"
-_OURS_BEFORE_CONFIG = {"lease.lock", "lease.json"}
+_OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
 _NOT_IDENTITY = {"run.name"}
 
 
@@ -48,8 +51,7 @@ class Change:
 class RunDirectory:
     """Where a run lives."""
 
-    path: Path
-    """Absolute."""
+    location: Location
     config: Config
     resumes: bool
     """Whether a run is there already."""
@@ -58,7 +60,17 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        return self.path.name
+        return self.location.name
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path, or the URI: what another command is given."""
+        return str(self.location)
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine that is the run's, or works for it where the run lives in remote storage."""
+        return self.location.folder or storage_options(self.config).workspace(self.location)
 
     def open(self, description: str = "raypoly") -> tuple[Store, Lease]:
         """Make the folder, take its lease, and commit `config.json` at the first start.
@@ -67,10 +79,10 @@ class RunDirectory:
         is there can't go on under this config.
         """
         try:
-            store = open_store(self.path)
+            store = open_store(self.location, storage_options(self.config))
             lease = Lease.acquire(store, description)
         except StorageError as error:
-            raise UsageError(f"run.dir={self.path} can't be used: {error}") from error
+            raise UsageError(f"run.dir={self.uri} can't be used: {error}") from error
         try:
             self._record_start(store, lease)
         except BaseException:
@@ -80,46 +92,68 @@ class RunDirectory:
 
     def _record_start(self, store: Store, lease: Lease) -> None:
         """Compare again, now that nobody else can write, and keep what this start was asked to do."""
-        changes = _checked_changes(self.path, self.config)
+        changes = _checked_changes(store, self.config)
         if not store.exists(CONFIG_KEY):
-            store.commit(CONFIG_KEY, self.config.model_dump_json(indent=2).encode())
-        done = len(completed_steps(store))
+            store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
+        done = max(completed_steps(store), default=-1) + 1
         if self.config.train.steps < done:
             raise UsageError(
-                f"train.steps={self.config.train.steps}, but the run in {self.path} has completed {done} steps: "
+                f"train.steps={self.config.train.steps}, but the run in {self.uri} has completed {done} steps: "
                 f"ask for {done} or more, or add run.fresh=true for a new run."
             )
         start = {"version": __version__, "completed": done, "changes": [vars(change) for change in changes]}
-        store.commit(f"starts/epoch-{lease.epoch:06d}.json", json.dumps(start, indent=2).encode())
+        key = f"starts/epoch-{lease.epoch:06d}.json"
+        if store.exists(key):
+            store.set_aside(key, "it tells of a start that has only now come")
+        store.commit(key, seal(start))
 
 
 def resolve(config: Config) -> RunDirectory:
     """The run directory that a config means. Reads, and touches nothing.
 
-    Raises `UsageError` for a folder that can't be written or holds something else than a run, and for keys that
+    Raises `UsageError` for a place that can't be used or holds something else than a run, and for keys that
     differ from the run's first start and may not.
     """
-    path = _folder(config)
+    location = _location(config)
+    options = storage_options(config)
     try:
         if config.run.fresh:
-            path = next(candidate for candidate in _numbered(path) if not _taken(candidate))
-        _check_writable(path)
-        return RunDirectory(path, config, (path / CONFIG_KEY).is_file(), _checked_changes(path, config))
+            location = next(place for place in _numbered(location) if not _taken(place, options))
+        if location.folder is not None:
+            _check_writable(location.folder)
+        store = open_store(location, options, make=False)
+        return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
+    except StorageError as error:
+        raise UsageError(f"run.dir={location} can't be used: {error}") from error
     except OSError as error:
-        raise UsageError(f"run.dir={path} can't be used ({error.strerror}); give another run.dir.") from error
+        raise UsageError(f"run.dir={location} can't be used ({error.strerror}); give another run.dir.") from error
 
 
-def read_config(path: Path) -> Config:
-    """What the run in a folder was first started with. Raises `UsageError` where there is no run, or a damaged one."""
-    file = path / CONFIG_KEY
+def storage_options(config: Config) -> StorageOptions:
+    """How the config wants remote storage treated."""
+    run = config.run
+    scratch = None if run.scratch is None else Path(run.scratch).expanduser().absolute()
+    return StorageOptions(run.storage_timeout, run.storage_patience, scratch)
+
+
+def read_config(store: Store) -> Config:
+    """What a run was first started with. Raises `UsageError` where there is no run, or a damaged one."""
+    place = store.place(CONFIG_KEY)
     try:
-        return Config.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"{file} can't be read: it is missing, damaged or from another version ({reason}); "
-            "restore it, or name another run."
-        ) from error
+        return parse_config(unseal(store.read(CONFIG_KEY), place), place)
+    except (StorageError, CorruptData) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(f"{place} can't be read ({reason}) Restore it, or name another run.") from error
+
+
+def parse_config(values: Mapping[str, Any], what: str) -> Config:
+    """A run's config from its file's values; keys that came later have their defaults. Raises `CorruptData`."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        unknown = [".".join(map(str, e["loc"])) for e in error.errors() if e["type"] == "extra_forbidden"]
+        reason = f"raypoly {__version__} does not know its {', '.join(unknown)}" if unknown else str(error)
+        raise CorruptData(f"{what} is another version's or damaged: {' '.join(reason.split())[:300]}.") from error
 
 
 def identity(config: Config) -> str:
@@ -133,28 +167,25 @@ def identity(config: Config) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _folder(config: Config) -> Path:
+def _location(config: Config) -> Location:
     if config.run.dir is not None:
-        scheme, found, rest = config.run.dir.partition("://")
-        if found and scheme != "file":
-            raise UsageError(
-                f"run.dir={config.run.dir!r}: storage of kind {scheme}:// is not supported yet, give a folder's path."
-            )
-        return Path(rest if found else config.run.dir).expanduser().absolute()
-    parent = Path(os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs").expanduser().absolute()
+        return Location.parse(config.run.dir)
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
-    return parent / f"{config.run.name}-{objective}-s{config.train.seed}-{identity(config)}"
+    name = f"{config.run.name}-{objective}-s{config.train.seed}-{identity(config)}"
+    return Location.parse(os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs").child(name)
 
 
-def _numbered(path: Path) -> Iterator[Path]:
-    """The folder, then the same with -2, -3 ..."""
-    yield path
-    yield from (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+def _numbered(location: Location) -> Iterator[Location]:
+    """The place, then the same with -2, -3 ..."""
+    yield location
+    yield from (location.sibling(f"{location.name}-{number}") for number in itertools.count(2))
 
 
-def _taken(path: Path) -> bool:
+def _taken(location: Location, options: StorageOptions) -> bool:
     """Whether anything is there."""
-    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
+    if location.folder is not None and location.folder.exists() and not location.folder.is_dir():
+        return True
+    return bool(open_store(location, options, make=False).peek())
 
 
 def _check_writable(path: Path) -> None:
@@ -165,9 +196,9 @@ def _check_writable(path: Path) -> None:
         raise UsageError(f"run.dir={path} can't be used: {above} {reason}; give another run.dir or set $RAYPOLY_RUNS.")
 
 
-def _checked_changes(path: Path, config: Config) -> tuple[Change, ...]:
+def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
     """What differs from the first start; nothing where there was none. Raises `UsageError` for what may not differ."""
-    first = _first_config(path)
+    first = _first_config(store)
     if first is None:
         return ()
     old, new = (dict(_flat(c.model_dump(mode="json"))) for c in (first, config))
@@ -177,20 +208,22 @@ def _checked_changes(path: Path, config: Config) -> tuple[Change, ...]:
     refused = [change for change in changes if change.key not in free]
     if refused:
         raise UsageError(
-            f"The run in {path} was started differently: {'; '.join(map(str, refused))}. "
+            f"The run in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
             "Use the old values, another run.dir, or run.fresh=true for a new run."
         )
     return changes
 
 
-def _first_config(path: Path) -> Config | None:
+def _first_config(store: Store) -> Config | None:
     """What the run in a folder was started with; None where the folder is new."""
-    if (path / CONFIG_KEY).is_file():
-        return read_config(path)
-    others = sorted(entry.name for entry in path.iterdir() if entry.name[0] != ".") if path.is_dir() else []
-    strange = [name for name in others if name not in _OURS_BEFORE_CONFIG]
+    if store.exists(CONFIG_KEY):
+        return read_config(store)
+    strange = [name for name in store.peek() if name not in _OURS_BEFORE_CONFIG]
     if strange:
-        raise UsageError(f"run.dir={path} holds {strange[0]} and no run: give a new or an empty folder.")
+        raise UsageError(
+            f"run.dir={store.uri} holds {strange[0]} and no run: give a new or an empty folder, "
+            f"or bring {CONFIG_KEY} back where it is a run that lost it."
+        )
     return None
 
 

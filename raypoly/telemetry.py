@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from raypoly.errors import StorageError, UsageError
 from raypoly.settings import dump
 
 METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard/"
 
 
 class Sink(Protocol):
@@ -61,15 +61,18 @@ class After:
 
 
 def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = ()) -> Sinks:
-    """The sinks that the config asks for, and `more`. Raises `UsageError` where one's package is missing."""
+    """The sinks that the config asks for, and `more`, which are told last.
+
+    `run_dir` is a folder of this machine, named like the run. Raises `UsageError` where a package is missing.
+    """
     check_packages(config)
     metrics = MetricsFile(run_dir / METRICS)
-    sinks: list[Sink] = [metrics, *more]
+    sinks: list[Sink] = [metrics]
     if config.run.tensorboard:
-        sinks.append(After(metrics.last_step, TensorBoard(run_dir / "tensorboard")))
+        sinks.append(After(metrics.last_step, TensorBoard(run_dir / TENSORBOARD)))
     if config.run.wandb_project is not None:
         sinks.append(After(metrics.last_step, WeightsAndBiases(config, run_dir)))
-    return Sinks(sinks)
+    return Sinks([*sinks, *more])
 
 
 def check_packages(config: Config) -> None:
@@ -93,43 +96,63 @@ def flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 class MetricsFile:
-    """One JSON object a line, one line a step, each on disk before `log` returns.
+    """One JSON object a line, one line a step.
 
-    A last line that a crash tore is cut off on opening; a step that is there already is left as it is.
+    The file is derived from the journal: a start logs every completed step again. A line that says the same is left
+    as it is; where one differs, or is torn or damaged, the file is cut off there and goes on with what is logged.
     """
 
     def __init__(self, path: Path) -> None:
         try:
-            self.last_step = _mend(path)
-            self._file = path.open("a")
+            content = path.read_bytes() if path.exists() else b""
+            self._lines = _sound_lines(content)
+            self._file = path.open("ab")
+            self._file.truncate(sum(map(len, self._lines.values())))
         except OSError as error:
             raise StorageError(f"{path} can't be written: {error}.") from error
+        self.last_step = max(self._lines, default=-1)
 
     def log(self, row: Mapping[str, Any]) -> None:
-        if int(row["step"]) <= self.last_step:
+        step, line = int(row["step"]), _line(row)
+        if self._lines.get(step) == line:
             return
         try:
-            self._file.write(json.dumps(_plain(row)) + "\n")
+            if step <= self.last_step:
+                self._lines = {known: text for known, text in self._lines.items() if known < step}
+                self._file.truncate(sum(map(len, self._lines.values())))
+            self._file.write(line)
             self._file.flush()
-            os.fsync(self._file.fileno())
         except OSError as error:
             raise StorageError(f"{self._file.name} can't be written: {error}; free space and start again.") from error
-        self.last_step = int(row["step"])
+        self._lines[step] = line
+        self.last_step = step
 
     def close(self) -> None:
         self._file.close()
 
 
-def _mend(path: Path) -> int:
-    """Cut a torn last line; return the last step in the file, -1 where there is none."""
-    if not path.exists():
-        return -1
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        os.truncate(path, len(whole))
-    lines = whole.splitlines()
-    return int(json.loads(lines[-1])["step"]) if lines else -1
+def _sound_lines(content: bytes) -> dict[int, bytes]:
+    """The lines up to the first that is torn, is no row, or is out of order; by step."""
+    lines: dict[int, bytes] = {}
+    last = -1
+    for line in content.splitlines(keepends=True):
+        try:
+            step = int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return lines
+        if not line.endswith(b"\n") or step <= last:
+            return lines
+        lines[step] = line
+        last = step
+    return lines
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps(row, allow_nan=False)
+    except (TypeError, ValueError):  # a row with something in it that JSON has no word for
+        text = json.dumps(_plain(row))
+    return text.encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:

@@ -7,9 +7,11 @@ import importlib.util
 import logging
 import os
 import shutil
+import signal
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ import torch
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
+from raypoly.judge import key_variables
 from raypoly.store.holder import is_alive
+from workflows.reaper import Reaper, descendants
 
 ACTOR_CPUS = 0.1
 """What Ray is told an actor needs: the stages of a step take turns, so two cores hold them all."""
@@ -39,16 +43,64 @@ def connected(config: Config, namespace: str) -> Iterator[None]:
         "runtime_env": {"py_modules": modules} if modules else {},
     }
     if os.environ.get("RAY_ADDRESS"):
-        with _shut_down(ray.init(**common)):
+        with _shut_down(_joined(common)):
             yield
         return
     _sweep()
     # AF_UNIX paths are short: Ray's sockets lie some 60 characters below this folder.
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        _shut_down(start_local(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)),
+        Reaper(folder) as reaper,
     ):
+        with _hidden(key_variables(config.judge)):
+            context = start_local(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
+        with _shut_down(context):
+            reaper.watch(descendants(os.getpid()) - {reaper.pid})
+            yield
+
+
+@contextmanager
+def _hidden(names: Sequence[str]) -> Iterator[None]:
+    """Inside, this process has no such environment variables: Ray's processes inherit what it has when they start."""
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
         yield
+    finally:
+        os.environ.update(kept)
+
+
+def _joined(options: dict[str, Any]) -> Any:
+    """The cluster of `RAY_ADDRESS`. Raises `RaypolyError` where there is none."""
+    with _own_sigterm():
+        try:
+            return ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            ray.shutdown()
+            first = str(error).strip().partition("\n")[0].rstrip(".")
+            raise RaypolyError(
+                f"No Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']} ({first}): "
+                "start it, correct the address, or unset it for a Ray of this machine's own."
+            ) from error
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray sets a handler of its own when it starts; here the one before stays."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def abandon() -> None:
+    """End the processes of a local Ray at once; what belongs to a shared cluster notices this process's death."""
+    node: Any = ray._private.worker._global_node
+    if node is not None and ray.is_initialized():
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def _sweep() -> None:
@@ -68,7 +120,8 @@ def start_local(**options: Any) -> Any:
         raise RaypolyError("This process is connected to a Ray already: call ray.shutdown() first.")
     for last in (False, False, True):
         try:
-            return ray.init(**{"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
+            with _own_sigterm():
+                return ray.init(**{"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
         except Exception as error:  # Ray raises a bare Exception where its processes are slow to come up
             ray.shutdown()
             if last:

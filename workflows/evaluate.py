@@ -7,26 +7,29 @@ whole; one that was interrupted is repeated whole, with the same seeds, hence wi
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
-from raypoly.errors import UsageError
+from raypoly.errors import TooManySetAside, UsageError
+from raypoly.judge.structural import structural_labels
+from raypoly.judge.use import told
 from raypoly.metrics import ProblemOutcome, summarise
 from raypoly.rundir import resolve
 from raypoly.seeds import derive
 from raypoly.store.parquet import encode_table
 from raypoly.store.records import Record
-from raypoly.values import Group, Problem, Split
-from workflows.parts import Parts, run_workflow, started
+from raypoly.store.sealed import seal
+from raypoly.values import Group, Labels, Problem, Split
+from workflows.failures import set_aside
+from workflows.parts import Parts, started
+from workflows.stopping import Ending, run_workflow
 from workflows.stopwatch import Stopwatch
 
 
@@ -39,7 +42,7 @@ class Evaluator:
     async def evaluate_if_due(self, step: int) -> None:
         """Commit whatever evaluation belongs to the weights after `step` steps and is not committed yet."""
         for split in self._due(step):
-            if self.parts.journal.evaluation(step, split) is None:
+            if (step, split) not in self.parts.journal.evaluations():
                 await self.evaluate(step, split)
                 self.parts.summary.write("running")
 
@@ -57,7 +60,8 @@ class Evaluator:
         samples = evaluate.samples if split == "test" else evaluate.validation_samples
         payload, table = await measure(self.parts, step, split, samples)
         await self.parts.journal.commit_evaluation(step, split, payload, table)
-        self.parts.progress.aside(payload["seconds"])
+        # a pause is told to the progress when it ends
+        self.parts.progress.aside(payload["seconds"] - sum(pause["seconds"] for pause in payload["pauses"]))
         self.parts.progress.note(describe(payload))
 
 
@@ -81,19 +85,27 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
             group = Group(step, slot, problems[slot].id, rollouts)
             flows[slot] = tasks.create_task(_scored(parts, group, problems[slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
+    sound = [group for group in groups if set_aside(group) is None]
+    if not sound:
+        raise TooManySetAside(f"{set_aside(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
     payload = {
         "step": step,
         "split": split,
         "samples": samples,
-        "problems": len(groups),
-        **summarise([_outcome(group) for group in groups]),
+        "problems": len(sound),
+        "set_aside": {group.problem_id: reason for group in groups if (reason := set_aside(group))},
+        **summarise([_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),
+        "pauses": parts.patience.take_pauses(),
+        "judge": told(parts.judge_use.take()) if parts.config.evaluate.judge and parts.judge_use.any else None,
     }
     return payload, _table(groups)
 
 
 async def _scored(parts: Parts, group: Group, problem: Problem, watch: Stopwatch) -> Group:
-    group = await parts.stages.score(group, problem, watch, _keep_nothing)
+    group = await parts.stages.score(group, problem, watch, _keep_nothing, training=False)
+    if set_aside(group):
+        return group
     if not parts.config.evaluate.judge:
         return group
     labels = await parts.stages.label(problem, group)
@@ -108,8 +120,13 @@ def _outcome(group: Group) -> ProblemOutcome:
     verdicts = group.verdicts or ()
     correct = [i for i, verdict in enumerate(verdicts) if verdict.passed]
     strategies = tuple(_strategy(group, i) for i in correct)
-    judged = None if group.labels is None else tuple(int(group.labels.ids[i]) for i in correct)
-    return ProblemOutcome(group.size, strategies, judged)
+    structural = structural_labels(verdicts)
+    return ProblemOutcome(group.size, strategies, _of(group.labels, correct), _of(structural, correct))
+
+
+def _of(labels: Labels | None, correct: Sequence[int]) -> tuple[int, ...] | None:
+    """The strategies of the correct samples; a degenerate one, which passed somehow, is none."""
+    return None if labels is None else tuple(int(labels.ids[i]) for i in correct if not labels.degenerate[i])
 
 
 def _strategy(group: Group, index: int) -> str:
@@ -138,24 +155,26 @@ def _table(groups: Sequence[Group]) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def evaluate_run(path: Path, config: Config, split: str, samples: int | None) -> None:
+def evaluate_run(place: str, config: Config, split: str, samples: int | None) -> None:
     """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on."""
     if split not in ("train", "validation", "test"):
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
-    chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": str(path), "fresh": False})})
+    chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
+
+    ending = Ending(config.run.grace_seconds)
 
     async def work() -> None:
-        async with started(resolve(chosen)) as parts:
+        async with started(resolve(chosen), ending) as parts:
             version = parts.learning.version
             await parts.publish_weights()
             payload, table = await measure(parts, version, cast(Split, split), samples or config.evaluate.samples)
             name = f"evaluations/{split}-step-{version:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-            parts.store.commit(f"{name}.json", json.dumps(payload, indent=2).encode())
+            parts.store.commit(f"{name}.json", seal(payload))
             parts.store.commit(f"{name}.parquet", encode_table(table, {}))
             parts.progress.note(describe(payload))
-            parts.progress.note(f"written to {path / name}.json")
+            parts.progress.note(f"written to {parts.store.place(name)}.json")
 
-    run_workflow(work())
+    run_workflow(work(), ending)
 
 
 def describe(payload: Mapping[str, Any]) -> str:

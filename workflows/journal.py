@@ -8,11 +8,13 @@
 
 Records that arrive within some 20 ms share one numbered, immutable object (`journal/step-000012/00003.arrow`), hence
 one fsync. Nothing committed is replaced or committed twice; what a crash leaves behind is put in order on opening.
+What becomes of completed steps: `workflows/history.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +24,16 @@ from typing import Any
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
-from raypoly.store import Applied, Lease, Record, Store, rollouts
+from raypoly.store import Applied, Lease, Record, Store
 from raypoly.store.arrow import decode, encode
+from raypoly.store.catalogue import step_key
 from raypoly.store.records import CompletedStep, Kind, StepRecords, assemble
 from raypoly.store.rollouts import Evaluation
 from raypoly.values import Float64, Group
+from workflows.history import History
 
-_KEY = re.compile(r"^(?:damaged/)?journal/step-(\d+)/(\d+)\.arrow")
+_KEY = re.compile(r"^journal/step-(\d{6,9})/(\d{5,9})\.arrow$")
+_NUMBER_IN_USE = re.compile(r"^(?:damaged/)?journal/step-\d+/(\d+)\.arrow")
 
 
 class AlreadyCommitted(RuntimeError):
@@ -63,7 +68,7 @@ class Journal:
         self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
         self._flush: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
-        self._completed = set(rollouts.completed_steps(store))
+        self._history = History(store, lease)
         self._open: dict[int, _OpenStep] = {}
         self._next_number: dict[int, int] = {}
         self._finish_compactions()
@@ -87,9 +92,7 @@ class Journal:
         records: list[Record] = []
         for key in self._store.list(_folder(step)):
             try:
-                if not _KEY.match(key):
-                    raise CorruptData("it is no journal object's name")
-                records.extend(decode(step, self._store.read(key)))
+                records.extend(decode(step, _number(key), self._store.read(key)))
             except CorruptData as error:
                 self._set_aside(key, error)
         return assemble(step, records)
@@ -107,51 +110,73 @@ class Journal:
             raise ValueError(f"step {step} can't be compacted: not all of its groups and its update are committed")
         completed = CompletedStep(step, tuple(groups), tuple(rewards), tuple(advantages), state.applied)
         await self._in_writer(self._write_step, completed)
-        self._completed.add(step)
         del self._open[step]
 
+    async def settle(self, before: int) -> None:
+        """A checkpoint holds the steps before this one: index and bundle them, for none is ever done again."""
+        await self._in_writer(self._history.settle, before)
+
     def completed_steps(self) -> tuple[int, ...]:
-        """The steps that have a rollout file, ascending."""
-        return tuple(sorted(self._completed))
+        """The steps whose rollouts are kept, ascending."""
+        return self._history.steps
+
+    def applied(self, step: int) -> Applied | None:
+        """A completed step's digest and metrics, at no cost; None where they were lost to damage."""
+        head = self._history.head(step)
+        return head.applied if head else None
+
+    def replayable(self, checkpoint: int) -> range:
+        """The completed steps that follow a checkpoint, each read and found sound: they are replayed, then it goes on.
+
+        A damaged step is set aside and done again from its start. Raises `CorruptData`, naming its file, where steps
+        after it are there, for what was trained on can't be told from what would be trained on now.
+        """
+        step = checkpoint
+        with contextlib.suppress(CorruptData):
+            while step in self._history:
+                self._history.load(step)
+                step += 1
+        later = [known for known in self._history.steps if known > step]
+        if later:
+            raise CorruptData(
+                f"{self._store.uri}/{step_key(step)} is damaged or missing, the run has steps up to {later[-1]} and no "
+                "checkpoint between is valid: bring the file or a checkpoint back, or start anew with run.fresh=true."
+            )
+        return range(checkpoint, step)
+
+    def holes(self, before: int) -> tuple[int, ...]:
+        """The steps before this one whose rollouts were lost to damage."""
+        return tuple(sorted(set(range(before)).difference(self._history.steps)))
 
     def load_step(self, step: int) -> CompletedStep:
         """A completed step, exactly as it was trained on.
 
         A damaged file is set aside and raises `CorruptData`; the step then counts as never done, to be done again.
         """
-        try:
-            return rollouts.read_step(self._store, step)
-        except CorruptData as error:
-            self._set_aside(rollouts.step_key(step), error)
-            self._completed.discard(step)
-            raise
+        return self._history.load(step)
 
     async def commit_evaluation(self, step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> None:
         """Commit an evaluation's results (JSON values) with its table of samples; immutable from then on."""
-        key = rollouts.evaluation_key(step, split)
-        if self._store.exists(key):
+        if (step, split) in self.evaluations():
             raise AlreadyCommitted(f"the evaluation on {split} at step {step} is committed already")
-        await self._in_writer(self._write, key, rollouts.encode_evaluation(step, split, payload, table))
+        await self._in_writer(self._history.add_evaluation, step, split, payload, table)
 
-    def evaluation(self, step: int, split: str) -> Evaluation | None:
-        """A committed evaluation; None where there is none, or a damaged one that is set aside now."""
-        key = rollouts.evaluation_key(step, split)
-        if not self._store.exists(key):
-            return None
-        try:
-            return rollouts.read_evaluation(self._store, step, split)
-        except CorruptData as error:
-            self._set_aside(key, error)
-            return None
+    def evaluations(self) -> Mapping[tuple[int, str], Mapping[str, Any]]:
+        """The results of every committed evaluation by (step, split), ascending; at no cost."""
+        return self._history.evaluations
 
-    def evaluations(self) -> tuple[tuple[int, str], ...]:
-        """(step, split) of every committed evaluation, ascending."""
-        return rollouts.evaluations(self._store)
+    def load_evaluation(self, step: int, split: str) -> Evaluation:
+        """A committed evaluation with its samples; a damaged file is set aside and raises `CorruptData`."""
+        return self._history.load_evaluation(step, split)
 
-    async def close(self) -> None:
+    async def flushed(self) -> None:
         """Return when everything that was handed in is durable or has failed."""
         if self._flush is not None:
             await asyncio.wait([self._flush])
+
+    async def close(self) -> None:
+        """As `flushed`; nothing can be committed from then on."""
+        await self.flushed()
         self._writer.shutdown()
 
     def _claim(self, record: Record) -> Record:
@@ -167,7 +192,7 @@ class Journal:
         return record
 
     def _open_step(self, step: int) -> _OpenStep:
-        if step in self._completed:
+        if step in self._history:
             raise AlreadyCommitted(f"step {step} is completed: nothing of it can be committed again")
         if step not in self._open:
             found = self.step(step)
@@ -213,22 +238,19 @@ class Journal:
 
     def _write_records(self, records: Sequence[Record]) -> None:
         for step in sorted({record.step for record in records}):
-            data = encode(step, [record for record in records if record.step == step])
             number = self._next_number.get(step) or self._first_free_number(step)
-            self._write(f"{_folder(step)}{number:05d}.arrow", data)
+            data = encode(step, number, [record for record in records if record.step == step])
+            self._lease.check()
+            self._store.commit(f"{_folder(step)}{number:05d}.arrow", data)
             self._next_number[step] = number + 1
 
     def _first_free_number(self, step: int) -> int:
         """Beyond every number in use, those of damaged objects included: a number is never given twice."""
         keys = (*self._store.list(_folder(step)), *self._store.list(f"damaged/{_folder(step)}"))
-        return 1 + max((int(match[2]) for key in keys if (match := _KEY.match(key))), default=0)
-
-    def _write(self, key: str, data: bytes) -> None:
-        self._lease.check()
-        self._store.commit(key, data)
+        return 1 + max((int(match[1]) for key in keys if (match := _NUMBER_IN_USE.match(key))), default=0)
 
     def _write_step(self, completed: CompletedStep) -> None:
-        self._write(rollouts.step_key(completed.step), rollouts.encode_step(completed))
+        self._history.add(completed)
         self._delete_records(completed.step)
 
     def _delete_records(self, step: int) -> None:
@@ -238,14 +260,16 @@ class Journal:
 
     def _finish_compactions(self) -> None:
         """Delete records whose rollout file is there and valid: the last driver died between the two."""
-        steps = {int(match[1]) for key in self._store.list("journal/") if (match := _KEY.match(key))}
-        for step in sorted(steps & self._completed):
-            try:
-                self.load_step(step)
-            except CorruptData:
-                continue  # the file is set aside; the records count again
-            self._lease.check()
-            self._delete_records(step)
+        keys = self._store.list("journal/")
+        for key in keys:
+            if not _KEY.match(key):
+                self._set_aside(key, CorruptData("it is no file of raypoly's"))
+        for step in sorted({int(match[1]) for key in keys if (match := _KEY.match(key))}):
+            if step in self._history:
+                with contextlib.suppress(CorruptData):  # then the file is set aside, and the records count again
+                    self._history.load(step)
+                    self._lease.check()
+                    self._delete_records(step)
 
     def _set_aside(self, key: str, reason: CorruptData) -> None:
         self._lease.check()
@@ -254,3 +278,10 @@ class Journal:
 
 def _folder(step: int) -> str:
     return f"journal/step-{step:06d}/"
+
+
+def _number(key: str) -> int:
+    match = _KEY.match(key)
+    if match is None:
+        raise CorruptData("it is no journal object's name")
+    return int(match[2])

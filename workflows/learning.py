@@ -7,24 +7,27 @@ journalled digest says so.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-import torch
 
-from actors.calls import LOST, REPLACEMENTS, result
-from actors.learner import LearnerActor
+from actors.calls import LOST, START, Care, result
+from actors.learner import WRITING, LearnerActor, Standing
+from actors.watched import GROUP
 from raypoly.config import Config
-from raypoly.errors import CorruptData, WeightsMismatch
+from raypoly.errors import WeightsMismatch
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import STATE_FILES, UpdateStats
+from raypoly.policy.learner import UpdateStats
 from raypoly.policy.rows import rows_of
+from raypoly.store.shards import Shard, ShardWriter
 from raypoly.values import Float32, Float64, Group, Int32
-from workflows.checkpoints import Checkpoints
+from workflows.checkpoints import Checkpoint
 from workflows.journal import Journal
+from workflows.saving import Copy, Saver
 from workflows.stopwatch import Stopwatch
 
 T = TypeVar("T")
@@ -49,40 +52,57 @@ class Learning:
         config: Config,
         model_path: Path,
         journal: Journal,
-        checkpoints: Checkpoints,
+        saver: Saver,
         options: dict[str, Any],
         note: Callable[[str], None],
+        care: Care | None = None,
     ) -> None:
         self._config, self._model_path, self._options = config, model_path, options
-        self._journal, self._checkpoints, self._note = journal, checkpoints, note
+        self._journal, self._saver, self._note = journal, saver, note
+        self._care = care or Care()
         self._actor: Any = None
         self._started = 0
         self.version = 0
         """Of the weights: how many steps were applied."""
-        self.extras: dict[str, bytes] = {}
-        """What the checkpoint that this process started from holds besides the learner's own state."""
-        self.base = 0
-        """The step of that checkpoint."""
+        self.checkpoint: Checkpoint | None = None
+        """What this process started from; None from the starting model."""
+        self.exact = True
+        """Whether a repeated update must give the same bits."""
+        self.drifted: list[int] = []
+        """Steps whose replay gave other weights than the run had."""
+        self._off_policy: dict[int, int] = {}
         self._latest: tuple[int, Sequence[Trained], str] | None = None
         """Step, groups and digest of the last update: the journal may not hold it whole yet."""
+
+    @property
+    def base(self) -> int:
+        """The step of the checkpoint that this process started from."""
+        return 0 if self.checkpoint is None else self.checkpoint.step
 
     async def start(self) -> None:
         """From the newest checkpoint, through every completed step after it."""
         self.version = 0
         await self._patiently(self._restore_newest, replace=False)
 
+    def off_policy(self, step: int) -> int:
+        """Groups of a step that were sampled under weights which replay did not give back; `mismatch_max` is how far
+        they are off."""
+        return self._off_policy.get(step, 0)
+
     async def update(self, step: int, groups: Sequence[Awaitable[Trained]], watch: Stopwatch) -> UpdateStats:
         """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready."""
 
         async def attempt() -> UpdateStats:
-            await result(self._actor.begin.remote(step, self._normalisers()))
+            await self._call("learn", self._actor.begin.remote(step, self._normalisers()))
             for group in groups:
                 trained = await group
                 with watch.stage("learn"):
-                    await result(self._actor.accumulate.remote(rows_of(trained.group.rollouts, trained.advantages)))
+                    await self._call(
+                        "learn", self._actor.accumulate.remote(rows_of(trained.group.rollouts, trained.advantages))
+                    )
                 watch.done("learn")
             with watch.stage("learn"):
-                stats: UpdateStats = await result(self._actor.apply.remote())
+                stats: UpdateStats = await self._call("learn", self._actor.apply.remote())
             return stats
 
         stats = await self._patiently(attempt)
@@ -95,21 +115,52 @@ class Learning:
 
         async def attempt() -> Any:
             weights = self._actor.export.remote()
-            await result(weights)
+            await self._call("update", weights)
             return weights
 
         return await self._patiently(attempt)
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
-        return await self._patiently(lambda: result(self._actor.logprobs.remote(prompt_tokens, tokens, temperature)))
+        return await self._patiently(
+            lambda: self._call("update", self._actor.logprobs.remote(prompt_tokens, tokens, temperature))
+        )
 
-    async def state(self) -> dict[str, bytes]:
-        """The files of a checkpoint."""
-        return await self._patiently(lambda: result(self._actor.save.remote()))
+    async def copy(self) -> Copy:
+        """Return when every rank has copied its state to the host; what is returned writes the copies."""
+
+        async def attempt() -> Any:
+            await self._call("checkpoint", self._actor.snapshot.remote())
+            return self._actor
+
+        actor = await self._patiently(attempt)
+
+        async def write(writer: ShardWriter) -> Sequence[Shard]:
+            with self._care.calls.waiting("checkpoint", "learner", actor):
+                shards: Sequence[Shard] = await result(actor.write.remote(writer))
+            return shards
+
+        return write
+
+    async def applied(self) -> int:
+        """The version of the weights that the actor really has, which may be one ahead of what was asked for."""
+        return await self._call("update", self._actor.version.remote())
+
+    async def pretrained_config(self) -> dict[str, bytes]:
+        """The files that make a folder of the weights a Hugging Face one, without the tokenizer's."""
+        return await self._patiently(lambda: self._call("export", self._actor.pretrained_config.remote()))
 
     async def pretrained(self) -> dict[str, bytes]:
         """The files of a Hugging Face folder, without the tokenizer's."""
-        return await self._patiently(lambda: result(self._actor.save_pretrained.remote()))
+        return await self._patiently(lambda: self._call("export", self._actor.save_pretrained.remote()))
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        """The actor's handle by its name."""
+        return {} if self._actor is None else {"learner": self._actor}
+
+    async def _call(self, stage: str, answer: Awaitable[T]) -> T:
+        with self._care.calls.waiting(stage, "learner", self._actor):
+            return await result(answer)
 
     def stop(self) -> None:
         if self._actor is not None:
@@ -123,55 +174,51 @@ class Learning:
                 if replace and losses:
                     await self._restore(self.version)
                 return await ask()
-            except LOST:
+            except LOST as error:
                 losses += 1
-                if losses > REPLACEMENTS:
-                    raise
-                self._note("The learner was lost; another takes its place.")
+                self.stop()
+                await self._care.retries.again("The learner", error)
 
-    async def _launch(self, checkpoint: Path | None) -> int:
+    async def _launch(self) -> Checkpoint | None:
+        """Another actor with the newest checkpoint's state."""
         if self._actor is not None:
             ray.kill(self._actor)
+        await self._saver.idle()  # else the one that is found could be dropped for a newer one
+        checkpoint = await asyncio.to_thread(self._saver.checkpoints.newest_valid)
         self._started += 1
         name = "learner" if self._started == 1 else f"learner-{self._started}"
-        self._actor = (
-            ray.remote(LearnerActor).options(name=name, **self._options).remote(str(self._model_path), self._config)
+        actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
+        self._actor = actor.options(name=name, **self._options).remote(str(self._model_path), self._config)
+        standing: Standing = await self._call(
+            START, self._actor.setup.remote(checkpoint.reader if checkpoint else None)
         )
-        return int(await result(self._actor.setup.remote(str(checkpoint) if checkpoint else None)))
+        self.exact = standing.exact
+        return checkpoint
 
     async def _restore_newest(self) -> None:
-        checkpoint = self._checkpoints.newest_valid()
-        self.base = await self._launch(checkpoint.folder if checkpoint else None)
-        if checkpoint is not None:
-            self.extras = {name: checkpoint.read(name) for name in checkpoint.files if name not in STATE_FILES}
-        completed = set(self._journal.completed_steps())
+        self.checkpoint = await self._launch()
         self.version = self.base
-        while self.version in completed:
-            try:
-                await self._replay(self.version)
-            except CorruptData as error:
-                self._note(f"Step {self.version} is done again: {error}")
-                completed.remove(self.version)
-                break
-            self.version += 1
-        if completed and max(completed) >= self.version:
-            raise CorruptData(
-                f"Step {self.version} of this run is damaged or missing, but steps after it are there: "
-                "bring its file in rollouts/ back, or start anew with run.fresh=true."
-            )
+        for step in self._journal.replayable(self.base):
+            await self._replay(step)
+            self.version = step + 1
+        if self.drifted:
+            self._off_policy[self.version] = len(self._journal.step(self.version).groups)
 
     async def _restore(self, version: int) -> None:
-        checkpoint = self._checkpoints.newest_valid()
-        reached = await self._launch(checkpoint.folder if checkpoint else None)
-        for step in range(reached, version):
+        checkpoint, known = await self._launch(), len(self.drifted)
+        for step in range(checkpoint.step if checkpoint else 0, version):
             await self._replay(step)
+        if len(self.drifted) > known:
+            self._off_policy[version] = self._config.train.prompts_per_step
 
     async def _replay(self, step: int) -> None:
         groups, digest = self._applied(step)
-        await result(self._actor.begin.remote(step, self._normalisers()))
+        await self._call("learn", self._actor.begin.remote(step, self._normalisers()))
         for trained in groups:
-            await result(self._actor.accumulate.remote(rows_of(trained.group.rollouts, trained.advantages)))
-        stats: UpdateStats = await result(self._actor.apply.remote())
+            await self._call(
+                "learn", self._actor.accumulate.remote(rows_of(trained.group.rollouts, trained.advantages))
+            )
+        stats: UpdateStats = await self._call("learn", self._actor.apply.remote())
         self.check_digest(step, stats.weight_digest, digest)
 
     def _applied(self, step: int) -> tuple[Sequence[Trained], str]:
@@ -184,13 +231,21 @@ class Learning:
         )
 
     def check_digest(self, step: int, got: str, want: str) -> None:
-        """Raise `WeightsMismatch` where a repeated update gave other weights on a CPU; on a GPU say so."""
+        """A repeated update gave these weights and the run had those.
+
+        Where they differ, raise `WeightsMismatch` on a CPU; on a GPU, whose kernels may not be bit-exact, say so and
+        remember it: groups that were sampled under the old weights are kept, and their rows say how far they are off.
+        """
         if got == want:
             return
         message = f"Replaying step {step} gave other weights than the run had then"
-        if not torch.cuda.is_available():
+        if self.exact:
             raise WeightsMismatch(f"{message}: was raypoly, torch or the machine changed? Use run.fresh=true to go on.")
-        self._note(f"{message} (GPU kernels are not bit-exact); groups sampled after it are off-policy by that much.")
+        self.drifted.append(step)
+        self._note(
+            f"{message} (GPU kernels are not bit-exact): groups sampled since are kept as off-policy"
+            + ("." if self._config.loss.model_extra else "; loss.importance_cap corrects them.")
+        )
 
     def _normalisers(self) -> Normalisers:
         train = self._config.train

@@ -4,44 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from huggingface_hub import snapshot_download
+from ray.exceptions import RayError
 from transformers import AutoTokenizer
 
+from actors.calls import Calls, Care
 from actors.generator import Generator
 from actors.judge import JudgeClient
+from actors.retries import Retries
 from actors.scorer import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
-from raypoly.errors import RaypolyError, UsageError
+from raypoly.errors import CorruptData, RaypolyError, UsageError
+from raypoly.judge.use import told
 from raypoly.objectives import Objective
 from raypoly.policy.learner import UpdateStats
 from raypoly.problems import ProblemSet
 from raypoly.run import Run
-from raypoly.rundir import RunDirectory
+from raypoly.rundir import RunDirectory, storage_options
 from raypoly.settings import objective_parameters
 from raypoly.store import Store
-from raypoly.store.records import Applied
-from raypoly.telemetry import Sinks, open_sinks
+from raypoly.store.mirror import Mirror
+from raypoly.store.records import Applied, Record
+from raypoly.telemetry import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.values import Int32, Problem
+from workflows.canary import Canary
 from workflows.checkpoints import Checkpoints
 from workflows.cluster import actor_options, connected, dashboard_url
+from workflows.failures import SetAside
 from workflows.journal import Journal
+from workflows.judge_use import RunUse
 from workflows.learning import Learning, Trained
+from workflows.lifeline import Lifeline, ray_gone
+from workflows.losses import spoken
 from workflows.patience import Patience
 from workflows.progress import Progress, make_progress
-from workflows.rows import metrics_row
+from workflows.rows import JudgeNumbers, metrics_row
+from workflows.saving import Saver
+from workflows.stacks import Stacks
 from workflows.stages import Stages
+from workflows.stopping import Ending
 from workflows.stopwatch import Stopwatch
 from workflows.summary import Summary
 from workflows.telemetry import RayMetrics
 from workflows.verify import verify_weights
+from workflows.watchdog import STORAGE, Watchdog
 
 OBJECTIVE_STATE = "objective.json"
 PROBE_TOKENS = 100
@@ -59,18 +74,25 @@ class Parts:
     objective: Objective
     store: Store
     journal: Journal
-    checkpoints: Checkpoints
+    saver: Saver
     generator: Generator
     learning: Learning
     judge: JudgeClient
+    judge_use: RunUse
+    canary: Canary
     stages: Stages
     patience: Patience
     progress: Progress
     sinks: Sinks
     summary: Summary
     gauges: RayMetrics
+    care: Care
+    aside: SetAside
+    watchdog: Watchdog
     unjudged: int = 0
     groups: int = 0
+    pretrained: dict[str, bytes] = field(default_factory=dict)
+    """What makes a checkpoint's folder a Hugging Face one; the same at every step."""
 
     @property
     def probe_tokens(self) -> Int32:
@@ -91,9 +113,15 @@ class Parts:
             )
         return tokens
 
+    async def commit(self, record: Record) -> None:
+        """Return when the record is durable."""
+        with self.care.calls.waiting("commit", STORAGE):
+            await self.journal.commit(record)
+        self.care.retries.progress()
+
     async def publish_weights(self) -> None:
         """The learner's weights to the generator, and the proof that they arrived."""
-        await self.generator.update_weights(await self.learning.export(), self.learning.version)
+        await self.generator.update_weights(await self.learning.export(), self.learning.version, self.learning.export)
         await verify_weights(self.generator, self.learning, self.probe_tokens, self.config)
 
     async def complete(
@@ -108,15 +136,20 @@ class Parts:
                 watch.seconds(),
                 self.patience.take_pauses(),
                 self.summary.clip_share(stats.clipped),
-                await self.judge.stats(),
+                await self.judge_numbers(),
             )
+            row["off_policy_groups"] = self.learning.off_policy(step)
             applied = Applied(step, stats.weight_digest, row)
-            await self.journal.commit(applied)
+            await self.commit(applied)
         else:
             self.learning.check_digest(step, stats.weight_digest, applied.digest)
-        await self.journal.compact(
-            step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
-        )
+            self.judge_use.take_up(applied.metrics.get("judge_step"))
+        with self.care.calls.waiting("commit", STORAGE):
+            await self.journal.compact(
+                step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
+            )
+        self.watchdog.step_done()
+        self.saver.check()
         if (step + 1) % self.config.train.checkpoint_every == 0 or step + 1 == self.config.train.steps:
             await self.checkpoint()
         self.record(applied)
@@ -124,10 +157,35 @@ class Parts:
         self.progress.step(applied.metrics)
         self._watch_unjudged(groups)
 
+    async def judge_numbers(self) -> JudgeNumbers:
+        """What the row of a step says of the judge; nothing is said twice."""
+        agreement, totals = self.canary.take(), await self.judge.stats()
+        use = self.judge_use.take() if totals or self.judge_use.any else None
+        a_step, to_end = (None, None) if use is None else self.summary.judge_usd(told(use)["cost_usd"])
+        return JudgeNumbers(totals, use, a_step, to_end, agreement)
+
     async def checkpoint(self) -> None:
-        files = await self.learning.state()
-        files[OBJECTIVE_STATE] = json.dumps(self.objective.state_dict()).encode()
-        await asyncio.to_thread(self.checkpoints.save, self.learning.version, files)
+        """Return when a copy of this version is taken, of weights and objective alike; it is written meanwhile."""
+        if not self.pretrained:
+            self.pretrained = {**await self.learning.pretrained_config(), **_tokenizer_files(self.tokenizer)}
+        state = json.dumps(self.objective.state_dict()).encode()
+        files = {**self.pretrained, OBJECTIVE_STATE: state}
+        await self.saver.begin(self.learning.version, self.learning.copy, files)
+
+    async def stop_early(self, seconds: float) -> None:
+        """Commit what is under way, then save a checkpoint of a version that is complete, where there is time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.journal.flushed()
+                version = self.learning.version
+                unsaved = version - 1 in self.journal.completed_steps() and self.saver.saved != version
+                # the actor may be a step ahead of what was committed
+                if unsaved and await self.learning.applied() == version:
+                    self.progress.note(f"Saving a checkpoint after step {version} ...")
+                    await self.checkpoint()
+                await self.saver.wait()
+        except (TimeoutError, RaypolyError, RayError) as error:
+            self.progress.note(f"No last checkpoint ({type(error).__name__}): the steps since are replayed.")
 
     def record(self, applied: Applied) -> None:
         """Tell whoever keeps numbers of a step that is committed; a step that they have is not taken twice."""
@@ -136,9 +194,12 @@ class Parts:
 
     async def finish(self) -> None:
         """Export the final weights as a Hugging Face folder, and say that the run is done."""
-        for name, data in (await self.learning.pretrained()).items():
+        await self.saver.wait()
+        if self.learning.version and self.saver.saved != self.learning.version:  # none, or lost with the learner
+            await self.checkpoint()
+            await self.saver.wait()
+        for name, data in {**await self.learning.pretrained(), **_tokenizer_files(self.tokenizer)}.items():
             self.store.put_mutable(f"model/{name}", data)
-        self.tokenizer.save_pretrained(self.path / "model")
         self.summary.write("finished")
 
     def _watch_unjudged(self, groups: Sequence[Trained]) -> None:
@@ -152,30 +213,29 @@ class Parts:
             )
 
 
+def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+
+
 def is_finished(directory: RunDirectory) -> bool:
     """Whether the run has done all that its config asks for."""
     if not directory.resumes:
         return False
-    summary = Run(directory.path).summary
+    try:
+        summary = Run(directory.location, storage_options(directory.config)).summary
+    except CorruptData:  # it is derived: the start that finds out what was done writes it anew
+        return False
     return summary.get("state") == "finished" and summary["steps"] >= directory.config.train.steps
 
 
-def run_workflow(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end; of a group of tasks the error that ended it is raised, the others were cancelled for it."""
-    try:
-        asyncio.run(work)
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from group
-
-
 @asynccontextmanager
-async def started(directory: RunDirectory) -> AsyncIterator[Parts]:
+async def started(directory: RunDirectory, ending: Ending | None = None) -> AsyncIterator[Parts]:
     """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
-    config = directory.config
+    config, ending = directory.config, ending or Ending()
     async with AsyncExitStack() as stack:
+        stack.enter_context(ending.held())
         progress = make_progress()
         stack.callback(progress.finish)
         store, lease = directory.open()
@@ -185,28 +245,53 @@ async def started(directory: RunDirectory) -> AsyncIterator[Parts]:
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
         model_path = await _model_path(config, problem_set)
-        journal, checkpoints = Journal(store, lease), Checkpoints(store, lease)
+        journal = Journal(store, lease)
+        checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
+        saver = Saver(checkpoints, journal.settle, progress.note)
         stack.push_async_callback(journal.close)
+        stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
         summary = Summary(store, journal, config)
         objective = objectives.build(config.objective.name, **objective_parameters(config))
 
-        judge = JudgeClient(config.judge, actor_options())
+        care = Care(Retries(config.run.retries, progress.note), Calls())
+        use = RunUse(store)
+        stack.push_async_callback(use.close)
+        judge = JudgeClient(
+            config.judge, actor_options(), run=directory.uri, spent=lambda: use.spent_usd, on_use=use.add, care=care
+        )
         all_tests = config.scorer.all_tests or config.reward.name == "fraction"
-        scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options())
-        generator = Generator(config, model_path, actor_options(0.5))
-        learning = Learning(config, model_path, journal, checkpoints, actor_options(0.5), progress.note)
+        scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
+        generator = Generator(config, model_path, actor_options(0.5), care)
+        learning = Learning(config, model_path, journal, saver, actor_options(0.5), progress.note, care)
         for part in (judge, scorers, generator, learning):
             stack.callback(part.stop)
+        stack.push_async_callback(saver.close)
+        pausing: list[Patience] = []
+        watchdog = Watchdog(
+            config.run.stall_seconds,
+            care.calls,
+            lambda: {**generator.actors, **scorers.actors, **judge.actors, **learning.actors},
+            Stacks(store),
+            progress.note,
+            ending.ask,
+            lambda: any(patience.pausing for patience in pausing),
+        )
+        stack.enter_context(watchdog)
         await asyncio.gather(judge.start(), scorers.start(), generator.start(), learning.start())
 
         gauges = RayMetrics(directory.name, config.objective.name)
 
-        def paused(pause: Mapping[str, Any] | None) -> None:
-            summary.paused(pause)
-            gauges.paused(pause is not None)
+        def paused(pause: Mapping[str, Any], state: str) -> None:
+            summary.pause(pause, state)
+            gauges.paused(state == "paused")
 
         patience = Patience(config.judge, judge.probe, progress, config.run.on_pause, paused)
-        sinks = open_sinks(config, directory.path)
+        pausing.append(patience)
+        aside = SetAside(config.run.max_set_aside, progress.note)
+        canary = Canary(config, scorers, judge, progress.note)
+        stack.callback(canary.stop)
+        copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
+        sinks = open_sinks(config, store.workspace, copies)
         stack.callback(sinks.close)
         parts = Parts(
             path=directory.path,
@@ -216,18 +301,29 @@ async def started(directory: RunDirectory) -> AsyncIterator[Parts]:
             objective=objective,
             store=store,
             journal=journal,
-            checkpoints=checkpoints,
+            saver=saver,
             generator=generator,
             learning=learning,
             judge=judge,
-            stages=Stages(config, objective, scorers, judge, patience),
+            judge_use=use,
+            canary=canary,
+            stages=Stages(config, objective, scorers, judge, patience, aside),
             patience=patience,
             progress=progress,
             sinks=sinks,
             summary=summary,
             gauges=gauges,
+            care=care,
+            aside=aside,
+            watchdog=watchdog,
         )
         _take_up(parts)
+
+        async def before_the_end(kind: type[BaseException] | None, error: BaseException | None, at: Any) -> None:
+            if ending.seconds_left:
+                await parts.stop_early(ending.seconds_left)
+
+        stack.push_async_exit(before_the_end)
         yield parts
 
 
@@ -243,11 +339,23 @@ async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
 def _take_up(parts: Parts) -> None:
     """What a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
     learning = parts.learning
-    parts.objective.load_state_dict(json.loads(learning.extras.get(OBJECTIVE_STATE, b"{}")))
+    if learning.checkpoint is not None:
+        parts.objective.load_state_dict(json.loads(learning.checkpoint.read(OBJECTIVE_STATE)))
+    by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
+    for results in parts.journal.evaluations().values():
+        parts.judge_use.take_up(results.get("judge"))
     for step in range(learning.version):
-        done = parts.journal.load_step(step)
-        parts.record(done.applied)
+        applied = parts.journal.applied(step)
+        if applied is None:  # lost to damage, before the checkpoint: the history has a hole
+            continue
+        parts.record(applied)
+        parts.judge_use.take_up(applied.metrics.get("judge_step"))
+        parts.aside.count(parts.config.train.prompts_per_step, applied.metrics.get("set_aside", 0))
         if step >= learning.base and parts.objective.state_dict():
-            by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
-            for group in done.groups:  # an objective that remembers must see again what it saw since the checkpoint
+            # An objective that remembers must see again what it saw since the checkpoint.
+            for group in parts.journal.load_step(step).groups:
                 parts.stages.value(group, by_id[group.problem_id])
+    parts.summary.steps = learning.version
+    holes = spoken(parts.journal.holes(learning.version))
+    if holes:
+        parts.progress.note(f"The rollouts of steps {', '.join(holes)} are lost to damage; the run goes on without.")

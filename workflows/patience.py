@@ -23,7 +23,11 @@ LONGEST_WAIT = 60.0
 
 
 class Patience:
-    """Lets every caller ask the judge, and holds them all back while it is away."""
+    """Lets every caller ask the judge, and holds them all back while it is away.
+
+    `on_change` hears of each pause when it begins and when it ends (then with its `seconds`), and whether the run is
+    `paused` or `running` from then on.
+    """
 
     def __init__(
         self,
@@ -31,7 +35,7 @@ class Patience:
         probe: Callable[[], Awaitable[None]],
         progress: Progress,
         on_pause: str | None = None,
-        on_change: Callable[[Mapping[str, Any] | None], None] = lambda pause: None,
+        on_change: Callable[[Mapping[str, Any], str], None] = lambda pause, state: None,
     ) -> None:
         self._config, self._probe, self._progress = config, probe, progress
         self._on_pause, self._on_change = on_pause, on_change
@@ -49,6 +53,11 @@ class Patience:
                 if self._open.is_set():
                     await self._pause(str(error))
 
+    @property
+    def pausing(self) -> bool:
+        """Whether the run waits for the judge right now."""
+        return not self._open.is_set()
+
     def take_pauses(self) -> list[dict[str, Any]]:
         """The pauses that ended since this was last asked: `{since, seconds, reason}`."""
         ended, self._pauses = self._pauses, []
@@ -56,16 +65,22 @@ class Patience:
 
     async def _pause(self, reason: str) -> None:
         since, started = datetime.now(UTC), time.monotonic()
+        pause: dict[str, Any] = {"since": since.isoformat(), "reason": reason}
         self._open.clear()
-        self._on_change({"since": since.isoformat(), "reason": reason})
+        self._on_change(pause, "paused")
         self._progress.pause(reason, since)
-        if self._on_pause is not None:
-            await self._tell(self._on_pause, reason, since)
-        await self._until_back(started)
+        try:
+            if self._on_pause is not None:
+                await self._tell(self._on_pause, reason, since)
+            await self._until_back(started)
+        except BaseException:
+            # the run ends in this pause, and what is known of it has to outlive the run
+            self._on_change({**pause, "seconds": round(time.monotonic() - started, 3)}, "paused")
+            raise
         seconds = time.monotonic() - started
-        self._pauses.append({"since": since.isoformat(), "seconds": round(seconds, 3), "reason": reason})
+        self._pauses.append({**pause, "seconds": round(seconds, 3)})
         self._progress.resume(seconds)
-        self._on_change(None)
+        self._on_change(self._pauses[-1], "running")
         self._open.set()
 
     async def _until_back(self, started: float) -> None:

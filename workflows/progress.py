@@ -18,6 +18,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from raypoly.judge.spending import dollars
+
 STAGES = ("generate", "score", "judge", "learn")
 
 
@@ -68,6 +70,8 @@ def describe(row: Mapping[str, Any]) -> str:
     ):
         if row.get(key) is not None:
             parts.append(template.format(row[key]))
+    if row.get("judge_usd_a_step") is not None and row.get("judge_usd_to_end") is not None:
+        parts.append(f"judge {dollars(row['judge_usd_a_step'])} a step, {dollars(row['judge_usd_to_end'])} to the end")
     seconds = row.get("seconds", {}).get("total")
     if seconds is not None:
         parts.append(f"{seconds:.1f} s")

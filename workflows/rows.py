@@ -5,15 +5,34 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from raypoly.judge.structural import structural_labels
+from raypoly.judge.use import Use, told
 from raypoly.metrics import STRATEGY_DRAWS, expected_strategies
 from raypoly.policy.learner import UpdateStats
 from raypoly.values import Group
+from workflows.failures import set_aside
 from workflows.learning import Trained
+
+
+@dataclass(frozen=True)
+class JudgeNumbers:
+    """What is known of the judge when a step is applied."""
+
+    totals: Mapping[str, Any]
+    """Its counts since it was built, those of other runs included; empty where it keeps none."""
+    use: Use | None
+    """This run's own since the last row; None where the judge counts nothing."""
+    usd_a_step: float | None
+    usd_to_end: float | None
+    """US dollars of the newest steps' mean, and of the steps to come; None where unknown."""
+    agreement: float | None
+    """With the gold labels, where a canary came back."""
 
 
 def metrics_row(
@@ -23,20 +42,24 @@ def metrics_row(
     seconds: Mapping[str, float],
     pauses: Sequence[Mapping[str, Any]],
     clip_share: float,
-    judge: Mapping[str, Any],
+    judge: JudgeNumbers,
 ) -> dict[str, Any]:
-    """JSON values of one applied step; null where nothing was measured. `judge`: its counts since it was built."""
+    """JSON values of one applied step; null where nothing was measured."""
+    sound = [trained for trained in groups if set_aside(trained.group) is None]
     rollouts = [rollout for trained in groups for rollout in trained.group.rollouts]
     tokens = sum(len(rollout.tokens) for rollout in rollouts)
     statuses = Counter(v.status for trained in groups for v in trained.group.verdicts or ())
     return {
         "step": step,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "reward": _mean(float(trained.rewards.mean()) for trained in groups),
+        "reward": _mean(float(trained.rewards.mean()) for trained in sound),
         "strategies": _mean(_judged_strategies(t.group) for t in groups if t.group.labels is not None),
-        "strategies_correct": _mean(_correct_strategies(trained.group) for trained in groups),
+        "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
+        "strategies_correct": _mean(_correct_strategies(trained.group) for trained in sound),
         "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
         "unjudged": sum(trained.group.unjudged for trained in groups),
+        "set_aside": len(groups) - len(sound),
+        "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := set_aside(t.group))},
         "loss": stats.loss,
         "grad_norm": stats.grad_norm,
         "clipped": int(stats.clipped),
@@ -52,8 +75,13 @@ def metrics_row(
         "paused_seconds": sum(pause["seconds"] for pause in pauses),
         "pauses": list(pauses),
         "judge": {
-            name: value if isinstance(value, int | float | None) else str(value) for name, value in judge.items()
+            name: value if isinstance(value, int | float | None) else str(value) for name, value in judge.totals.items()
         },
+        "judge_step": None if judge.use is None else told(judge.use),
+        "judge_usd_a_step": judge.usd_a_step,
+        "judge_usd_to_end": judge.usd_to_end,
+        "judge_agreement": judge.agreement,
+        "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
         "weight_digest": stats.weight_digest,
     }
 
@@ -61,6 +89,14 @@ def metrics_row(
 def _judged_strategies(group: Group) -> int:
     assert group.labels is not None
     return len(np.unique(group.labels.ids[~group.labels.degenerate]))
+
+
+def _structural_strategies(groups: Sequence[Group]) -> list[int]:
+    """By structure, of the groups that the judge labelled (of all where it labelled none) and whose programs left
+    evidence: a count beside the judge's that nobody trains on."""
+    labelled = [group for group in groups if group.labels is not None] or groups
+    found = [structural_labels(group.verdicts or ()) for group in labelled]
+    return [len(np.unique(labels.ids[~labels.degenerate])) for labels in found if labels is not None]
 
 
 def _correct_strategies(group: Group) -> float:

@@ -19,6 +19,7 @@ from raypoly.sandbox.extract import extract_code
 from raypoly.seeds import derive
 from raypoly.store.records import Judged, Record, Scored
 from raypoly.values import Float64, Group, Labels, Problem, Rollout, Verdict
+from workflows.failures import SetAside, set_aside
 from workflows.learning import Trained
 from workflows.patience import Patience
 from workflows.stopwatch import Stopwatch
@@ -37,27 +38,44 @@ class Stages:
     """The stages of a group, over the run's scorers and judge."""
 
     def __init__(
-        self, config: Config, objective: Objective, scorers: ScorerPool, judge: JudgeClient, patience: Patience
+        self,
+        config: Config,
+        objective: Objective,
+        scorers: ScorerPool,
+        judge: JudgeClient,
+        patience: Patience,
+        aside: SetAside,
     ) -> None:
         self._config, self._objective = config, objective
-        self._scorers, self._judge, self._patience = scorers, judge, patience
+        self._scorers, self._judge, self._patience, self._aside = scorers, judge, patience, aside
         self._reward = reward_function(config)
 
-    async def score(self, group: Group, problem: Problem, watch: Stopwatch, commit: Commit) -> Group:
-        """The group with its verdicts."""
+    @property
+    def judging(self) -> bool:
+        """Whether training asks the judge at all."""
+        return "labels" in self._objective.needs or self._config.judge.when != "needed"
+
+    async def score(
+        self, group: Group, problem: Problem, watch: Stopwatch, commit: Commit, training: bool = True
+    ) -> Group:
+        """The group with its verdicts, or set aside; in training too many such groups end the run."""
         if group.verdicts is not None:
+            self._aside.count(1, int(training and set_aside(group) is not None))
             return group
         found = [extract_code(problem, rollout.text) for rollout in group.rollouts]
         codes = [None if code is None else program_of(problem, code) for code in found]
         with watch.stage("score"):
-            verdicts = tuple(await self._scorers.score(problem, codes))
+            verdicts = await self._aside.verdicts(problem, group.size, lambda: self._scorers.score(problem, codes))
+        scored = replace(group, verdicts=verdicts)
+        if training:
+            self._aside.count(1, int(set_aside(scored) is not None))
         await commit(Scored(group.step, group.slot, verdicts))
         watch.done("score")
-        return replace(group, verdicts=verdicts)
+        return scored
 
     async def judge(self, group: Group, problem: Problem, watch: Stopwatch, commit: Commit) -> Group:
         """The group with its labels, or `unjudged`; as it is where nobody asked for labels."""
-        if group.labels is not None or group.unjudged or not self._wanted(group):
+        if group.labels is not None or group.unjudged or set_aside(group) or not self._wanted(group):
             return group
         with watch.stage("judge"):
             labels = await self.label(problem, group)
@@ -80,7 +98,9 @@ class Stages:
         return labels
 
     def value(self, group: Group, problem: Problem) -> Trained:
-        """The group with rewards and advantages."""
+        """The group with rewards and advantages; rewards are NaN where it is set aside."""
+        if set_aside(group):
+            return Trained(group, np.full(group.size, np.nan), np.zeros(group.size))
         verdicts = _verdicts(group)
         rewards = np.array(
             [self._reward(problem, r, v) for r, v in zip(group.rollouts, verdicts, strict=True)], dtype=np.float64
@@ -94,8 +114,14 @@ class Stages:
         if type(self._objective).finish is Objective.finish:
             return flows
         groups = await asyncio.gather(*flows)
-        advantages = self._objective.finish([trained.advantages for trained in groups])
-        return [_ready(replace(t, advantages=a)) for t, a in zip(groups, advantages, strict=True)]
+        sound = [trained for trained in groups if self._counts(trained.group)]
+        advantages = iter(self._objective.finish([trained.advantages for trained in sound]))
+        return [_ready(replace(t, advantages=next(advantages)) if self._counts(t.group) else t) for t in groups]
+
+    def _counts(self, group: Group) -> bool:
+        """Whether the group's advantages are known; else they are zeros that no mean may see."""
+        unlabelled = "labels" in self._objective.needs and group.labels is None
+        return not unlabelled and set_aside(group) is None
 
     def _advantages(self, rewards: Float64, group: Group) -> Float64:
         labels = group.labels

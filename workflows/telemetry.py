@@ -16,9 +16,11 @@ GAUGES: Mapping[str, str] = {
     "step": "Steps done.",
     "reward": "Mean reward of the step's rollouts.",
     "strategies": "Mean distinct judged strategies in a group.",
+    "strategies_structural": "Mean distinct strategies in a group by structure, over the same groups.",
     "strategies_correct": "Mean distinct strategies, by execution, among a group's correct rollouts.",
     "zero_advantage": "Share of groups without a gradient.",
     "unjudged": "Groups of the step that the judge could not label.",
+    "judge_agreement": "The judge's mean agreement (adjusted Rand index) with gold groups, where it was looked at.",
     "grad_norm": "Gradient norm before clipping.",
     "clip_share": "Share of steps whose gradient was clipped.",
     "entropy": "Mean token entropy of the sampling policy, in nats.",
@@ -41,6 +43,7 @@ class RayMetrics:
         self._rollouts = Counter("raypoly_rollouts", "Rollouts by verdict.", (*keys, "status"))
         self._tokens = Counter("raypoly_response_tokens", "Sampled tokens.", keys)
         self._pause_seconds = Counter("raypoly_pause_seconds", "Seconds waited for the judge.", keys)
+        self._judge_usd = Counter("raypoly_judge_usd", "US dollars that the judge's answers cost.", keys)
         self._paused = Gauge("raypoly_paused", "1 while the run waits for the judge.", keys)
         self._paused.set(0, self._tags)
 
@@ -55,7 +58,11 @@ class RayMetrics:
                 self._stage.set(value, {**self._tags, "stage": name.removeprefix(STAGE)})
             elif name.startswith(STATUS) and value > 0:
                 self._rollouts.inc(value, {**self._tags, "status": name.removeprefix(STATUS)})
-        for counter, name in ((self._tokens, "response_tokens"), (self._pause_seconds, "paused_seconds")):
+        for counter, name in (
+            (self._tokens, "response_tokens"),
+            (self._pause_seconds, "paused_seconds"),
+            (self._judge_usd, "judge_step/cost_usd"),
+        ):
             if numbers.get(name, 0) > 0:
                 counter.inc(numbers[name], self._tags)
 

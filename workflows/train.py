@@ -27,22 +27,25 @@ from raypoly.store.records import Generated
 from raypoly.values import Group, Problem
 from workflows.evaluate import Evaluator
 from workflows.learning import Trained
-from workflows.parts import Parts, is_finished, run_workflow, started
+from workflows.parts import Parts, is_finished, started
+from workflows.stopping import Ending, run_workflow
 from workflows.stopwatch import Stopwatch
 
 
 def run(config: Config) -> None:
     """Train, or go on; a finished run is left as it is. Raises what `raypoly.errors` names."""
     directory = resolve(config)
-    print(directory.path, flush=True)
+    print(directory.uri, flush=True)
     if is_finished(directory):
         return
 
+    ending = Ending(config.run.grace_seconds)
+
     async def train() -> None:
-        async with started(directory) as parts:
+        async with started(directory, ending) as parts:
             await Training(parts).run()
 
-    run_workflow(train())
+    run_workflow(train(), ending)
 
 
 class Training:
@@ -68,6 +71,8 @@ class Training:
         problems = self.order.batch(step)
         watch = Stopwatch(lambda stage, groups: self.parts.progress.stage(stage, groups, len(problems)))
         known = self.parts.journal.step(step)
+        if self.parts.stages.judging:
+            self.parts.canary.begin(step)
         async with asyncio.TaskGroup() as tasks:
             sampled = self.sample(tasks, step, problems, known.groups, watch)
             flows = [tasks.create_task(self.flow(*pair, watch)) for pair in zip(problems, sampled, strict=True)]
@@ -103,7 +108,7 @@ class Training:
                         tasks.create_task(keep(Group(step, slot, problems[slot].id, rollouts)))
 
         async def keep(group: Group) -> None:
-            await self.parts.journal.commit(Generated(group))
+            await self.parts.commit(Generated(group))
             sampled[group.slot].set_result(group)
 
         if len(known) < len(problems):
@@ -118,7 +123,7 @@ class Training:
 
     async def flow(self, problem: Problem, sampled: asyncio.Future[Group], watch: Stopwatch) -> Trained:
         """One group's way: rollouts, verdicts, labels, advantages."""
-        stages, commit, group = self.parts.stages, self.parts.journal.commit, await sampled
+        stages, commit, group = self.parts.stages, self.parts.commit, await sampled
         group = await stages.score(group, problem, watch, commit)
         group = await stages.judge(group, problem, watch, commit)
         return stages.value(group, problem)

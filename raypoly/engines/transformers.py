@@ -27,6 +27,8 @@ class TransformersEngine:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = AutoModelForCausalLM.from_pretrained(model_path, dtype=getattr(torch, dtype))
         self._model = model.to(self._device).eval()
+        self.decoded = 0
+        """Tokens a sequence so far: a sign of life within a long batch."""
         self._stop = torch.tensor(end_tokens(model_path), device=self._device)
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
@@ -83,6 +85,7 @@ class TransformersEngine:
             cumulative_BV = logp_BV.double().exp().cumsum(-1)
             point_B1 = uniform_BT[:, t : t + 1] * cumulative_BV[:, -1:]
             token_B1 = torch.searchsorted(cumulative_BV, point_B1, right=True).clamp(max=logp_BV.shape[1] - 1)
+            self.decoded += 1
             tokens.append(token_B1[:, 0])
             logprobs.append(logp_BV.gather(1, token_B1)[:, 0])
             alive_B &= ~torch.isin(token_B1[:, 0], self._stop)

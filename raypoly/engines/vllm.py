@@ -67,6 +67,8 @@ class VllmEngine:
             )
         )
         self._submitted = 0
+        self.decoded = 0
+        """Steps of the engine so far: a sign of life within a long group."""
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
         place: dict[str, tuple[int, int]] = {}
@@ -80,6 +82,7 @@ class VllmEngine:
                 place[name] = (request.slot, index)
                 self._engine.add_request(name, prompt, self._params(seed=seed))
         while self._engine.has_unfinished_requests():
+            self.decoded += 1
             for output in self._engine.step():
                 if not output.finished:
                     continue

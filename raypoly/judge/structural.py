@@ -22,7 +22,7 @@ from raypoly.values import Evidence, Labels, Problem, Rollout, Verdict
 
 NAME = "structural-1"
 """Signatures of puzzles."""
-APPROACH_NAME = "structural-approach-1"
+APPROACH_NAME = "structural-approach-2"
 """Approaches of everything else."""
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
 """Constructs that differ in spelling only."""
@@ -55,6 +55,13 @@ def label_evidence(evidence: Sequence[Evidence | None]) -> Labels:
         approaches = [DEGENERATE if found is None else approach_of(frozenset(found.features)) for found in evidence]
         return _labels([None if approach == DEGENERATE else approach for approach in approaches], APPROACH_NAME)
     return _labels([None if found is None else signature(found) for found in evidence], NAME)
+
+
+def structural_labels(verdicts: Sequence[Verdict]) -> Labels | None:
+    """Labels of N programs by what their verdicts brought; None where none of them left evidence."""
+    if all(verdict.evidence is None for verdict in verdicts):
+        return None
+    return label_evidence([None if verdict.status == "no_code" else verdict.evidence for verdict in verdicts])
 
 
 def signature(evidence: Evidence) -> frozenset[str]:

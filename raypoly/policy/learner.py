@@ -9,7 +9,7 @@ It knows no objective: rows are tokens, an advantage, and the sampler's log-prob
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import json
 import math
 import tempfile
@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load as load_safetensors
-from safetensors.torch import save as save_safetensors
 from transformers import AutoModelForCausalLM
 
 from raypoly.config import TrainConfig
@@ -29,10 +28,9 @@ from raypoly.losses.aggregation import Normalisers, final_factor, response_weigh
 from raypoly.losses.base import Loss
 from raypoly.policy.logprobs import token_logprobs
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
+from raypoly.policy.snapshots import META, OPTIMIZER, Snapshot, host_copy, weight_digest
+from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
-
-STATE_FILES = ("model.safetensors", "optimizer.safetensors", "learner.json")
-"""The files of a learner's state, as `PolicyLearner.save` names them."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,11 @@ class PolicyLearner:
         )
         self.version = 0
         self._running: _Running | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the same rows surely give the same bits: on a CPU, not through GPU kernels."""
+        return self._device.type == "cpu"
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
         """Forget what an interrupted step accumulated and start this one. `step` must be the current version."""
@@ -149,12 +152,8 @@ class PolicyLearner:
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._model.state_dict().items()}
 
     def digest(self) -> str:
-        """SHA-256 over names and bytes of all weights, hex: equal iff the weights are bit-identical."""
-        sha = hashlib.sha256()
-        for name, tensor in sorted(self._model.state_dict().items()):
-            sha.update(name.encode())
-            sha.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return sha.hexdigest()
+        """Of all weights: equal iff they are bit-identical."""
+        return weight_digest(self._model.state_dict())
 
     def save_pretrained(self) -> dict[str, bytes]:
         """The files of an ordinary Hugging Face folder with these weights (no tokenizer)."""
@@ -162,29 +161,36 @@ class PolicyLearner:
             self._model.save_pretrained(folder)
             return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
-    def save(self) -> dict[str, bytes]:
-        """Everything a checkpoint needs, as named files: weights, optimizer state, version."""
+    def pretrained_config(self) -> dict[str, bytes]:
+        """What makes a folder with these weights, in float32, a Hugging Face one (no tokenizer)."""
+        config = copy.deepcopy(self._model.config)
+        config.architectures, config.dtype = [type(self._model).__name__], torch.float32
+        files = {"config.json": config.to_json_string().encode()}
+        if self._model.can_generate():
+            files["generation_config.json"] = self._model.generation_config.to_json_string().encode()
+        return files
+
+    def snapshot(self) -> Snapshot:
+        """A copy on the host of all that a checkpoint needs; later updates don't reach it."""
         names = [name for name, _ in self._model.named_parameters()]
         state = self._optimizer.state_dict()["state"]
         moments = {
-            f"{names[index]}|{key}": value.detach().cpu().contiguous()
-            for index, entry in state.items()
-            for key, value in entry.items()
+            f"{names[index]}|{key}": host_copy(value) for index, entry in state.items() for key, value in entry.items()
         }
-        weights = {k: v.detach().cpu().contiguous() for k, v in self._model.state_dict().items()}
-        return {
-            "model.safetensors": save_safetensors(weights),
-            "optimizer.safetensors": save_safetensors(moments),
-            "learner.json": json.dumps({"version": self.version, "weight_digest": self.digest()}).encode(),
-        }
+        weights = {name: host_copy(tensor) for name, tensor in self._model.state_dict().items()}
+        return Snapshot(self.version, weights, moments)
+
+    def save(self) -> dict[str, bytes]:
+        """The parts of a checkpoint, as `load` takes them."""
+        return dict(self.snapshot().parts())
 
     def load(self, files: Mapping[str, bytes]) -> None:
         """Take up what `save` gave. Raises `CorruptData` where the weights are not what they were."""
-        meta = json.loads(files["learner.json"])
-        self._model.load_state_dict(load_safetensors(files["model.safetensors"]))
+        meta = json.loads(files[META])
+        self._model.load_state_dict(load_safetensors(files[WEIGHTS]))
         index = {name: i for i, (name, _) in enumerate(self._model.named_parameters())}
         state: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in load_safetensors(files["optimizer.safetensors"]).items():
+        for key, value in load_safetensors(files[OPTIMIZER]).items():
             name, _, field = key.rpartition("|")
             state.setdefault(index[name], {})[field] = value
         groups = self._optimizer.state_dict()["param_groups"]

@@ -25,7 +25,7 @@ def show_results(run: Run, console: Console) -> None:
     if run.evaluations:
         console.print()
         console.print(end_table(run.summary))
-    for name, path in (("figure", run.directory / FIGURE), ("report", page)):
+    for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
 
 

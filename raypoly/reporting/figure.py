@@ -10,30 +10,31 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from raypoly.config import Config
 from raypoly.reporting.table import KS, first_and_last
 
 if TYPE_CHECKING:
     from raypoly.run import Run
 
 BLUES = ("#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b")
-ORANGE, GREEN, GREY = "#d95f02", "#1b9e77", "#999999"
+ORANGE, GREEN, GREY, PURPLE, PINK = "#d95f02", "#1b9e77", "#999999", "#7570b3", "#e7298a"
 SMOOTHING = 5
 """Steps in the running mean of the noisy per-step curves."""
 
 
 def figure(run: Run) -> bytes:
     """PNG of the run's curves, from metrics.jsonl and summary.json; panels without data say so."""
-    drawing = Figure(figsize=(15, 5.2), dpi=110, layout="constrained")
+    drawing = Figure(figsize=(16, 5.2), dpi=110, layout="constrained")
     FigureCanvasAgg(drawing)
     left, middle, right = drawing.subplots(1, 3)
     rows, evaluations = run.rows, run.evaluations
     _pass_over_steps(left, rows, evaluations)
-    _strategies_over_steps(middle, rows, evaluations, run.config.train.rollouts)
+    strategies_over_steps(middle, rows, evaluations, run.config)
     _pass_over_k(right, run.summary)
     for axes in (left, middle, right):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    drawing.suptitle(f"{run.config.objective.name}, seed {run.config.train.seed}  ({run.directory.name})", fontsize=11)
+    drawing.suptitle(f"{run.config.objective.name}, seed {run.config.train.seed}  ({run.name})", fontsize=11)
     png = io.BytesIO()
     drawing.savefig(png, format="png")
     return png.getvalue()
@@ -51,21 +52,45 @@ def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations:
     _legend(axes)
 
 
-def _strategies_over_steps(
-    axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]], rollouts: int
+def strategies_over_steps(
+    axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]], config: Config
 ) -> None:
+    """Each count stands beside one that the policy was not trained to please; a judge's own twin is left out."""
+    by_structure = config.judge.name == "structural"
     for key, colour, label in (
-        ("strategies", GREY, f"all, judged, in a group of {rollouts}"),
-        ("strategies_correct", GREEN, f"correct, by execution, in a group of {rollouts}"),
+        ("strategies", GREY, "all, judged"),
+        ("strategies_structural", PURPLE, "all, by structure"),
+        ("strategies_correct", GREEN, "correct, by execution"),
     ):
+        if key == "strategies_structural" and by_structure and _series(rows, "strategies")[0]:
+            continue
         steps, values = _series(rows, key)
-        _raw_and_smooth(axes, steps, values, colour, label)
+        _raw_and_smooth(axes, steps, values, colour, f"{label} (N={config.train.rollouts})")
     _evaluated(axes, evaluations, lambda e: e.get("strategies_correct"), ORANGE, "correct in 8, by execution")
     _evaluated(axes, evaluations, lambda e: e.get("strategies_correct_judge"), BLUES[3], "correct in 8, by the judge")
+    if not (by_structure and any(e.get("strategies_correct_judge") is not None for e in evaluations)):
+        label = "correct in 8, by structure"
+        _evaluated(axes, evaluations, lambda e: e.get("strategies_correct_structural"), PURPLE, label, "--")
     _mark_splits(axes, evaluations)
-    axes.set(title="Strategies over the steps", xlabel="step", ylabel="distinct strategies a problem")
+    axes.set(title="Strategies over the steps", xlabel="step", ylabel="distinct strategies in N rollouts of a problem")
     axes.set_ylim(bottom=0)
+    _agreement_over_steps(axes, rows)
     _legend(axes)
+
+
+def _agreement_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
+    """How far the judge agreed with gold groups, on a scale of its own at the right."""
+    steps, values = _series(rows, "judge_agreement")
+    if not steps:
+        return
+    style: dict[str, Any] = {"linestyle": ":", "linewidth": 1, "marker": "D", "markersize": 4, "color": PINK}
+    right = axes.twinx()
+    right.plot(steps, values, **style)
+    right.set_ylabel("the judge's agreement with gold groups", color=PINK)
+    right.set_ylim(min(0.0, *values), 1.02)
+    right.tick_params(axis="y", colors=PINK)
+    right.spines[["top", "left"]].set_visible(False)
+    axes.plot([], [], label="agreement (right)", **style)
 
 
 def _pass_over_k(axes: Axes, summary: Mapping[str, Any]) -> None:
@@ -92,9 +117,10 @@ def _evaluated(
     value: Callable[[Mapping[str, Any]], float | None],
     colour: str,
     label: str,
+    line: str = "-",
 ) -> None:
     """One measure at each evaluation: validation as a line, test as stars, one entry in the legend."""
-    for split, style in (("validation", "-"), ("test", "none")):
+    for split, style in (("validation", line), ("test", "none")):
         points = [(e["step"], value(e)) for e in evaluations if e["split"] == split and value(e) is not None]
         if points:
             marker, size = ("o", 4) if split == "validation" else ("*", 10)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raypoly.reporting.figure import figure
+from raypoly.reporting.judging import judge_rows
 from raypoly.reporting.samples import Sample, samples
 from raypoly.reporting.table import comparisons, first_and_last, number
 from raypoly.settings import dump
-from raypoly.store import open_store
 
 if TYPE_CHECKING:
     from raypoly.run import Run
@@ -29,19 +28,18 @@ pre { background: #f5f7f9; padding: .6em .8em; font-size: 13px; margin: .3em 0; 
 """
 
 
-def write_report(run: Run) -> Path:
-    """Write `report.html` and `figure.png` into the run folder from its files; returns the page's path.
+def write_report(run: Run) -> str:
+    """Write `report.html` and `figure.png` beside the run's files, from them; returns the page's path or URI.
 
     Raises `StorageError` where they can't be written.
     """
     from raypoly.run import FIGURE, REPORT
 
     png = figure(run)
-    page = _page(f"raypoly: {run.directory.name}", _body(run, png))
-    store = open_store(run.directory)
-    store.put_mutable(FIGURE, png)
-    store.put_mutable(REPORT, page.encode())
-    return run.directory / REPORT
+    page = _page(f"raypoly: {run.name}", _body(run, png))
+    run.store.put_mutable(FIGURE, png)
+    run.store.put_mutable(REPORT, page.encode())
+    return run.store.place(REPORT)
 
 
 def fragment(run: Run) -> str:
@@ -66,7 +64,10 @@ def _body(run: Run, png: bytes) -> str:
             _results(summary),
             "<h2>Where the time went</h2>",
             _times(summary.get("stage_seconds", {})),
+            _judge(judge_rows(run)),
             _pauses(summary.get("pauses", [])),
+            _set_aside(summary.get("set_aside", {})),
+            _losses(summary.get("damaged", []), summary.get("missing_rollouts", [])),
             "<h2>Sample rollouts</h2>",
             _samples(samples(run)),
             "<h2>Config</h2>",
@@ -85,8 +86,7 @@ def _head(run: Run) -> str:
         f"problems: {run.config.problems.source}" + ("" if run.config.problems.budgets else " without budgets"),
     ]
     return (
-        f"<h1>{escape(run.directory.name)}</h1>"
-        f'<p>{escape(", ".join(facts))}<br><span class="quiet">{escape(str(run.directory))}</span></p>'
+        f'<h1>{escape(run.name)}</h1><p>{escape(", ".join(facts))}<br><span class="quiet">{escape(run.uri)}</span></p>'
     )
 
 
@@ -116,13 +116,39 @@ def _times(stages: Mapping[str, float]) -> str:
     return table(("stage", "seconds"), rows) + note
 
 
+def _judge(rows: Sequence[tuple[str, str]]) -> str:
+    return "<h2>Judge</h2>" + table(("", ""), rows) if rows else ""
+
+
 def _pauses(pauses: Sequence[Mapping[str, Any]]) -> str:
     if not pauses:
         return ""
-    rows = [
-        (str(p["since"]), f"{p['seconds']:,.1f}" if "seconds" in p else "goes on", str(p["reason"])) for p in pauses
-    ]
+    rows = [(str(pause["since"]), _length(pause), str(pause["reason"])) for pause in pauses]
     return "<h2>Pauses</h2>" + table(("since", "seconds", "why"), rows, numbers={1})
+
+
+def _set_aside(problems: Mapping[str, Mapping[str, Any]]) -> str:
+    if not problems:
+        return ""
+    rows = [(name, str(entry["groups"]), str(entry["reason"])) for name, entry in problems.items()]
+    said = "<p>Their tests could not be run: these groups had no reward and no gradient.</p>"
+    return "<h2>Problems set aside</h2>" + said + table(("problem", "groups", "reason"), rows)
+
+
+def _losses(damaged: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> str:
+    if not damaged and not missing:
+        return ""
+    rows = [(str(entry["key"]), str(entry["moved_to"]), str(entry["reason"])) for entry in damaged]
+    gone = f"<p>The rollouts of steps {escape(', '.join(missing))} are lost.</p>" if missing else ""
+    return "<h2>Damaged files, set aside</h2>" + table(("file", "now", "why"), rows, numbers=set()) + gone
+
+
+def _length(pause: Mapping[str, Any]) -> str:
+    """Seconds, or why nobody knows them."""
+    if pause.get("seconds") is not None:
+        return f"{pause['seconds']:,.1f}"
+    again = pause.get("interrupted")
+    return f"unknown: the run was killed in it, and started again {again}" if again else "has not ended"
 
 
 def _samples(shown: Iterable[Sample]) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
+
+from raypoly.store import Store
 
 if TYPE_CHECKING:
     from raypoly.run import Run
 
 COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label")
 MOST = 12
+TOKENIZER = "model/tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def samples(run: Run) -> Sequence[Sample]:
         return []
     step = run.steps[-1]
     table = run.rollouts(step)
-    decode = _decoder(run.directory / "model" / "tokenizer.json")
+    decode = _decoder(run.store)
     rows = table.select([name for name in COLUMNS if name in table.column_names]).to_pylist()
     chosen: dict[tuple[str, str], Sample] = {}
     for row in rows:
@@ -47,11 +49,11 @@ def samples(run: Run) -> Sequence[Sample]:
     return [sample for _, sample in order[:MOST]]
 
 
-def _decoder(tokenizer: Path) -> Callable[[Sequence[int]], str]:
+def _decoder(store: Store) -> Callable[[Sequence[int]], str]:
     """Token ids to text, by the tokenizer that lies beside the final weights."""
-    if not tokenizer.is_file():
+    if not store.exists(TOKENIZER):
         return lambda tokens: ""
-    loaded = Tokenizer.from_file(str(tokenizer))
+    loaded = Tokenizer.from_file(str(store.fetch(TOKENIZER)))
     return lambda tokens: str(loaded.decode(tokens))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+DASH = "-"
 KS = ("1", "4", "8", "16", "64")
 
 
@@ -49,6 +50,7 @@ def comparisons(summary: Mapping[str, Any], split: str = "test") -> Sequence[Com
     for key, name in (
         ("strategies_correct", "distinct correct strategies in 8 (by execution)"),
         ("strategies_correct_judge", "distinct correct strategies in 8 (by the judge)"),
+        ("strategies_correct_structural", "distinct correct strategies in 8 (by structure)"),
     ):
         if before.get(key) is not None:
             rows.append(Comparison(name, before.get(key), last.get(key)))
@@ -72,4 +74,4 @@ def end_table(summary: Mapping[str, Any], split: str = "test") -> Table:
 
 def number(value: float | None) -> str:
     """Three decimals, or a dash for what was not measured."""
-    return "-" if value is None else f"{value:.3f}"
+    return DASH if value is None else f"{value:.3f}"

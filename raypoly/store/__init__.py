@@ -5,8 +5,9 @@ lease = Lease.acquire(store, "raypoly train")
 store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns, immutable from then on
 """
 
+from raypoly.store import local_lease, remote_lease  # noqa: F401 - the kinds of lease that `Lease.acquire` takes
 from raypoly.store.lease import Lease
-from raypoly.store.local import open_store
+from raypoly.store.opening import open_store
 from raypoly.store.records import Applied, Generated, Judged, Record, Scored
 from raypoly.store.store import Damaged, Store
 

@@ -2,7 +2,10 @@
 
 One journal object holds records of one step: a frame around one Arrow IPC stream for each kind.
 
-    magic (8) | schema version (u32) | SHA-256 of what follows (32) | { length (u64) | Arrow IPC stream } ...
+    magic (8) | schema version (u32) | SHA-256 (32) | { length (u64) | Arrow IPC stream } ...
+
+The checksum is over the version and the streams; in version 1 it was over the streams alone, and they did not say
+which number their object has.
 """
 
 from __future__ import annotations
@@ -19,58 +22,65 @@ import pyarrow as pa
 from raypoly.errors import CorruptData
 from raypoly.store.columns import labels_columns, labels_of, rollout_columns, rollouts_of, verdict_columns, verdicts_of
 from raypoly.store.records import Applied, Generated, Judged, Kind, Record, Scored
+from raypoly.store.schema import SCHEMA, check_schema
 from raypoly.values import Group
 
 MAGIC = b"RAYPOLYJ"
-VERSION = 1
 _HEADER = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")
 
 
-def encode(step: int, records: Sequence[Record]) -> bytes:
-    """The bytes of one journal object. All records are of `step`."""
+def encode(step: int, number: int, records: Sequence[Record]) -> bytes:
+    """The bytes of journal object `number` of `step`. All records are of that step."""
     if any(record.step != step for record in records):
         raise ValueError(f"records of another step than {step} can't share its journal object")
     sections: list[bytes] = []
     for kind, to_columns in _ENCODERS.items():
         chosen = [record for record in records if record.kind == kind]
         if chosen:
-            table = pa.table(to_columns(chosen))
-            sections.append(_to_ipc(table.replace_schema_metadata({"kind": kind, "step": str(step)})))
+            metadata = {"kind": kind, "step": str(step), "number": str(number)}
+            sections.append(_to_ipc(pa.table(to_columns(chosen)).replace_schema_metadata(metadata)))
     body = b"".join(_LENGTH.pack(len(section)) + section for section in sections)
-    return _HEADER.pack(MAGIC, VERSION, hashlib.sha256(body).digest()) + body
+    return _HEADER.pack(MAGIC, SCHEMA, _digest(SCHEMA, body)) + body
 
 
-def decode(step: int, data: bytes) -> list[Record]:
-    """The records in one journal object of `step`, generated before scored before judged before applied.
+def decode(step: int, number: int, data: bytes) -> list[Record]:
+    """The records in journal object `number` of `step`, generated before scored before judged before applied.
 
-    Raises `CorruptData` where the bytes are not what was written, or are another step's.
+    Raises `CorruptData` where the bytes are not what was written, or are another object's; `NewerSchema`.
     """
     records: list[Record] = []
-    for section in _sections(data):
+    for section in _sections(data, f"journal object {number} of step {step}"):
         table = pa.ipc.open_stream(section).read_all()
-        metadata = table.schema.metadata or {}
-        if int(metadata.get(b"step", b"-1")) != step:
-            raise CorruptData(f"it holds records of step {metadata.get(b'step', b'?').decode()}, not of {step}")
-        kind: Any = metadata[b"kind"].decode()
+        metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+        if metadata.get("step") != str(step):
+            raise CorruptData(f"it holds records of step {metadata.get('step', '?')}, not of {step}")
+        if metadata.get("number", str(number)) != str(number):
+            raise CorruptData(f"it is number {metadata['number']} of step {step} under another's name")
+        kind: Any = metadata["kind"]
         records.extend(_DECODERS[kind](step, table))
     return records
 
 
-def _sections(data: bytes) -> Iterator[memoryview]:
+def _sections(data: bytes, what: str) -> Iterator[memoryview]:
     """The IPC streams of a frame whose checksum holds."""
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise CorruptData("it is no journal object, or was cut short")
     _, version, digest = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise CorruptData(f"it has schema version {version}, this raypoly reads {VERSION}")
     body = memoryview(data)[_HEADER.size :]
-    if hashlib.sha256(body).digest() != digest:
+    if _digest(version, body) != digest:
         raise CorruptData("its checksum does not match its content")
+    check_schema(version, what)
     while body:
         (length,) = _LENGTH.unpack_from(body)
         yield body[_LENGTH.size : _LENGTH.size + length]
         body = body[_LENGTH.size + length :]
+
+
+def _digest(version: int, body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(b"" if version == 1 else version.to_bytes(4, "little"))
+    digest.update(body)
+    return digest.digest()
 
 
 def _to_ipc(table: pa.Table) -> bytes:

@@ -18,6 +18,21 @@ from numpy.typing import NDArray
 
 from raypoly.values import Evidence, Failure, Labels, Rollout, Verdict
 
+_LATER = {
+    "failure": pa.string(),
+    "features": pa.list_(pa.string()),
+    "repeatable": pa.bool_(),
+}
+"""Columns that earlier raypolys did not write."""
+
+
+def migrated(table: pa.Table) -> pa.Table:
+    """The table with every column of today; null, which reads as unknown, where its writer did not know it yet."""
+    for name, kind in _LATER.items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, kind))
+    return table
+
 
 def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
     """The sampling side of each rollout."""
@@ -65,22 +80,23 @@ def verdict_columns(verdicts: Sequence[Verdict]) -> dict[str, pa.Array]:
 
 
 def verdicts_of(table: pa.Table) -> tuple[Verdict, ...]:
-    """The inverse of `verdict_columns`."""
+    """The inverse of `verdict_columns`, of tables that earlier raypolys wrote too."""
+    table = migrated(table)
     found = (table.column(name).to_pylist() for name in ("canonical", "constructs", "growth", "strategy", "features"))
     evidence = map(_evidence, *found)
     names = ("status", "tests_passed", "tests_total", "cpu_seconds", "detail")
     columns = (table.column(name).to_pylist() for name in names)
     failures = (None if text is None else Failure(*json.loads(text)) for text in table.column("failure").to_pylist())
-    repeatable = table.column("repeatable").to_pylist()
+    repeatable = (value is not False for value in table.column("repeatable").to_pylist())
     return tuple(Verdict(*row) for row in zip(*columns, evidence, failures, repeatable, strict=True))
 
 
 def _evidence(
-    canonical: str | None, constructs: list[str], growth: str, strategy: str, features: list[str]
+    canonical: str | None, constructs: list[str], growth: str, strategy: str, features: list[str] | None
 ) -> Evidence | None:
     if canonical is None:
         return None
-    return Evidence(canonical, tuple(constructs), json.loads(growth), strategy, tuple(features))
+    return Evidence(canonical, tuple(constructs), json.loads(growth), strategy, tuple(features or ()))
 
 
 def labels_columns(labels: Sequence[Labels | None], sizes: Sequence[int]) -> dict[str, pa.Array]:

@@ -1,129 +1,48 @@
 """The lease: one driver at a time on a run directory, with an epoch that tells later writes from earlier ones.
 
-The lock is `flock` on `lease.lock`: the kernel frees it when its holder dies, however it dies. `lease.json` names the
-holder and its epoch. A holder that lost the folder to another machine (a network file system that dropped its lock)
-finds a newer epoch on disk and may write nothing more.
+    lease = Lease.acquire(store, "raypoly train")
+    lease.check()       # before each write: raises where another driver has taken over, or may have
+    lease.release()
+
+On a local disk the kernel holds it (`local_lease`); on remote storage conditional writes and a heartbeat do
+(`remote_lease`).
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import time
-from dataclasses import asdict
+from abc import ABC, abstractmethod
 
-from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
-from raypoly.store.holder import Holder
+from raypoly.store.local import LocalStore
+from raypoly.store.remote import RemoteStore
 from raypoly.store.store import Store
 
-LOCK_KEY = "lease.lock"
-HOLDER_KEY = "lease.json"
-_PATIENCE = 1.0
-_RETRY = 0.05
 
-
-class Lease:
+class Lease(ABC):
     """Held from `acquire` to `release` or to the process's death."""
 
-    def __init__(self, store: Store, descriptor: int, epoch: int) -> None:
-        self.epoch = epoch
-        self._store = store
-        self._descriptor: int | None = descriptor
-        # A forked child would keep the lock alive after its parent died.
-        os.register_at_fork(after_in_child=self._close)
+    epoch: int
+    """One more than any holder's before."""
 
-    @classmethod
-    def acquire(cls, store: Store, description: str = "") -> Lease:
+    @staticmethod
+    def acquire(store: Store, description: str = "") -> Lease:
         """Take the lease, one epoch later than any holder before.
 
-        `description` names this process to others (default: its command line). Raises `LeaseHeld`, naming the holder.
+        `description` names this process to others (default: its command line). Raises `LeaseHeld`, naming the
+        holder; `StorageError`.
         """
-        descriptor = _lock(store)
-        try:
-            epoch = _next_epoch(store)
-            holder = {"epoch": epoch, **asdict(Holder.this_process(description))}
-            store.put_mutable(HOLDER_KEY, json.dumps(holder, indent=2).encode())
-            store.clean()
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return cls(store, descriptor, epoch)
+        from raypoly.store.local_lease import LocalLease
+        from raypoly.store.remote_lease import RemoteLease
 
+        if isinstance(store, LocalStore):
+            return LocalLease.take(store, description)
+        if isinstance(store, RemoteStore):
+            return RemoteLease.take(store, description)
+        raise TypeError(f"no lease is known for {type(store).__name__}")
+
+    @abstractmethod
     def check(self) -> None:
         """Return where this lease still holds; every commit asks first. Raises `StaleEpoch` else."""
-        if self._descriptor is None:
-            raise StaleEpoch(f"The lease on {self._store.uri} was given back: nothing more may be written.")
-        found = _read(self._store)
-        if found is None:
-            raise StorageError(f"{self._store.uri}/{HOLDER_KEY} is gone or damaged; was the run folder moved?")
-        if found[0] > self.epoch:
-            raise StaleEpoch(
-                f"{self._store.uri} was taken over by {_named(found[1])} (epoch {found[0]}, this one is {self.epoch}): "
-                "this driver stops and writes nothing more."
-            )
 
+    @abstractmethod
     def release(self) -> None:
         """Give the lease back; the next holder starts at once."""
-        self._close()
-
-    def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def _lock(store: Store) -> int:
-    """The descriptor of the locked file.
-
-    Waits a moment where the lock is taken but the named holder is a dead one: either the new holder is about to
-    write its name, or the kernel is still closing the old one's files.
-    """
-    path = store.local_path(LOCK_KEY)
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StorageError(f"{path} could not be opened ({error.strerror}); make it writable.") from error
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
-            found = _read(store)
-            if (found and found[1].seems_alive) or time.monotonic() > deadline:
-                os.close(descriptor)
-                who = _named(found[1]) if found else "another process"
-                raise LeaseHeld(f"{store.uri} is held by {who}: wait for it or stop it.") from None
-        except OSError as error:
-            os.close(descriptor)
-            raise StorageError(
-                f"{path} could not be locked ({error.strerror}); use a file system that supports flock."
-            ) from error
-        time.sleep(_RETRY)
-
-
-def _next_epoch(store: Store) -> int:
-    found = _read(store)
-    if found:
-        return found[0] + 1
-    if set(store.list()) <= {LOCK_KEY}:
-        return 1
-    if store.exists(HOLDER_KEY):
-        store.set_aside(HOLDER_KEY, "it is no lease")
-    return int(time.time())  # the count was lost: this is beyond it
-
-
-def _read(store: Store) -> tuple[int, Holder] | None:
-    """Epoch and holder on disk; None where the file is missing or damaged."""
-    if not store.exists(HOLDER_KEY):
-        return None
-    try:
-        fields = json.loads(store.read(HOLDER_KEY))
-        return int(fields.pop("epoch")), Holder(**fields)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _named(holder: Holder) -> str:
-    return f"pid {holder.pid} on host {holder.host} since {holder.since} ({holder.command})"

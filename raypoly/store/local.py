@@ -10,20 +10,18 @@ import errno
 import filecmp
 import hashlib
 import itertools
-import logging
 import os
 import re
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from raypoly.errors import StorageError, UsageError
+from raypoly.errors import StorageError
 from raypoly.store.disk import Disk
 from raypoly.store.holder import is_alive
-from raypoly.store.store import DAMAGED, Damaged, Store
-
-logger = logging.getLogger(__name__)
+from raypoly.store.location import Location
+from raypoly.store.store import Store, checked
 
 _CHUNK = 16 << 20
 _ASIDE = re.compile(r"^\..+\.(?P<host>[^.]*)-(?P<pid>\d+)-\d+\.part$")
@@ -36,28 +34,19 @@ _HINTS = {
 }
 
 
-def open_store(uri: str | Path) -> Store:
-    """The store at a path or `file://` URI; its folder is made. Raises `UsageError` for other schemes."""
-    text = str(uri)
-    scheme = re.match(r"^([a-zA-Z][a-zA-Z0-9+.-]*)://", text)
-    if scheme and scheme[1] != "file":
-        raise UsageError(
-            f"{text!r} can't be opened: storage of kind {scheme[1]}:// is not supported yet, give a folder's path."
-        )
-    return LocalStore(Path(text.removeprefix("file://")).expanduser().absolute())
-
-
 class LocalStore(Store):
     """Objects as files under one folder."""
 
-    def __init__(self, root: Path, disk: Disk | None = None) -> None:
-        super().__init__(str(root))
+    def __init__(self, root: Path, disk: Disk | None = None, make: bool = True) -> None:
+        """`make=False`: to look into a folder that may not be there."""
+        super().__init__(Location.parse(root), root)
         self.root = root
         self._disk = disk or Disk()
         self._host = re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname())
         self._counter = itertools.count()
-        with self._explained("made", root):
-            root.mkdir(parents=True, exist_ok=True)
+        if make:
+            with self._explained("made", root):
+                root.mkdir(parents=True, exist_ok=True)
 
     def commit(self, key: str, data: bytes) -> None:
         path = self.local_path(key)
@@ -87,11 +76,21 @@ class LocalStore(Store):
         with self._explained("read", path):
             return path.read_bytes()
 
+    def digest(self, key: str) -> tuple[str, int]:
+        path = self.local_path(key)
+        with self._explained("read", path), path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+
     def list(self, prefix: str = "") -> tuple[str, ...]:
         folder = self.root / prefix.rpartition("/")[0]
         with self._explained("listed", folder):
             keys = (path.relative_to(self.root).as_posix() for path in _files(folder) if path.name[0] != ".")
             return tuple(sorted(key for key in keys if key.startswith(prefix)))
+
+    def peek(self) -> tuple[str, ...]:
+        with self._explained("listed", self.root):
+            names = os.listdir(self.root) if self.root.exists() else []
+            return tuple(sorted(name for name in names if name[0] != "."))
 
     def exists(self, key: str) -> bool:
         return self.local_path(key).is_file()
@@ -102,26 +101,23 @@ class LocalStore(Store):
             self._disk.remove(path)
             self._disk.remove_folder(path.parent)
 
-    def set_aside(self, key: str, reason: str) -> Damaged:
-        source = self.local_path(key)
-        names = (f"{DAMAGED}{key}" + (f".{n}" if n else "") for n in itertools.count())
-        target = next(name for name in names if not self.exists(name))
-        path = self.local_path(target)
+    def fetch(self, key: str) -> Path:
+        path = self.local_path(key.removesuffix("/"))
+        with self._explained("read", path):
+            path.stat()
+        return path
+
+    def local_path(self, key: str) -> Path:
+        """Where an object is or would be."""
+        return self.root.joinpath(*checked(key).split("/"))
+
+    def _move(self, key: str, target: str) -> None:
+        source, path = self.local_path(key), self.local_path(target)
         with self._explained("moved", source):
             self._make_folder(path.parent)
             self._disk.replace(source, path)
             self._disk.sync_folder(path.parent)
             self._disk.remove_folder(source.parent)
-        found = Damaged(key, target, reason)
-        self.damaged.append(found)
-        logger.warning("%s is damaged (%s): moved to %s, going on without it", key, reason, target)
-        return found
-
-    def local_path(self, key: str) -> Path:
-        parts = key.split("/")
-        if not all(part and part[0] != "." for part in parts) or PurePosixPath(key).is_absolute():
-            raise ValueError(f"{key!r} is no key: give a relative path whose parts don't start with a dot.")
-        return self.root.joinpath(*parts)
 
     def clean(self) -> None:
         with self._explained("cleaned", self.root):

@@ -7,7 +7,7 @@ parsed, so damage anywhere in the file is found, and no decoder ever sees it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +21,15 @@ _MAGIC = b"PAR1"
 
 def encode_table(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
     """The file's bytes: the table, the metadata, and the checksum of both."""
+    return encode_tables(table.schema, [table], metadata)
+
+
+def encode_tables(schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, str]) -> bytes:
+    """One file of several tables of one schema, each a row group (of at most 2^20 rows), never all in memory."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
-        writer.write_table(table)
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
         writer.add_key_value_metadata({**metadata, _KEY: _BLANK.decode()})
     data: bytes = sink.getvalue().to_pybytes()
     place = _checksum_place(data)
@@ -33,10 +39,16 @@ def encode_table(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
 
 def decode_table(data: bytes) -> tuple[pa.Table, dict[str, str]]:
     """The table and the metadata. Raises `CorruptData` where a byte differs from what was written."""
+    file, metadata = open_checked(data)
+    return file.read(use_threads=False), metadata  # a file is small: waking a pool costs more than reading it
+
+
+def open_checked(data: bytes) -> tuple[pq.ParquetFile, dict[str, str]]:
+    """The file, of which nothing but the footer is decoded yet, and its metadata. Raises like `decode_table`."""
     check(data)
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-    return file.read(), {key: value for key, value in metadata.items() if key not in (_KEY, "ARROW:schema")}
+    return file, {key: value for key, value in metadata.items() if key not in (_KEY, "ARROW:schema")}
 
 
 def check(data: bytes) -> None:

@@ -6,6 +6,7 @@ Applied                                    (one a step, when the learner has tak
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -67,6 +68,25 @@ class Applied:
 
 
 Record = Generated | Scored | Judged | Applied
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is known of a completed step without its rollouts; `metrics` is text, so that thousands take little."""
+
+    step: int
+    digest: str
+    groups: int
+    metrics: str
+    """JSON."""
+
+    @property
+    def applied(self) -> Applied:
+        return Applied(self.step, self.digest, json.loads(self.metrics), self.groups)
+
+    @classmethod
+    def of(cls, applied: Applied) -> Head:
+        return cls(applied.step, applied.digest, applied.groups, json.dumps(dict(applied.metrics)))
 
 
 @dataclass(frozen=True)

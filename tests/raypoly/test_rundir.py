@@ -11,6 +11,7 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import LeaseHeld, UsageError
 from raypoly.rundir import RunDirectory, identity, read_config, resolve
+from raypoly.store import open_store
 
 
 @pytest.fixture(autouse=True)
@@ -142,14 +143,9 @@ def test_damaged_config_of_a_run_is_refused_with_its_name(tmp_path: Path) -> Non
 def test_config_of_a_run_is_read_back_and_a_missing_one_is_named(tmp_path: Path) -> None:
     asked = config(run={"dir": str(tmp_path / "mine")}, objective={"name": "poly_epo", "set_size": 2})
     start_and_end(resolve(asked))
-    assert read_config(tmp_path / "mine") == asked
+    assert read_config(open_store(tmp_path / "mine")) == asked
     with pytest.raises(UsageError, match=rf"{tmp_path}/config\.json can't be read"):
-        read_config(tmp_path)
-
-
-def test_remote_storage_is_refused_in_one_sentence() -> None:
-    with pytest.raises(UsageError, match="s3:// is not supported yet"):
-        resolve(config(run={"dir": "s3://bucket/run"}))
+        read_config(open_store(tmp_path))
 
 
 def test_user_objective_gives_a_plain_folder_name() -> None:

@@ -46,6 +46,25 @@ def test_a_line_that_a_crash_tore_is_written_again_whole(tmp_path: Path, cut: in
     assert path.read_bytes().startswith(content)
 
 
+@pytest.mark.parametrize("damage", [b'{"step": 9}\n', b"\x00\x00\n", b'["step"]\n'])
+def test_a_line_that_differs_from_what_the_journal_says_is_written_again_with_all_after_it(
+    tmp_path: Path, damage: bytes
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    file = MetricsFile(path)
+    for step in range(4):
+        file.log(metrics_row(step))
+    file.close()
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], damage, *lines[2:]]))
+    again = MetricsFile(path)
+    for step in range(4):
+        again.log(metrics_row(step))
+    again.close()
+    assert path.read_bytes() == whole
+
+
 def test_what_is_not_a_number_is_null_and_numpy_is_plain(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "m.jsonl")
     file.log(

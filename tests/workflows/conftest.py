@@ -1,14 +1,39 @@
-"""No test leaves a driver behind."""
+"""What short runs share; and no test leaves a driver behind."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.workflows.runs import Driver
+from benchmarks.chaos import driver
+from benchmarks.chaos.machines import Machines
+from tests.workflows.runs import SMALL, Driver
 
 
 @pytest.fixture(autouse=True)
 def _no_driver_is_left_running() -> Iterator[None]:
     yield
-    for driver in list(Driver.alive):
-        driver.kill()
+    for left in list(driver.Driver.alive):
+        left.kill()
+
+
+@pytest.fixture(scope="session")
+def machines() -> Iterator[Machines]:
+    """A Ray cluster for many drivers: one that is started for each costs more than the runs."""
+    with Machines() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def small_run(warm_model: Path) -> list[str]:
+    """A short run's overrides."""
+    return [*SMALL, f"model.path={warm_model}", "generator.engine=transformers"]
+
+
+@pytest.fixture(scope="session")
+def reference(machines: Machines, small_run: list[str], tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    """The short run, finished and undisturbed: leave it as it is."""
+    run = Driver(tmp_path_factory.mktemp("reference") / "run", small_run, {"RAY_ADDRESS": machines.address})
+    assert run.finish() == 0, run.log()
+    assert len(set(run.digests())) == 5, "training must change the weights, or there is nothing to compare"
+    return run

@@ -1,79 +1,29 @@
-"""Short real runs in processes of their own, for tests that kill them."""
+"""Short real runs in local folders, in processes of their own, for tests that kill them."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
+import benchmarks.chaos.driver
+from benchmarks.chaos.compare import weights
+from benchmarks.chaos.driver import ROOT, SMALL
+from benchmarks.chaos.plan import COMMITS_A_STEP
+from raypoly import Run
 
-SMALL = (
-    "problems.validation=8",
-    "problems.test=8",
-    "train.steps=5",
-    "train.prompts_per_step=4",
-    "train.rollouts=6",
-    "train.checkpoint_every=2",
-    "reward.name=tests.workflows.rewards:parses",
-    "scorer.workers=1",
-    "generator.temperature=0.6",
-    "evaluate.every=0",
-    "ray.dashboard=false",
-)
-"""Five small steps; checkpoints at two and four, so that most kills need a replay."""
+__all__ = ["ROOT", "SMALL", "Driver", "run_with_kills"]
 
 
-@dataclass
-class Driver:
-    """`python -m raypoly.train` in a process group of its own."""
+class Driver(benchmarks.chaos.driver.Driver):
+    """A driver whose run is in a local folder; its log lies beside it."""
 
-    folder: Path
-    overrides: Sequence[str]
-    environment: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[str] | None = None
-    alive: ClassVar[list[Driver]] = []
-    """Every driver that was started and not seen to end: a test that fails must not leave one behind."""
-
-    @property
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "raypoly.train", *self.overrides, f"run.dir={self.folder}"]
-
-    def start(self) -> subprocess.Popen[str]:
-        log = self.folder.with_suffix(".log").open("a")
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | self.environment
-        self.process = subprocess.Popen(
-            self.command, cwd=ROOT, stdout=log, stderr=log, text=True, env=environment, start_new_session=True
-        )
-        self.alive.append(self)
-        return self.process
-
-    def finish(self, timeout: float = 400) -> int:
-        """Run to the end; the exit code."""
-        process = self.process or self.start()
-        code = process.wait(timeout)
-        self._ended()
-        return code
-
-    def kill(self) -> None:
-        """SIGKILL to the driver's process group."""
-        assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._ended()
-
-    def _ended(self) -> None:
-        self.process = None
-        self.alive.remove(self)
+    def __init__(self, folder: Path, overrides: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(str(folder), folder.with_suffix(".log"), overrides, dict(environment or {}))
+        self.folder = folder
 
     def wait_for_commits(self, count: int, timeout: float = 300) -> bool:
         """Return when the run has committed `count` journal objects and rollout files in all, or has ended (False)."""
@@ -90,10 +40,7 @@ class Driver:
     def commits(self) -> int:
         """A count that only grows: finished steps weigh as many commits as a step has at most."""
         rollouts = len(list(self.folder.glob("rollouts/step-*.parquet")))
-        return 8 * rollouts + len(list(self.folder.glob("journal/*/*.arrow")))
-
-    def log(self) -> str:
-        return self.folder.with_suffix(".log").read_text()
+        return COMMITS_A_STEP * rollouts + len(list(self.folder.glob("journal/*/*.arrow")))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -102,7 +49,7 @@ class Driver:
 
     def weights(self) -> str:
         """SHA-256 of the final weights' file."""
-        return hashlib.sha256((self.folder / "model" / "model.safetensors").read_bytes()).hexdigest()
+        return weights(Run(self.folder))
 
     def rows(self) -> list[dict[str, Any]]:
         """metrics.jsonl, one row a step."""
@@ -117,7 +64,7 @@ class Driver:
 
 def run_with_kills(driver: Driver, kills: int, rng: random.Random, steps: int = 5) -> int:
     """Kill at random points of the run, start again each time, and run to the end; the kills that struck."""
-    points = sorted(rng.randrange(0, 8 * steps) for _ in range(kills))
+    points = sorted(rng.randrange(0, COMMITS_A_STEP * steps) for _ in range(kills))
     struck = 0
     for point in points:
         driver.start()

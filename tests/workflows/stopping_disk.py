@@ -15,7 +15,17 @@ class Stopped(BaseException):
     """The process is dead: nothing of ours catches it."""
 
 
-class StoppingDisk(Disk):
+class QuickDisk(Disk):
+    """Waits for no real disk: what a power cut would take is simulated here, or is not the test's matter."""
+
+    def sync(self, file: BinaryIO) -> None:
+        pass
+
+    def sync_folder(self, folder: Path) -> None:
+        pass
+
+
+class StoppingDisk(QuickDisk):
     """Stops at call number `at` (half-way, if that is a write) with `error`, and at every call after a death."""
 
     def __init__(self, at: int | None = None, error: BaseException | None = None) -> None:
@@ -107,8 +117,13 @@ class PoweredDisk(StoppingDisk):
         old = path.read_bytes() if path.exists() and path.name[0] != "." else None
         super().remove(path)
         if old is not None:
-            self._undo.append((path.parent, lambda: (path.parent.mkdir(exist_ok=True), path.write_bytes(old))))
+            self._undo.append((path.parent, lambda: _write(path, old)))
 
     def lose_power(self) -> None:
         for _, undo in reversed(self._undo):
             undo()
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
-from raypoly.errors import StaleEpoch, StorageError
-from raypoly.store import Lease, Store, open_store
+from raypoly.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
+from raypoly.store import Lease
+from raypoly.store.local import LocalStore
 from workflows.checkpoints import Checkpoints
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "run")
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "run")
 
 
 @pytest.fixture
-def checkpoints(store: Store) -> Checkpoints:
+def checkpoints(store: LocalStore) -> Checkpoints:
     return Checkpoints(store, Lease.acquire(store, "test"))
 
 
@@ -37,20 +39,10 @@ def test_newest_checkpoint_comes_back_whole(checkpoints: Checkpoints) -> None:
     assert (found.folder / "state" / "optimizer.bin").read_bytes() == b"moments"
 
 
-def test_folder_is_committed_as_it_is(checkpoints: Checkpoints, tmp_path: Path) -> None:
-    (tmp_path / "made" / "model").mkdir(parents=True)
-    (tmp_path / "made" / "model" / "config.json").write_bytes(b"{}")
-    (tmp_path / "made" / "rng.bin").write_bytes(b"12")
-    saved = checkpoints.save(10, tmp_path / "made")
-    assert checkpoints.newest_valid() == saved
-    assert saved.files == ("model/config.json", "rng.bin")
-    assert saved.read("rng.bin") == b"12"
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "state/order.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "missing"])
 def test_damaged_checkpoint_is_skipped_and_reported(
-    store: Store, checkpoints: Checkpoints, name: str, damage: str
+    store: LocalStore, checkpoints: Checkpoints, name: str, damage: str
 ) -> None:
     for step in (10, 20):
         checkpoints.save(step, contents(step))
@@ -74,7 +66,7 @@ def test_damaged_checkpoint_is_skipped_and_reported(
 
 
 def test_checkpoint_whose_writer_died_half_way_is_not_there_and_can_be_saved_again(
-    store: Store, checkpoints: Checkpoints
+    store: LocalStore, checkpoints: Checkpoints
 ) -> None:
     checkpoints.save(10, contents(10))
     store.commit("checkpoints/step-000020/model.safetensors", b"other bytes than the next attempt's")
@@ -90,14 +82,42 @@ def test_valid_checkpoint_is_never_replaced(checkpoints: Checkpoints) -> None:
     assert first.read("model.safetensors") == contents(10)["model.safetensors"]
 
 
-def test_newest_three_are_kept(store: Store, checkpoints: Checkpoints) -> None:
+def test_newest_three_are_kept(store: LocalStore, checkpoints: Checkpoints) -> None:
     for step in (10, 20, 30, 40):
         checkpoints.save(step, contents(step))
     assert checkpoints.steps() == (20, 30, 40)
     assert store.list("checkpoints/step-000010/") == ()
 
 
-def test_older_ones_stay_until_a_newer_one_is_whole(store: Store, checkpoints: Checkpoints) -> None:
+def test_checkpoints_to_keep_for_good_stay_beside_the_newest(store: LocalStore) -> None:
+    checkpoints = Checkpoints(store, Lease.acquire(store, "test"), keep_last=2, keep_every=30)
+    for step in range(10, 100, 10):
+        checkpoints.save(step, contents(step))
+    assert checkpoints.steps() == (30, 60, 80, 90)
+
+
+def test_newest_that_does_not_come_back_drops_nothing(store: LocalStore, checkpoints: Checkpoints) -> None:
+    for step in (10, 20, 30):
+        checkpoints.save(step, contents(step))
+    writer = checkpoints.prepare(40)
+    assert writer is not None
+    shards = writer.write(0, [("optimizer.bin", b"moments")])
+    store.local_path(f"checkpoints/step-000040/{shards[0].name}").write_bytes(b"moment?")
+    with pytest.raises(CorruptData, match="step-000040"):
+        checkpoints.commit(writer, shards, {})
+    assert checkpoints.steps() == (10, 20, 30)
+
+
+def test_manifest_of_a_later_raypoly_is_refused_and_left_alone(store: LocalStore, checkpoints: Checkpoints) -> None:
+    body = {"schema": 99, "step": 10, "epoch": 1, "files": {}}
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    store.commit("checkpoints/step-000010/manifest.json", json.dumps({**body, "sha256": digest}).encode())
+    with pytest.raises(NewerSchema, match="schema version 99"):
+        checkpoints.newest_valid()
+    assert not store.damaged
+
+
+def test_older_ones_stay_until_a_newer_one_is_whole(store: LocalStore, checkpoints: Checkpoints) -> None:
     for step in (10, 20, 30):
         checkpoints.save(step, contents(step))
     blocker = store.local_path("checkpoints/step-000040")
@@ -107,7 +127,7 @@ def test_older_ones_stay_until_a_newer_one_is_whole(store: Store, checkpoints: C
     assert checkpoints.steps() == (10, 20, 30)
 
 
-def test_reader_and_overtaken_driver_save_nothing(store: Store, checkpoints: Checkpoints) -> None:
+def test_reader_and_overtaken_driver_save_nothing(store: LocalStore, checkpoints: Checkpoints) -> None:
     with pytest.raises(StaleEpoch, match="reading only"):
         Checkpoints(store).save(10, contents(10))
     holder = json.loads(store.read("lease.json"))

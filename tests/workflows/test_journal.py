@@ -34,6 +34,10 @@ def lease(store: Store) -> Lease:
     return Lease.acquire(store, "test")
 
 
+def place(store: Store, key: str) -> Path:
+    return Path(store.uri) / key
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
@@ -124,7 +128,7 @@ def test_completed_step_is_one_file_that_gives_back_what_was_trained_on(store: S
 
 def test_rollout_file_is_read_by_pyarrow_alone(store: Store, lease: Lease) -> None:
     run(complete(Journal(store, lease), 7))
-    table = pq.read_table(store.local_path("rollouts/step-000007.parquet"))
+    table = pq.read_table(place(store, "rollouts/step-000007.parquet"))
     columns = (
         "step slot problem_id rollout prompt_tokens tokens logprobs text finish_reason seed weight_version status "
         "tests_passed tests_total cpu_seconds detail canonical constructs growth strategy features failure repeatable "
@@ -134,7 +138,7 @@ def test_rollout_file_is_read_by_pyarrow_alone(store: Store, lease: Lease) -> No
     assert table.num_rows == 12
     assert table.schema.field("tokens").type == pa.list_(pa.int32())
     assert table.schema.field("logprobs").type == pa.list_(pa.float32())
-    metadata = pq.read_metadata(store.local_path("rollouts/step-000007.parquet")).metadata
+    metadata = pq.read_metadata(place(store, "rollouts/step-000007.parquet")).metadata
     assert metadata[b"digest"] == b"ab12"
     assert json.loads(metadata[b"metrics"]) == METRICS
 
@@ -161,7 +165,7 @@ def test_stale_driver_commits_nothing(store: Store, lease: Lease) -> None:
 
 
 def test_storage_error_reaches_every_waiter_and_all_who_come_later(store: Store, lease: Lease) -> None:
-    folder = store.local_path("journal/step-000001")
+    folder = place(store, "journal/step-000001")
 
     async def work() -> list[BaseException | None]:
         journal = Journal(store, lease)
@@ -188,7 +192,7 @@ def test_damaged_journal_object_is_set_aside_and_the_rest_counts(store: Store, l
             await journal.commit(record)
 
     run(work([*stages(groups[0]), *stages(groups[2])[:2]]))
-    path = store.local_path("journal/step-000003/00002.arrow")  # slot 0's verdicts
+    path = place(store, "journal/step-000003/00002.arrow")  # slot 0's verdicts
     data = path.read_bytes()
     bad = {
         "truncated": data[:-10],
@@ -206,17 +210,18 @@ def test_damaged_journal_object_is_set_aside_and_the_rest_counts(store: Store, l
     assert same_group(found.groups[0], replace(groups[0], verdicts=None, labels=None))
     assert same_group(found.groups[2], replace(groups[2], labels=None))
     assert [damaged.key for damaged in store.damaged] == ["journal/step-000003/00002.arrow"]
-    assert store.local_path("damaged/journal/step-000003/00002.arrow").read_bytes() == bad
+    assert place(store, "damaged/journal/step-000003/00002.arrow").read_bytes() == bad
     run(work(list(stages(groups[0])[1:])))  # the lost stage, and what followed it, can be committed again
     assert same_group(Journal(store, lease).step(3).groups[0], groups[0])
 
 
 def test_step_with_a_damaged_rollout_file_can_be_done_again(store: Store, lease: Lease) -> None:
     run(complete(Journal(store, lease), 7))
-    path = store.local_path("rollouts/step-000007.parquet")
+    path = place(store, "rollouts/step-000007.parquet")
     path.write_bytes(path.read_bytes()[:1000])
     journal = Journal(store, lease)
-    with pytest.raises(CorruptData):
+    assert [damaged.key for damaged in store.damaged] == ["rollouts/step-000007.parquet"]
+    with pytest.raises(CorruptData, match=r"step-000007\.parquet"):
         journal.load_step(7)
     assert journal.completed_steps() == ()
     run(complete(journal, 7))
@@ -235,7 +240,7 @@ def test_update_does_not_count_when_a_group_it_was_made_of_is_lost(store: Store,
 
     run(work())
     assert Journal(store, lease).step(3).applied is not None
-    store.local_path("journal/step-000003/00001.arrow").write_bytes(b"")
+    place(store, "journal/step-000003/00001.arrow").write_bytes(b"")
     found = Journal(store, lease).step(3)
     assert list(found.groups) == [1, 2]
     assert found.applied is None
@@ -247,17 +252,14 @@ def test_evaluation_is_committed_once_and_comes_back(store: Store, lease: Lease)
 
     async def work() -> None:
         journal = Journal(store, lease)
-        assert journal.evaluation(80, "test") is None
+        assert not journal.evaluations()
         await journal.commit_evaluation(80, "test", payload, table)
         with pytest.raises(AlreadyCommitted, match="test at step 80"):
             await journal.commit_evaluation(80, "test", payload, table)
 
     run(work())
     journal = Journal(store, lease)
-    found = journal.evaluation(80, "test")
-    assert found is not None
-    assert found.payload == payload
-    assert found.table.equals(table)
-    assert journal.evaluations() == ((80, "test"),)
+    assert journal.evaluations() == {(80, "test"): payload}
+    assert journal.load_evaluation(80, "test").table.equals(table)
     assert journal.completed_steps() == ()
     assert store.exists("rollouts/evaluation-test-step-000080.parquet")

@@ -11,116 +11,55 @@ import contextlib
 import errno
 import os
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from raypoly.errors import CorruptData, StorageError
-from raypoly.store import Applied, Lease, Record
+from raypoly.errors import StorageError, UsageError
+from raypoly.store import Lease, Store
 from raypoly.store.disk import Disk
 from raypoly.store.local import LocalStore
-from tests.raypoly.store.samples import make_group, same_group, stages
-from tests.workflows.stopping_disk import PoweredDisk, Stopped, StoppingDisk
-from workflows.checkpoints import Checkpoints
-from workflows.journal import Journal
+from tests.workflows import scripted
+from tests.workflows.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 
-GROUPS = [make_group(1, slot, 2, tokens=4, unjudged=slot == 1) for slot in range(2)]
-NUMBERS = [np.array([1.0, np.nan]), np.array([0.5, -0.5])]
-FILES = {"model": b"weights", "state": b"moments"}
-TABLE = pa.table({"correct": [1, 2]})
+NOT_DAMAGED = ("config.json", "lease.lock")
+"""A run whose config is damaged is refused (test_corruptions.py); the lock's file has no content."""
+FULL = r"No space left on device\); free some space and run the same command"
 
 
-@dataclass
-class Promises:
-    """What commits had returned before the stop."""
-
-    records: set[tuple[int, str]] = field(default_factory=set)
-    compacted: bool = False
-    evaluated: bool = False
-    saved: bool = False
-
-
-async def drive(store: LocalStore, lease: Lease, promises: Promises) -> None:
-    """Take the run from wherever it stands to its end: one step, one evaluation, one checkpoint."""
-    journal = Journal(store, lease, window_seconds=0)
-    if 1 in journal.completed_steps():
-        with contextlib.suppress(CorruptData):  # then the step is done again
-            journal.load_step(1)
-    if 1 not in journal.completed_steps():
-        done = journal.step(1).keys
-
-        async def commit(record: Record) -> None:
-            if (record.slot, record.kind) not in done:
-                await journal.commit(record)
-                promises.records.add((record.slot, record.kind))
-
-        for together in zip(*map(stages, GROUPS), strict=True):
-            await asyncio.gather(*map(commit, together))
-        await commit(Applied(1, "ab12", {"reward": 0.5}))
-        await journal.compact(1, GROUPS, NUMBERS, NUMBERS)
-        promises.compacted = True
-    if journal.evaluation(1, "test") is None:
-        await journal.commit_evaluation(1, "test", {"pass": 1.0}, TABLE)
-        promises.evaluated = True
-    checkpoints = Checkpoints(store, lease)
-    if checkpoints.newest_valid() is None:
-        checkpoints.save(1, FILES)
-        promises.saved = True
-
-
-def start(root: Path, disk: Disk, promises: Promises) -> None:
-    lease: Lease | None = None
+@contextlib.contextmanager
+def taken_up(root: Path, disk: Disk) -> Iterator[tuple[Store, Lease]]:
+    """The run as a driver opens it, on a disk of ours."""
+    with patch("raypoly.rundir.open_store", lambda *_, make=True: LocalStore(root, disk, make)):
+        store, lease = scripted.take_up(root)
     try:
-        store = LocalStore(root, disk)
-        lease = Lease.acquire(store, "test")
-        asyncio.run(drive(store, lease, promises))
+        yield store, lease
     finally:
-        if lease is not None:
-            lease.release()  # a dead process's lock is freed by the kernel
+        lease.release()  # a dead process's lock is freed by the kernel
 
 
-def check_promises(root: Path, promises: Promises) -> None:
-    store = LocalStore(root)
-    lease = Lease.acquire(store, "test")
-    journal = Journal(store, lease)
-    found = journal.step(1)
-    if 1 in journal.completed_steps():
-        assert all(map(same_group, journal.load_step(1).groups, GROUPS))
-        assert store.list("journal/") == ()
-    else:
-        assert promises.records <= found.keys
-        assert not promises.compacted
-    assert not promises.evaluated or journal.evaluation(1, "test") is not None
-    assert not promises.saved or Checkpoints(store, lease).newest_valid() is not None
-    assert not store.damaged
-    lease.release()
+def start(root: Path, disk: Disk, promises: list[str]) -> None:
+    with taken_up(root, disk) as (store, lease):
+        asyncio.run(scripted.drive(store, lease, promises.append))
+
+
+def check_promises(root: Path, promises: list[str]) -> None:
+    with taken_up(root, QuickDisk()) as (store, lease):
+        scripted.check_promises(store, lease, promises)
 
 
 def check_end(root: Path) -> None:
-    """The same end as that of an undisturbed run, and nothing left lying about."""
-    store = LocalStore(root)
-    lease = Lease.acquire(store, "test")
-    journal = Journal(store, lease)
-    completed = journal.load_step(1)
-    assert all(map(same_group, completed.groups, GROUPS))
-    assert [row.tobytes() for row in completed.rewards] == [row.tobytes() for row in NUMBERS]
-    evaluation, checkpoint = journal.evaluation(1, "test"), Checkpoints(store, lease).newest_valid()
-    assert evaluation is not None
-    assert evaluation.table.equals(TABLE)
-    assert checkpoint is not None
-    assert {name: checkpoint.read(name) for name in checkpoint.files} == FILES
-    assert store.list("journal/") == ()
-    assert not store.damaged
+    with taken_up(root, QuickDisk()) as (store, lease):
+        scripted.check_end(store, lease)
     assert not list(root.rglob(".*"))
-    lease.release()
 
 
 def calls_of_a_run(root: Path) -> int:
     disk = StoppingDisk()
-    start(root, disk, Promises())
+    start(root, disk, [])
     check_end(root)
     return disk.calls
 
@@ -129,38 +68,38 @@ def test_driver_that_dies_at_any_call_resumes(tmp_path: Path) -> None:
     calls = calls_of_a_run(tmp_path / "undisturbed")
     assert calls > 50
     for call in range(1, calls + 1):
-        root, promises = tmp_path / str(call), Promises()
+        root, promises = tmp_path / str(call), list[str]()
         with pytest.raises(Stopped):
             start(root, StoppingDisk(at=call), promises)
         forget_own_pid(root)
         check_promises(root, promises)
-        start(root, Disk(), promises)
+        start(root, QuickDisk(), promises)
         check_end(root)
 
 
 def test_driver_that_loses_power_at_any_call_resumes(tmp_path: Path) -> None:
     calls = calls_of_a_run(tmp_path / "undisturbed")
     for call in range(1, calls + 1):
-        root, promises, disk = tmp_path / str(call), Promises(), PoweredDisk(at=call)
+        root, promises, disk = tmp_path / str(call), list[str](), PoweredDisk(at=call)
         with pytest.raises(Stopped):
             start(root, disk, promises)
         disk.lose_power()
         forget_own_pid(root)
         check_promises(root, promises)
-        start(root, Disk(), promises)
+        start(root, QuickDisk(), promises)
         check_end(root)
 
 
 def test_disk_that_is_full_at_any_call_is_told_and_the_run_resumes_when_there_is_room(tmp_path: Path) -> None:
     calls = calls_of_a_run(tmp_path / "undisturbed")
     for call in range(1, calls + 1):
-        root, promises = tmp_path / str(call), Promises()
+        root, promises = tmp_path / str(call), list[str]()
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        with pytest.raises(StorageError, match=r"No space left on device\); free some space and run the same command"):
+        with pytest.raises((StorageError, UsageError), match=FULL):
             start(root, StoppingDisk(at=call, error=full), promises)
         forget_own_pid(root)
         check_promises(root, promises)
-        start(root, Disk(), promises)
+        start(root, QuickDisk(), promises)
         check_end(root)
 
 
@@ -168,14 +107,14 @@ def test_random_damage_is_found_and_the_run_still_ends_right(tmp_path: Path) -> 
     rng = np.random.default_rng(0)
     calls = calls_of_a_run(tmp_path / "undisturbed")
     with pytest.raises(Stopped):
-        start(tmp_path / "half-way", StoppingDisk(at=calls // 2), Promises())
-    for case in range(100):
+        start(tmp_path / "half-way", StoppingDisk(at=calls // 2), [])
+    for case in range(60):
         root = tmp_path / str(case)
         shutil.copytree(tmp_path / ("undisturbed" if case % 2 else "half-way"), root)
         forget_own_pid(root)
-        files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != "lease.lock")
+        files = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in NOT_DAMAGED)
         damage(files[int(rng.integers(len(files)))], rng)
-        start(root, Disk(), Promises())
+        start(root, QuickDisk(), [])
         check_end(root)
 
 

@@ -8,9 +8,10 @@ import random
 import re
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.chaos.compare import differences
+from raypoly import Run
 from tests.workflows.runs import SMALL, Driver, run_with_kills
 
 KILLS = int(os.environ.get("RAYPOLY_KILLS", "3"))
@@ -36,18 +37,9 @@ def test_killed_run_ends_bit_identical(undisturbed: Driver, overrides: list[str]
     for number in range(-(-KILLS // 4)):
         driver = Driver(tmp_path / f"killed-{number}", overrides)
         struck += run_with_kills(driver, min(4, KILLS - 4 * number), rng)
-        assert driver.digests() == undisturbed.digests()
-        assert driver.weights() == undisturbed.weights()
-        for one in sorted(driver.folder.glob("rollouts/step-*.parquet")):
-            assert _told(one) == _told(undisturbed.folder / "rollouts" / one.name)
-        assert not list(driver.folder.glob("journal/*/*.arrow"))
+        assert differences(Run(driver.folder), Run(undisturbed.folder)) == []
     assert struck > 0
     print(f"{struck} kills struck")
-
-
-def _told(path: Path) -> list[object]:
-    """What a step's rollout file says, but for what took its time."""
-    return pq.read_table(path).drop_columns(["cpu_seconds"]).to_pylist()
 
 
 def test_a_second_driver_is_refused_with_the_holders_name(overrides: list[str], tmp_path: Path) -> None:

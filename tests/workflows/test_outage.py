@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from raypoly import Run
+from raypoly.reporting import write_report
 from tests.workflows.runs import ROOT, SMALL, Driver
 
 OUTAGE = float(os.environ.get("RAYPOLY_OUTAGE", "6"))
@@ -93,8 +95,34 @@ def test_a_pause_beyond_the_limit_exits_75_and_resumes(server: Server, warm_mode
     assert limited.finish() == 0, limited.log()
 
 
+def test_a_pause_in_an_evaluation_and_one_that_a_kill_cut_off_are_told(
+    server: Server, warm_model: Path, tmp_path: Path
+) -> None:
+    run = driver(tmp_path / "run", warm_model, server, "train.steps=1", "evaluate.every=1", "evaluate.judge=true")
+    run.overrides = [*run.overrides, "problems.test=2", "problems.validation=0", "evaluate.samples=2"]
+    run.start()
+    _until(lambda: run.log().count("Paused since") == 1, run)
+    run.kill()
+    run.start()
+    _until(lambda: run.log().count("Paused since") == 2, run)
+    server.start()
+    assert run.finish() == 0, run.log()
+
+    cut, ended = run.summary["pauses"]
+    assert cut["since"] < cut["interrupted"] <= ended["since"]
+    assert "seconds" not in cut, "nobody knows how long it was"
+    assert ended["seconds"] > 0
+    assert "can't be reached" in cut["reason"]
+    evaluations = [e for e in run.summary["evaluations"] if e["pauses"]]
+    assert [e["pauses"] for e in evaluations] == [[ended]]
+    assert sum(row["paused_seconds"] for row in run.rows()) == 0, "no step was held up"
+    page = Path(write_report(Run(run.folder))).read_text()
+    assert "the run was killed in it" in page
+    assert f"{ended['seconds']:,.1f}" in page
+
+
 def _until(true: Callable[[], bool], driver: Driver) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 400
     while not true():
         assert time.monotonic() < until, driver.log()
         time.sleep(0.1)

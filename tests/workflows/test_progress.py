@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from raypoly.judge.spending import dollars
 from tests.raypoly.made_run import metrics_row
-from workflows.progress import PlainProgress, RichProgress, duration
+from workflows.progress import PlainProgress, RichProgress, describe, duration
 
 SINCE = datetime(2026, 11, 21, 3, 4, 5).astimezone()
 
@@ -41,6 +42,20 @@ def test_a_log_gets_one_line_a_step_with_the_time_that_is_left() -> None:
     assert "4,321 tokens/s" in one
     assert one.endswith("4 min 30 s left")
     assert two.endswith("4 min 00 s left")
+
+
+def test_the_judges_cost_is_told_where_it_is_known() -> None:
+    row = {**metrics_row(0), "judge_usd_a_step": 0.01603, "judge_usd_to_end": 1.29}
+    assert "judge $0.016 a step, $1.3 to the end" in describe(row)
+    assert "judge" not in describe({**row, "judge_usd_a_step": None, "judge_usd_to_end": None})
+    assert "judge" not in describe(metrics_row(0)), "a judge that is offline, or a row of an earlier version"
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"), [(0.0, "$0"), (0.0000123, "$0.000012"), (0.016, "$0.016"), (9.94, "$9.9"), (1304.2, "$1,304")]
+)
+def test_small_amounts_keep_two_digits_and_large_ones_no_cents(amount: float, told: str) -> None:
+    assert dollars(amount) == told
 
 
 def test_a_log_gets_at_most_one_line_a_second_and_the_last_step_always() -> None:

@@ -21,8 +21,10 @@ DASHBOARD = Path(__file__).resolve().parents[2] / "configs" / "grafana.json"
 ROW = {
     **metrics_row(0),
     **dict.fromkeys(("unjudged", "entropy", "mismatch_max", "clip_share", "truncated"), 0.1),
+    **dict.fromkeys(("judge_agreement", "strategies_structural"), 0.5),
     "response_tokens": 100,
     "paused_seconds": 1.5,
+    "judge_step": {"cost_usd": 0.016},
 }
 
 

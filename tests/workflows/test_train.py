@@ -11,7 +11,8 @@ from raypoly.config import Config
 from raypoly.rundir import resolve
 from raypoly.settings import load
 from tests.workflows.runs import SMALL
-from workflows.parts import Parts, run_workflow, started
+from workflows.parts import Parts, started
+from workflows.stopping import run_workflow
 from workflows.train import Training
 
 Disturb = Callable[[Parts, int], Awaitable[None]]

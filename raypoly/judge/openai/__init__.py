@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +24,11 @@ from raypoly.judge.openai import cost, keys, prompt, reply
 from raypoly.judge.openai.cache import AnswerCache, folder_of, key_of
 from raypoly.judge.openai.cost import BudgetSpent
 from raypoly.judge.openai.endpoint import Endpoint, Settings
+from raypoly.judge.openai.flights import Flights
 from raypoly.judge.openai.reply import Assigned, InvalidAnswer
 from raypoly.judge.openai.shown import Shown, show
 from raypoly.judge.openai.stats import Counts, JudgeStats
+from raypoly.judge.use import terms
 from raypoly.seeds import derive
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
@@ -59,15 +62,20 @@ class OpenAIJudge:
         self._counts = Counts()
         self._ledger = cost.Ledger(config.budget_usd, spent_usd)
         self._endpoints = _endpoints(config, self._ledger, self._counts, backoff)
-        if config.budget_usd is not None and self._endpoints[0].prices is None:
-            raise UsageError(
-                f"judge.budget_usd={config.budget_usd:g} needs prices, and those of {config.model} are unknown: "
-                "give judge.price_input and judge.price_output."
-            )
+        self.check_budget(config.budget_usd)
         self.cache = AnswerCache(folder_of(config.cache_dir), config.cache_mib)
+        self._flights = Flights()
 
     def __repr__(self) -> str:
         return f"OpenAIJudge({self._endpoints[0].model} at {self._endpoints[0].base_url}, prompt {self.version})"
+
+    def check_budget(self, budget_usd: float | None) -> None:
+        """Raise `UsageError` where nobody could tell when a budget is spent."""
+        if budget_usd is not None and self._endpoints[0].prices is None:
+            raise UsageError(
+                f"judge.budget_usd={budget_usd:g} needs prices, and those of {self.config.model} are unknown: "
+                "give judge.price_input and judge.price_output."
+            )
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         """Ids count from 1 in order of first occurrence. Raises `JudgeUnavailable` and `JudgeRefused`."""
@@ -81,7 +89,7 @@ class OpenAIJudge:
             found = [Assigned(1, "")] * len(shown.texts)
             names = [self._name(self._endpoints[0])]
         else:
-            question = prompt.cut(problem.prompt, self.config.max_problem_chars)
+            question = prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
             votes = [self._vote(problem.id, question, shown, vote) for vote in range(self.config.votes)]
             ids = reply.majority([[answer[name].cluster for name in shown.hashes] for answer, _ in votes])
             found = [Assigned(i, votes[0][0][name].strategy) for i, name in zip(ids, shown.hashes, strict=True)]
@@ -99,7 +107,7 @@ class OpenAIJudge:
     ) -> list[prompt.Message]:
         """The messages of the first request about a group; nothing is asked."""
         shown = self.show(problem, rollouts, verdicts)
-        question = prompt.cut(problem.prompt, self.config.max_problem_chars)
+        question = prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
         return prompt.render(self._instructions, question, [shown.texts[i] for i in _order(shown, 0, 0)])
 
     def probe(self) -> None:
@@ -160,14 +168,20 @@ class OpenAIJudge:
         config = self.config
         sampling = f"{config.answer_schema} {config.temperature} vote {vote}"
         key = key_of(endpoint.model, self.version, config.view, sampling, question, *shown.hashes)
-        known = self.cache.get(key)
-        if known is not None and known.keys() == set(shown.hashes):
-            self._counts.add("cache_hits")
-            return known
-        answer = self._ask(endpoint, group, question, shown, vote)
-        self.cache.put(key, answer)
-        self._counts.add("answers")
-        return answer
+        if (asked := terms()) is not None and asked.fresh:
+            answer = self._ask(endpoint, group, question, shown, vote)
+            self._counts.add("answers")
+            return answer
+        # without a cache the same group is meant to be asked as often as it comes
+        with self._flights.alone(key) if self.cache.limit else nullcontext():
+            known = self.cache.get(key)
+            if known is not None and known.keys() == set(shown.hashes):
+                self._counts.add("cache_hits")
+                return known
+            answer = self._ask(endpoint, group, question, shown, vote)
+            self.cache.put(key, answer)
+            self._counts.add("answers")
+            return answer
 
     def _ask(self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int) -> Mapping[str, Assigned]:
         """Ask in one order after the other until an answer can be used. Raises `JudgeRefused` after `ATTEMPTS`."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeUnavailable
+from raypoly.judge.asker import asker
+from raypoly.judge.use import note, terms
 
 PUBLIC_URL = "https://api.openai.com/v1"
 _MILLION = 1e6
@@ -71,58 +73,97 @@ def cost(prices: Prices, usage: Usage) -> float:
     return (fresh * prices.input + usage.cached * prices.cached + usage.completion * prices.output) / _MILLION
 
 
+@dataclass
+class _Account:
+    """One asker's money, in US dollars."""
+
+    budget: float | None = None
+    spent: float = 0.0
+    """With what calls without an answer may have cost."""
+    held: float = 0.0
+    refused: float = 0.0
+    """What the last call that was held back may have cost."""
+
+
 class Ledger:
-    """Tokens and money of one judge; threads may share it."""
+    """Tokens and money of one judge; threads may share it.
+
+    A budget is an asker's: each (`raypoly.judge.asker`) has an account, opened by its first question's terms, and none
+    can spend another's. Where an asker says that it has spent more than its account knows, elsewhere or before this
+    judge was built, that counts.
+    """
 
     def __init__(self, budget: float | None = None, spent: float = 0.0) -> None:
+        """Budget, and what is spent of it already, of whoever asks without terms."""
         self._lock = threading.Lock()
-        self._budget = budget
-        self._spent, self._held, self._lost = spent, 0.0, 0.0
-        self._refused = 0.0
+        self._accounts: dict[str, _Account] = {}
+        self._nobodys = _Account(budget, spent)
+        self._spent = 0.0
         self._unknown = 0
         self._prompt = self._cached = self._completion = 0
 
     def hold(self, prices: Prices | None, prompt: int, completion: int) -> float:
         """Set money aside for a call of at most so many tokens; US dollars.
 
-        Raises `BudgetSpent` where the call could exceed the budget. Without prices nothing is set aside.
+        Raises `BudgetSpent` where the call could exceed the asker's budget. Without prices nothing is set aside.
         """
         most = 0.0 if prices is None else cost(prices, Usage(prompt, 0, completion))
         with self._lock:
-            self._check(most)
-            self._held += most
+            account = self._account()
+            self._check(account, most)
+            account.held += most
         return most
 
     def check(self) -> None:
         """Raises `BudgetSpent` while a call like the last one that was held back still could exceed the budget."""
         with self._lock:
-            self._check(self._refused)
+            account = self._account()
+            self._check(account, account.refused)
 
     def settle(self, held: float, prices: Prices | None, usage: Usage | None) -> None:
         """A call was answered. Without `usage` the budget counts what was set aside, and the cost is unknown."""
+        known = None if usage is None or prices is None else cost(prices, usage)
         with self._lock:
-            self._held -= held
+            account = self._account()
+            account.held -= held
+            account.spent += held if known is None else known
             if usage is not None:
                 self._prompt += usage.prompt
                 self._cached += usage.cached
                 self._completion += usage.completion
-            if usage is None or prices is None:
-                self._unknown += 1
-                self._lost += held
-            else:
-                self._spent += cost(prices, usage)
+            self._unknown += known is None
+            self._spent += known or 0.0
+        if usage is not None:
+            note("prompt_tokens", usage.prompt)
+            note("cached_tokens", usage.cached)
+            note("completion_tokens", usage.completion)
+        note("known_usd", known or 0.0)
+        note("unpriced", known is None)
+        note("lost_usd", held if known is None else 0.0)
 
     def release(self, held: float, sent: bool) -> None:
         """A call was not answered; where the server may have worked on it, the budget counts it as if it had."""
+        lost = held if sent else 0.0
         with self._lock:
-            self._held -= held
-            self._lost += held if sent else 0.0
+            account = self._account()
+            account.held -= held
+            account.spent += lost
+        note("lost_usd", lost)
 
-    def _check(self, most: float) -> None:
-        if self._budget is not None and self._spent + self._lost + self._held + most > self._budget:
-            self._refused = most
+    def _account(self) -> _Account:
+        """Of whoever this thread asks for."""
+        asked = terms()
+        if asked is None:
+            return self._nobodys
+        account = self._accounts.setdefault(asker(), _Account())
+        account.budget, account.spent = asked.budget_usd, max(account.spent, asked.spent_usd)
+        return account
+
+    def _check(self, account: _Account, most: float) -> None:
+        if account.budget is not None and account.spent + account.held + most > account.budget:
+            account.refused = most
             raise BudgetSpent(
-                f"judge.budget_usd={self._budget:g} would be exceeded: {self._spent + self._lost:.4f} are spent and "
+                f"judge.budget_usd={account.budget:g} would be exceeded: {account.spent:.4f} are spent and "
                 f"the next call may cost {most:.4f}; raise it to go on."
             )
 

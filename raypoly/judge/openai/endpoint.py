@@ -135,6 +135,7 @@ class Endpoint:
             self._ledger.release(held, sent=False)
             raise
         self._counts.add("calls")
+        away = self.breaker.away_since
         try:
             completion = self._wire.post(body)
         except BaseException as error:
@@ -150,7 +151,8 @@ class Endpoint:
             self._estimate.learn(messages, usage.prompt, answer_tokens, usage.completion)
         self._gate.leave(lambda limiter, now: limiter.answered(sent, now, total, completion.headers))
         self._served = True
-        self.breaker.closed()
+        if self.breaker.away_since == away:  # one sent before the outage says nothing about its end
+            self.breaker.closed()
         return completion
 
     def _still_there(self) -> None:
@@ -172,7 +174,10 @@ class Endpoint:
             return self.breaker.opened(fault.reason)
         if self._served:
             return JudgeRefused(f"{self.name} {fault.reason}.")
-        return UsageError(f"{self.name} {fault.reason}: see judge.base_url and judge.model.")
+        keys = "judge.base_url and judge.model"
+        if fault.status != 404:
+            keys = "judge.model, judge.answer_schema, judge.temperature and judge.max_answer_tokens"
+        return UsageError(f"{self.name} {fault.reason}: see {keys}.")
 
 
 class _Estimate:

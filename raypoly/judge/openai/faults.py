@@ -24,8 +24,9 @@ _THIS_GROUP = (
     "content_filter",
     "content_policy_violation",
     "invalid_prompt",
-    "maximum context length",
-    "max_model_len",
+    "context length",
+    "context size",
+    "maximum model length",
 )
 _TRANSIENT = frozenset({408, 409, 425})
 _CLOSED = {401: "refuses the key", 402: "wants to be paid", 403: "refuses this key the model or the place"}
@@ -53,7 +54,7 @@ class Fault(Exception):
         """Whether it took the whole time that a call may take."""
         self.sent = sent
         """Whether the server may have worked on it, and charge for it, without saying what."""
-        self.about_group = kind == "request" and any(word in reason for word in _THIS_GROUP)
+        self.about_group = kind == "request" and any(word in reason.lower() for word in _THIS_GROUP)
         """Whether another group might well be served."""
 
 
@@ -104,7 +105,9 @@ def _answered(error: openai.APIStatusError) -> _Answered:
     inner = body.get("error", body) if isinstance(body, dict) else {}
     inner = inner if isinstance(inner, dict) else {"message": inner}
     codes = tuple(str(inner[name]) for name in ("code", "type") if inner.get(name) is not None)
-    words = " ".join(str(part) for part in (inner.get("message") or "", *codes[:1]) if part)
+    # FastAPI's own errors have a `detail`, and vLLM repeats the status as the code
+    said = inner.get("message") or inner.get("detail") or ""
+    words = " ".join(str(part) for part in (said, *codes[:1]) if part and str(part) != str(error.status_code))
     return _Answered(error.status_code, dict(error.response.headers), " ".join(words.split())[:_WORDS], codes)
 
 

@@ -1,53 +1,71 @@
-"""Where threads wait for their turn to ask: first come, first served, as the limiter allows.
+"""Where threads wait for their turn to ask, as the limiter allows: runs in turn, and first come first in a run.
 
 sent = gate.enter(tokens=2400, check=breaker.check)
 ...                                  # the call
 gate.leave(lambda limiter, now: limiter.answered(sent, now, 2311, headers))
+
+Who asks is known from `raypoly.judge.asker`. Only the thread whose turn it is looks at the limiter, and only it is
+woken when something changed: hundreds may wait.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
+from raypoly.judge.asker import asker
 from raypoly.judge.openai.limits import Limiter, Sent
+from raypoly.judge.turns import Turns
 
 _LOOK = 1.0
 """Seconds after which whoever waits looks whether waiting still makes sense."""
 
 
 class Gate:
-    """One limiter shared by threads. Waiting is fair: a group that comes often is served no sooner."""
+    """One limiter shared by threads. Waiting is fair: a run that asks for a hundred groups is served no sooner."""
 
     def __init__(self, limiter: Limiter, clock: Callable[[], float] = time.monotonic) -> None:
         self._limiter, self._clock = limiter, clock
-        self._changed = threading.Condition()
-        self._queue: deque[object] = deque()
+        self._lock = threading.Lock()
+        self._turns = Turns[threading.Condition]()
+
+    @property
+    def waiting(self) -> int:
+        """Threads that wait for a turn."""
+        with self._lock:
+            return len(self._turns)
 
     def enter(self, tokens: float, check: Callable[[], object]) -> Sent:
         """Wait for a turn. Raises whatever `check` raises, which is called about once a second."""
-        me = object()
-        with self._changed:
-            self._queue.append(me)
+        me, run = threading.Condition(self._lock), asker()
+        with self._lock:
+            self._turns.add(run, me)
             try:
                 while (wait := self._wait(me, tokens)) > 0:
-                    self._changed.wait(wait)
+                    me.wait(wait)
                     check()
-                return self._limiter.start(self._clock(), tokens)
-            finally:
-                self._queue.remove(me)
-                self._changed.notify_all()
+            except BaseException:
+                self._turns.drop(run, me)
+                self._wake()
+                raise
+            self._turns.take()
+            sent = self._limiter.start(self._clock(), tokens)
+            self._wake()
+            return sent
 
     def leave(self, tell: Callable[[Limiter, float], None]) -> None:
-        """Tell the limiter how a call ended, and wake who waits."""
-        with self._changed:
+        """Tell the limiter how a call ended, and wake who is next."""
+        with self._lock:
             tell(self._limiter, self._clock())
-            self._changed.notify_all()
+            self._wake()
 
-    def _wait(self, me: object, tokens: float) -> float:
-        if self._queue[0] is not me:
+    def _wake(self) -> None:
+        if (first := self._turns.first()) is not None:
+            first.notify()
+
+    def _wait(self, me: threading.Condition, tokens: float) -> float:
+        if self._turns.first() is not me:
             return _LOOK
         delay = self._limiter.delay(self._clock(), tokens)
         return _LOOK if delay is None else min(delay, _LOOK)

@@ -76,9 +76,13 @@ class Limiter:
         self._hear(sent, now, headers)
         if sent.at >= self._cut_at:
             self._refusals += 1
-            self.requests.refused(now)
-            self.tokens.refused(now)
+            windows = self.requests, self.tokens
+            burst = not any(window.nearly_used(now) for window in windows)
+            for window in windows:
+                window.refused(now, burst)
             self._cut(now)
+            # bursts of a known limit are no more from here on, so that as many as before may soon be in flight
+            self._starting = burst and any(window.known for window in windows)
         pause = retry_after(headers)
         if pause is None:
             pause = _reset(headers)

@@ -6,6 +6,7 @@ majority([[1, 1, 2], [7, 7, 7], [3, 3, 5]])                                     
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,13 +63,7 @@ def schema(count: int, indexed: bool) -> dict[str, Any]:
 
 def parse(text: str, count: int) -> list[Assigned]:
     """What the answer says of programs 1..count, in that order. Raises `InvalidAnswer` with what is wrong in words."""
-    fenced = _FENCE.fullmatch(text)
-    try:
-        entries = _Reply.model_validate_json(fenced.group(1) if fenced else text).programs
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the start"
-        raise InvalidAnswer(f"it is not JSON of the form asked for ({first['msg']} at {where})") from None
+    entries = _entries(text)
     by_index = {entry.index: entry for entry in entries}
     wanted = set(range(1, count + 1))
     if len(entries) != count or set(by_index) != wanted:
@@ -102,10 +97,26 @@ def majority(runs: Sequence[Sequence[int]]) -> list[int]:
     return ids
 
 
+def _entries(text: str) -> list[_Entry]:
+    fenced = _FENCE.fullmatch(text)
+    try:
+        # not strict: the grammars of vLLM's servers let a bare line end or control character into a string
+        found = json.loads(fenced.group(1) if fenced else text, strict=False)
+        return _Reply.model_validate(found).programs
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the start"
+        raise InvalidAnswer(f"it is not JSON of the form asked for ({first['msg']} at {where})") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswer(f"it is not JSON ({error})") from None
+
+
 def _assigned(entry: _Entry, count: int) -> Assigned:
     """100 is another common way to say degenerate; with a hundred programs it may be an id."""
     degenerate = entry.degenerate or (entry.cluster_id == _OTHER_DEGENERATE and count < _OTHER_DEGENERATE)
-    return Assigned(DEGENERATE if degenerate else entry.cluster_id, entry.strategy[:_STRATEGY_CHARS])
+    # what no screen or file can show, a lone half of a surrogate pair included, becomes a space
+    strategy = "".join(c if c.isprintable() else " " for c in entry.strategy[:_STRATEGY_CHARS])
+    return Assigned(DEGENERATE if degenerate else entry.cluster_id, strategy)
 
 
 def _entry(index: dict[str, Any], cluster: dict[str, Any], strategy: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
+from raypoly.judge.use import note
+
 
 @dataclass(frozen=True)
 class JudgeStats:
@@ -50,7 +52,7 @@ class JudgeStats:
 
 
 class Counts:
-    """Named counters that threads share."""
+    """Named counters that threads share; each count is also noted for whoever asked."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,6 +61,7 @@ class Counts:
     def add(self, name: str, amount: int = 1) -> None:
         with self._lock:
             self._counter[name] += amount
+        note(name, amount)
 
     def __getitem__(self, name: str) -> int:
         with self._lock:

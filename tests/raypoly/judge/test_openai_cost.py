@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeUnavailable
+from raypoly.judge.asker import asking_for
 from raypoly.judge.openai.cost import PUBLIC_URL, BudgetSpent, Ledger, Prices, Usage, cost, listed, prices
+from raypoly.judge.use import Terms, counting, told
 from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
 
@@ -73,6 +76,9 @@ def test_the_judge_stops_before_the_budget_is_exceeded_and_says_so(tmp_path: Pat
         assert 0.5 < stats.cost_usd <= 1.5
         assert len(outcomes) == 18 - stats.answers
         assert all("judge.budget_usd=1.5" in outcome for outcome in outcomes)
+        with suppress(BudgetSpent):
+            for i in range(18):  # alone, so that no call under way holds money back
+                asked.label(*group(program(1, f"i{i}"), program(2)))
         with pytest.raises(JudgeUnavailable, match="budget"):
             asked.probe()
 
@@ -103,6 +109,61 @@ def test_a_call_whose_answer_was_lost_counts_against_the_budget_and_one_never_se
     with pytest.raises(BudgetSpent):
         ledger.hold(Prices(1, 1, 1), 300_000, 300_000)
     assert ledger.cost_usd == 0
+
+
+def held(run: str, terms: Terms, ledger: Ledger, tokens: int = 300_000) -> float:
+    """Money set aside for a call of so many dollars a million, asked by `run`."""
+    with asking_for(run), counting(terms):
+        return ledger.hold(Prices(1, 1, 1), tokens, 0)
+
+
+def test_each_run_has_a_budget_of_its_own_that_no_other_can_spend() -> None:
+    ledger = Ledger()
+    for _ in range(3):
+        held("a", Terms(budget_usd=1.0), ledger)
+        held("b", Terms(budget_usd=1.0), ledger)
+    with pytest.raises(BudgetSpent, match="budget_usd=1 "):
+        held("a", Terms(budget_usd=1.0), ledger)
+    held("a", Terms(budget_usd=2.0), ledger)
+    held("c", Terms(), ledger, 10**9)
+    with pytest.raises(BudgetSpent):
+        held("b", Terms(budget_usd=1.0), ledger)
+
+
+def test_what_a_run_has_spent_elsewhere_counts_in_its_account_and_is_not_counted_twice() -> None:
+    ledger = Ledger()
+    with pytest.raises(BudgetSpent, match=r"0\.8000 are spent"):
+        held("a", Terms(1.0, spent_usd=0.8), ledger)
+    first = held("a", Terms(1.0, spent_usd=0.2), ledger, 100_000)
+    with asking_for("a"), counting(Terms(1.0, spent_usd=0.2)) as use:
+        ledger.settle(first, Prices(1, 1, 1), Usage(100_000, 0, 0))
+    assert use["known_usd"] == pytest.approx(0.1)
+    with pytest.raises(BudgetSpent, match=r"0\.9000 are spent"):
+        held("a", Terms(1.0, spent_usd=0.3), ledger)
+
+
+def test_a_question_knows_its_own_use_beside_all_others(tmp_path: Path) -> None:
+    with running(Server(faults=["cut"])) as server, judge(server, tmp_path, price_input=1.0, price_output=2.0) as asked:
+        with counting(Terms()) as first:
+            asked.label(*TWO)
+        with counting(Terms()) as second:
+            asked.label(*TWO)
+        with counting(Terms(fresh=True)) as third:
+            asked.label(*TWO)
+        stats = asked.stats()
+    assert (first["calls"], first["retries"], first["cache_hits"]) == (2, 1, 0)
+    assert second == {"groups": 1, "cache_hits": 1}
+    assert (third["calls"], third["cache_hits"]) == (1, 0), "a kept answer won't do"
+    assert first["prompt_tokens"] + third["prompt_tokens"] == stats.prompt_tokens
+    assert first["known_usd"] + third["known_usd"] == pytest.approx(stats.cost_usd)
+    assert first["lost_usd"] > 0, "the answer that was cut off may have cost something"
+
+
+def test_without_a_price_a_questions_cost_is_unknown(tmp_path: Path) -> None:
+    with running(Server()) as server, judge(server, tmp_path) as asked, counting(Terms()) as use:
+        asked.label(*TWO)
+    assert told(use)["cost_usd"] is None
+    assert "known_usd" not in told(use)
 
 
 def test_what_an_earlier_process_spent_counts() -> None:

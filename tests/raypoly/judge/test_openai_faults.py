@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import ssl
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +17,8 @@ from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge.openai import ATTEMPTS, OpenAIJudge
 from raypoly.judge.openai.endpoint import TRIES
 from raypoly.values import Labels, Problem, Rollout, Verdict
+from tests.certificates import Certificates
+from tests.faulty_handler import Answer
 from tests.faulty_server import FAULTS, Server, programs_of, running
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
 
@@ -31,8 +33,20 @@ CLOSED = ("401", "403", "quota")
 NEVER = ("400", "404", "422")
 
 
+@dataclass
+class SlowServer(Server):
+    """Answers about slow programs when it is told to."""
+
+    finish: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        if any("slow" in program for program in programs_of(body)):
+            self.finish.wait()
+        return super().answer(body, headers)
+
+
 def test_every_fault_of_the_server_is_tested_here() -> None:
-    tested = {*PASSING, *UNUSABLE, *NO_ANSWER, *CLOSED, *NEVER, "400-context", "429-long", "no-usage"}
+    tested = {*PASSING, *UNUSABLE, *NO_ANSWER, *CLOSED, *NEVER, "400-context", "429-long", "no-usage", "refused"}
     assert tested == set(FAULTS)
 
 
@@ -196,6 +210,23 @@ def test_a_server_that_wants_an_hours_rest_is_away(tmp_path: Path) -> None:
         assert ids(asked.label(*TWO)) == [1, 2, 1]
 
 
+def test_an_answer_to_a_request_sent_before_an_outage_does_not_end_it(tmp_path: Path) -> None:
+    with running(SlowServer(faults=["ok", "ok", "ok", "429-long"])) as server, judge(server, tmp_path) as asked:
+        for strategy in (3, 4):  # the first answers tell the judge that it may ask twice at once
+            asked.label(*group(program(strategy), program(1)))
+        with ThreadPoolExecutor(1) as thread:
+            before = thread.submit(asked.label, *group(program(1, "slow"), program(2)))
+            while len(server.bodies) < 3:
+                time.sleep(0.01)
+            with pytest.raises(JudgeUnavailable, match="429"):
+                asked.label(*TWO)
+            server.finish.set()
+            assert ids(before.result()) == [1, 2]
+        assert asked.stats().away_since is not None, "else the next one would wait an hour, and nobody would say why"
+        asked.probe()
+        assert ids(asked.label(*TWO)) == [1, 2, 1]
+
+
 def test_tokens_that_nobody_counted_are_unknown_and_not_free(tmp_path: Path) -> None:
     prices = {"price_input": 1.0, "price_output": 1.0}
     with running(Server(faults=["no-usage"])) as server, judge(server, tmp_path, **prices) as asked:
@@ -223,13 +254,23 @@ def test_nobody_listening_no_such_name_and_a_silent_port_are_outages(tmp_path: P
             asked.label(*TWO)
 
 
-def test_a_server_whose_certificate_nobody_signed_is_an_outage_that_says_so(tmp_path: Path) -> None:
-    with (
-        tls_server(tmp_path) as url,
-        judge(url, tmp_path / "cache") as asked,
-        pytest.raises(JudgeUnavailable, match="certificate"),
-    ):
-        asked.label(*TWO)
+def test_a_server_that_is_restarted_is_asked_again(tmp_path: Path) -> None:
+    with running(Server(faults=["refused"])) as server, judge(server, tmp_path) as asked:
+        with pytest.raises(JudgeUnavailable, match="Connect call failed"):
+            asked.label(*TWO)
+        assert ids(_patiently(asked, TWO)) == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("fault", "words"), [("tls-certificate", "certificate"), ("tls-garbage", "SSL")])
+def test_a_broken_tls_handshake_is_an_outage_that_says_so(
+    fault: str, words: str, certificates: Certificates, tmp_path: Path
+) -> None:
+    server = Server(certificates=certificates, faults=[fault] * TRIES)
+    with running(server), judge(server, tmp_path) as asked:
+        with pytest.raises(JudgeUnavailable, match=words):
+            asked.label(*TWO)
+        asked.probe()
+        assert ids(asked.label(*TWO)) == [1, 2, 1]
 
 
 def test_no_error_holds_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,32 +342,9 @@ def _patiently(asked: OpenAIJudge, each: tuple[Problem, list[Rollout], list[Verd
                     time.sleep(0.01)
 
 
-@contextmanager
-def tls_server(folder: Path) -> Iterator[str]:
-    """A server whose certificate is its own."""
-    names = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"), "-subj", "/CN=localhost"]
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names]
-    try:
-        subprocess.run(made, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        listener.settimeout(10)
-        stop = threading.Event()
-
-        def shake() -> None:
-            while not stop.is_set():
-                try:
-                    connection, _ = listener.accept()
-                    context.wrap_socket(connection, server_side=True).close()
-                except OSError:
-                    continue  # the client hangs up in the middle of the handshake
-
-        thread = threading.Thread(target=shake, daemon=True)
-        thread.start()
-        yield f"https://127.0.0.1:{listener.getsockname()[1]}/v1"
-        stop.set()
+@pytest.fixture
+def certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certificates:
+    """One of them trusted by whoever asks in this process."""
+    made = Certificates.make(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.trusted))
+    return made

@@ -100,6 +100,25 @@ def test_a_saved_learner_goes_on_bit_for_bit(folder: Path) -> None:
     assert step(other, 1) == step(one, 1)
 
 
+def test_a_snapshot_is_of_its_moment_whatever_is_trained_after_it(folder: Path) -> None:
+    one = learner(folder)
+    one.begin(0, NORMALISERS)
+    one.accumulate(rows())
+    stats = one.apply()
+    wanted = one.save()
+    snapshot = one.snapshot()
+    parts = snapshot.parts()
+    first = next(parts)
+    for step in (1, 2):
+        one.begin(step, NORMALISERS)
+        one.accumulate(rows(step))
+        one.apply()
+    assert dict([first, *parts]) == wanted
+    other = learner(folder)
+    other.load(wanted)
+    assert (other.version, other.digest()) == (1, stats.weight_digest)
+
+
 def test_other_weights_than_saved_are_noticed(folder: Path) -> None:
     one = learner(folder)
     saved = one.save()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from raypoly import Run
 from raypoly.reporting import end_table, figure, write_report
 from raypoly.reporting.closing import other_arm, show_results
+from raypoly.reporting.figure import strategies_over_steps
+from raypoly.reporting.judging import judge_rows
 from tests.raypoly.made_run import HOSTILE, make, summary
 
 
@@ -39,7 +43,7 @@ class Tags(HTMLParser):
 
 
 def test_the_report_is_one_file_that_needs_no_network(run: Run) -> None:
-    page = write_report(run).read_text()
+    page = Path(write_report(run)).read_text()
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -53,14 +57,14 @@ def test_the_report_is_one_file_that_needs_no_network(run: Run) -> None:
 
 
 def test_what_a_model_wrote_is_shown_and_not_run(run: Run) -> None:
-    page = write_report(run).read_text()
+    page = Path(write_report(run)).read_text()
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert "the judge &lt;refuses&gt; connections" in page
 
 
 def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run) -> None:
-    page = write_report(run).read_text()
+    page = Path(write_report(run)).read_text()
     for word in (
         "pass@64",
         "Before and after",
@@ -74,8 +78,70 @@ def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run)
     assert (run.directory / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
+USE = {
+    "groups": 20, "free": 2, "cache_hits": 6, "answers": 18, "calls": 19, "retries": 1, "failovers": 3,
+    "prompt_tokens": 1000, "cached_tokens": 600, "completion_tokens": 100, "known_usd": 0.5, "cost_usd": 0.5,
+}  # fmt: skip
+
+
+def judged(folder: Path, *overrides: str, **row: object) -> Run:
+    """A run whose judge was asked in every step, four steps before its end."""
+    path = make(folder, "poly_epo", True, "judge.name=openai", *overrides)
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    for i, line in enumerate(lines):
+        line |= {"judge_step": USE, "labelled_by": {"openai:one": 17, "openai:two": 3}, "strategies_structural": 1.2}
+        line |= {"judge_agreement": 0.9 - 0.01 * i if i % 5 == 0 else None} | row
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Run(path)
+
+
+def test_the_report_tells_what_the_judge_was_asked_and_what_it_costs_to_the_end(tmp_path: Path) -> None:
+    run = judged(tmp_path / "judged")
+    rows = dict(judge_rows(run))
+    assert rows["training groups labelled by openai:two"] == "36"
+    assert rows["answers from the second server"] == "36"
+    assert rows["prompt tokens that the server had cached"] == "60%"
+    assert rows["answers found in the cache"] == "25%"
+    assert rows["money so far"] == "$6.0"
+    assert rows["money a step, newest steps"] == "$0.50"
+    assert rows["agreement with gold groups, 3 looks (adjusted Rand index)"] == "0.900 at step 0, 0.800 at step 10"
+    assert "<h2>Judge</h2>" in Path(write_report(run)).read_text()
+
+
+def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
+    run = judged(tmp_path / "unknown", judge_step={**USE, "unpriced": 4, "cost_usd": None})
+    rows = dict(judge_rows(run))
+    assert rows["money so far"].startswith("unknown: give judge.price_input")
+    assert "money a step, newest steps" not in rows
+
+
+def test_rows_of_an_earlier_version_are_a_dash_and_an_offline_judge_has_no_section(run: Run, tmp_path: Path) -> None:
+    earlier = judged(
+        tmp_path / "earlier", judge_step=None, labelled_by={}, strategies_structural=None, judge={"calls": 7}
+    )
+    rows = dict(judge_rows(earlier))
+    assert rows["calls"] == rows["money so far"] == rows["answers found in the cache"] == "-"
+    write_report(earlier)
+    assert judge_rows(run) == []
+    assert "<h2>Judge</h2>" not in Path(write_report(run)).read_text()
+
+
+def test_diversity_stands_beside_a_count_by_structure_unless_the_judge_is_that(run: Run, tmp_path: Path) -> None:
+    def labels(of: Run) -> set[str]:
+        axes = Figure().subplots()
+        strategies_over_steps(axes, of.rows, of.evaluations, of.config)
+        return set(axes.get_legend_handles_labels()[1])
+
+    asked = labels(judged(tmp_path / "two"))
+    assert {"all, judged (N=8)", "all, by structure (N=8)", "agreement (right)"} <= asked
+    embedded = labels(judged(tmp_path / "one", "judge.name=structural", judge_agreement=None))
+    assert "all, judged (N=8)" in embedded
+    assert "correct, by execution (N=8)" in embedded
+    assert not {"all, by structure (N=8)", "agreement (right)"} & embedded
+
+
 def test_the_report_of_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
-    page = write_report(Run(make(tmp_path / "begun", finished=False))).read_text()
+    page = Path(write_report(Run(make(tmp_path / "begun", finished=False)))).read_text()
     assert "Not evaluated on the test split yet" in page
 
 

@@ -1,4 +1,4 @@
-"""A reward of a test's own: short runs of a barely trained policy seldom solve anything."""
+"""A reward of short runs' own: a barely trained policy seldom solves anything."""
 
 from raypoly.values import Problem, Rollout, Verdict
 

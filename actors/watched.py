@@ -1,0 +1,94 @@
+"""What lets a watchdog see an actor from outside: a pulse that changes with its work, and its Python stacks.
+
+    class Worker(Watched): ...                                 # self.beat() whenever something is done
+    actor = ray.remote(**WATCHED)(Worker).remote()
+    actor.pulse.remote(), actor.stacks.remote()                # answered while a call of the actor hangs
+
+Both are answered by a thread of their own. Where even that can't run, because C code holds the interpreter, the signal
+`SIGNAL` makes the process write its stacks into a file in memory, which `stacks_of` reads through /proc.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import io
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+GROUP = "watch"
+WATCHED: dict[str, Any] = {"concurrency_groups": {GROUP: 1}}
+"""For `ray.remote` of a `Watched` class whose methods are no coroutines."""
+SIGNAL = signal.SIGUSR1
+_SIGNAL_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """An actor's sign of life."""
+
+    beats: int
+    """Grows with what it does."""
+    pid: int
+    node: str
+    """Ray's id of the node."""
+    descriptor: int
+    """Of the file in memory that the signal fills."""
+
+
+class Watched:
+    """A class of actors that says how far it is. Needs no call of `__init__`."""
+
+    _beats = 0
+    _descriptor = -1
+
+    def beat(self, count: int = 1) -> None:
+        """Something was done."""
+        self._beats += count
+
+    @ray.method(concurrency_group=GROUP)  # type: ignore[untyped-decorator]
+    def pulse(self) -> Pulse:
+        return self._pulse()
+
+    @ray.method(concurrency_group=GROUP)  # type: ignore[untyped-decorator]
+    def stacks(self) -> str:
+        """The Python stack of each thread."""
+        return all_stacks()
+
+    def _pulse(self) -> Pulse:
+        if self._descriptor < 0:
+            self._descriptor = os.memfd_create("raypoly-stacks")
+            faulthandler.register(SIGNAL, file=self._descriptor, all_threads=True)
+        return Pulse(self._beats, os.getpid(), ray.get_runtime_context().get_node_id(), self._descriptor)
+
+
+def all_stacks() -> str:
+    """The Python stack of each thread of this process."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    out = io.StringIO()
+    for ident, frame in sys._current_frames().items():
+        out.write(f"Thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}\n")
+    return out.getvalue()
+
+
+def signalled_stacks(pid: int, descriptor: int) -> str:
+    """What a process of this machine writes of its stacks on `SIGNAL`; empty where it is gone or stopped."""
+    path = Path(f"/proc/{pid}/fd/{descriptor}")
+    try:
+        before = path.stat().st_size
+        os.kill(pid, SIGNAL)
+        until = time.monotonic() + _SIGNAL_SECONDS
+        while path.stat().st_size == before and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.2)  # the rest of what it writes
+        return path.read_bytes()[before:].decode(errors="replace")
+    except OSError as error:
+        return f"(process {pid}: {error.strerror})\n"

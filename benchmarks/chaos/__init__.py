@@ -1,0 +1,1 @@
+"""Kills and what must not come of them: `python -m benchmarks.chaos`."""

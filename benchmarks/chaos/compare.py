@@ -1,0 +1,52 @@
+"""Whether a run that was killed ended as the undisturbed one did."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from raypoly import Run
+
+TIMED = ("cpu_seconds",)
+"""Columns of the rollouts that say what took its time, and may differ."""
+
+
+def differences(run: Run, undisturbed: Run) -> list[str]:
+    """What differs, in sentences: weights, digests of each step's weights, contents of the rollouts."""
+    return list(_differences(run, undisturbed))
+
+
+def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
+    steps, digests = [row["step"] for row in run.rows], [row["weight_digest"] for row in run.rows]
+    expected = [row["weight_digest"] for row in undisturbed.rows]
+    if steps != list(range(len(expected))):
+        yield f"metrics.jsonl has rows of steps {steps}"
+    elif digests != expected:
+        first = next(step for step in steps if digests[step] != expected[step])
+        yield f"the weights differ from step {first} on"
+    if weights(run) != weights(undisturbed):
+        yield "the final weights differ"
+    if run.steps != undisturbed.steps:
+        yield f"there are rollouts of steps {run.steps}, not of {undisturbed.steps}"
+    for step in set(run.steps) & set(undisturbed.steps):
+        if content(run.rollouts(step)) != content(undisturbed.rollouts(step)):
+            yield f"the rollouts of step {step} differ"
+    left = run.store.list("journal/")
+    if left:
+        yield f"{left[0]} was left behind"
+    damaged = run.store.list("damaged/")
+    if damaged:
+        yield f"{damaged[0]} was set aside"
+
+
+def weights(run: Run) -> str:
+    """SHA-256 of the final weights' file."""
+    return hashlib.sha256(run.store.read("model/model.safetensors")).hexdigest()
+
+
+def content(table: pa.Table) -> list[object]:
+    """What a step's rollouts say, but for what took its time."""
+    rows: list[object] = table.drop_columns(list(TIMED)).to_pylist()
+    return rows

@@ -1,0 +1,127 @@
+"""One run under its plan of kills."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.chaos.compare import differences
+from benchmarks.chaos.driver import Driver
+from benchmarks.chaos.machines import Machines
+from benchmarks.chaos.plan import ACTORS, Kill
+from benchmarks.chaos.watcher import Watcher
+from raypoly import Run
+from raypoly.errors import RaypolyError
+from raypoly.store import open_store
+
+PATIENCE = 900.0
+"""Seconds in which a run must get on, however busy the machine is."""
+
+
+@dataclass
+class Outcome:
+    """What became of one run."""
+
+    number: int
+    struck: Counter[str] = field(default_factory=Counter)
+    """Kills that hit something, by kind."""
+    missed: Counter[str] = field(default_factory=Counter)
+    """Kills that the run was too quick for, by kind."""
+    starts: int = 0
+    """How often the command was given."""
+    gave_up: int = 0
+    """How often it ended by itself before the run was done, and was given again."""
+    faults: list[str] = field(default_factory=list)
+    """Why it is not equal, in sentences."""
+    objects: int = 0
+    """Committed objects that were watched."""
+    seconds: float = 0.0
+
+
+class Disturbed:
+    """Drives one run to its end through kills, on machines that outlive it."""
+
+    def __init__(self, number: int, place: str, log_file: Path, overrides: Sequence[str], machines: Machines) -> None:
+        self.outcome = Outcome(number)
+        self._machines = machines
+        self._place = place
+        self._driver = Driver(place, log_file, overrides, {"RAY_ADDRESS": machines.address})
+
+    def run(self, plan: Sequence[Kill], undisturbed: str | None) -> Outcome:
+        """`undisturbed`: the place of the run that it is compared with."""
+        started = time.monotonic()
+        try:
+            with Watcher(open_store(self._place, make=False)) as watcher:
+                for kill in plan:
+                    self._start()
+                    if self._reached(kill, watcher) and self._strike(kill):
+                        self.outcome.struck[kill.kind] += 1
+                        watcher.look_again()
+                    else:
+                        self.outcome.missed[kill.kind] += 1
+                self._finish()
+            self.outcome.faults += watcher.faults
+            self.outcome.objects = watcher.objects
+            if undisturbed is not None:
+                self.outcome.faults += differences(Run(self._place), Run(undisturbed))
+        except (subprocess.TimeoutExpired, TimeoutError, RaypolyError) as error:
+            self.outcome.faults.append(str(error))
+        finally:
+            if self._driver.process is not None:
+                self._driver.kill()
+        self.outcome.seconds = time.monotonic() - started
+        return self.outcome
+
+    def _start(self) -> None:
+        """Give the command, unless it is at work."""
+        self._machines.mend()
+        if not self._driver.lives:
+            if self._driver.process is not None and self._driver.finish() != 0:
+                self.outcome.gave_up += 1
+            self._driver.start()
+            self.outcome.starts += 1
+
+    def _reached(self, kill: Kill, watcher: Watcher) -> bool:
+        """Wait until the run is where the blow falls; False where it has ended before."""
+        until = time.monotonic() + PATIENCE
+        while watcher.commits < kill.after:
+            if not self._driver.lives:
+                return False
+            if time.monotonic() > until:
+                raise TimeoutError(f"no progress in {PATIENCE:.0f} s: {watcher.commits} commits")
+            time.sleep(0.01)
+        time.sleep(kill.delay)
+        return self._driver.lives
+
+    def _strike(self, kill: Kill) -> bool:
+        """False where the run ended before there was something to hit."""
+        if kill.kind == "driver":
+            self._driver.kill()
+            return True
+        until = time.monotonic() + PATIENCE
+        while self._driver.lives and time.monotonic() < until:
+            if self._hit(kill):
+                return True
+            time.sleep(0.05)  # it may be starting
+        return False
+
+    def _hit(self, kill: Kill) -> bool:
+        if kill.kind in ACTORS:
+            return self._machines.kill_actor(kill.kind)
+        if kill.kind == "node":
+            return self._machines.kill_node(kill.actor)
+        return self._machines.partition(kill.actor, kill.seconds)
+
+    def _finish(self) -> None:
+        """To the end; what gives up is asked again, as a user would, and counted."""
+        for _ in range(3):
+            self._start()
+            code = self._driver.finish(PATIENCE)
+            if code == 0:
+                return
+            self.outcome.gave_up += 1
+        self.outcome.faults.append(f"it ended with exit code {code}: {self._driver.log()[-600:]}")

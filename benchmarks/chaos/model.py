@@ -1,0 +1,44 @@
+"""The policy that short runs start from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+
+from raypoly.caches import cache_root
+from raypoly.config import ProblemsConfig, WarmStartConfig
+from raypoly.policy.examples import encode, make_example, tokenizer_texts
+from raypoly.policy.tiny import build_model, build_tokenizer, save_folder
+from raypoly.policy.warm_start import SupervisedTrainer
+from raypoly.problems import build
+from raypoly.problems.puzzles import puzzle_of
+
+
+def warm_model(folder: Path, steps: int = 110) -> Path:
+    """A briefly supervised tiny model: most of what it samples parses, some of it is right. Some 30 seconds."""
+    torch.set_num_threads(1)
+    config = WarmStartConfig(steps=steps, batch_size=64)
+    problems = build(ProblemsConfig())
+    puzzles = [puzzle_of(problem) for problem in problems.splits["train"]]
+    tokenizer = build_tokenizer(tokenizer_texts(puzzles))
+    model = build_model(len(tokenizer), seed=0)
+    trainer = SupervisedTrainer(model, config)
+    for step in range(steps):
+        examples = [make_example(puzzles, config, step * 64 + i) for i in range(64)]
+        trainer.step(*encode(tokenizer.backend_tokenizer, examples))
+    save_folder(model, tokenizer, folder)
+    return folder
+
+
+def cached_warm_model() -> Path:
+    """`warm_model`, made once for this user."""
+    folder = cache_root() / "chaos-model-1"
+    if not folder.is_dir():
+        aside = folder.with_name(f".{folder.name}-{os.getpid()}")
+        shutil.rmtree(aside, ignore_errors=True)
+        warm_model(aside)
+        aside.rename(folder)
+    return folder

@@ -1,0 +1,51 @@
+"""A copy of a learner's state on the host, taken between two updates and written to files while training goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from safetensors.torch import save as save_safetensors
+
+from raypoly.store.shards import WEIGHTS
+
+OPTIMIZER = "optimizer.safetensors"
+META = "learner.json"
+STATE_FILES = (WEIGHTS, OPTIMIZER, META)
+"""The parts of a learner's state."""
+_FORMAT = {"format": "pt"}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tensors that nothing else refers to."""
+
+    version: int
+    """Of the weights."""
+    weights: Mapping[str, torch.Tensor]
+    """By their transformers names."""
+    moments: Mapping[str, torch.Tensor]
+    """The optimizer's state, by `parameter|field`."""
+
+    def parts(self) -> Iterator[tuple[str, bytes]]:
+        """The files of a checkpoint, made one at a time: beside the copy, memory holds one of them."""
+        yield WEIGHTS, save_safetensors(dict(self.weights), _FORMAT)
+        yield OPTIMIZER, save_safetensors(dict(self.moments), _FORMAT)
+        yield META, json.dumps({"version": self.version, "weight_digest": weight_digest(self.weights)}).encode()
+
+
+def host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the host that shares no memory with the tensor, or with another copy of tied weights."""
+    return tensor.detach().to("cpu", copy=True).contiguous()
+
+
+def weight_digest(weights: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 over names and bytes of all weights, hex: equal iff the weights are bit-identical."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        sha.update(name.encode())
+        sha.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return sha.hexdigest()

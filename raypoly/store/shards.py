@@ -1,0 +1,115 @@
+"""A checkpoint's shards: every rank of a learner writes its own straight to the store, and reads them back.
+
+    writer = ShardWriter(store.location, options, step=10, epoch=2, ranks=4)     # picklable: goes to each rank
+    shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # what the manifest will say of them
+
+A file's name holds the epoch of the driver that asked for it and the rank. What a rank of an overtaken driver still
+writes is therefore another file, which no manifest names; it is removed with the next checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from raypoly.errors import CorruptData, StaleEpoch, UsageError
+from raypoly.store.holding import newest_epoch
+from raypoly.store.location import Location
+from raypoly.store.opening import open_store
+from raypoly.store.options import StorageOptions
+
+WEIGHTS = "model.safetensors"
+"""The part whose tensors are the policy's weights by their transformers names."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One committed file of one rank."""
+
+    rank: int
+    part: str
+    """What the rank calls it: `optimizer.safetensors`."""
+    name: str
+    """The file's name in the checkpoint's folder."""
+    sha256: str
+    bytes: int
+    tensors: tuple[str, ...] = ()
+    """For `WEIGHTS`: the names of its tensors."""
+
+
+@dataclass(frozen=True)
+class ShardWriter:
+    """Where the ranks write one checkpoint."""
+
+    location: Location
+    options: StorageOptions
+    step: int
+    epoch: int
+    ranks: int
+
+    def write(self, rank: int, parts: Iterable[tuple[str, bytes]]) -> tuple[Shard, ...]:
+        """Commit a rank's parts, one at a time. Raises `StorageError`; `StaleEpoch` where the driver was overtaken.
+
+        Raises `UsageError` where this machine does not see the run.
+        """
+        store = open_store(self.location, self.options, make=False)
+        epoch = newest_epoch(store)
+        if epoch is None or epoch < self.epoch:
+            raise UsageError(
+                f"Rank {rank} of the learner does not see the run in {store.uri} from its machine: "
+                "give a run.dir that all machines share (NFS, s3://...)."
+            )
+        if epoch > self.epoch:
+            raise StaleEpoch(f"{store.uri} was taken over (epoch {epoch}): rank {rank} writes no checkpoint.")
+        shards = []
+        for part, data in parts:
+            name = shard_name(part, self.epoch, rank)
+            store.commit(f"{folder_of(self.step)}{name}", data)
+            tensors = _tensor_names(data) if part == WEIGHTS else ()
+            shards.append(Shard(rank, part, name, hashlib.sha256(data).hexdigest(), len(data), tensors))
+        return tuple(shards)
+
+
+@dataclass(frozen=True)
+class ShardReader:
+    """Where the ranks find one checkpoint."""
+
+    location: Location
+    options: StorageOptions
+    step: int
+    ranks: int
+    """How many wrote it."""
+    shards: tuple[Shard, ...]
+
+    def read(self, rank: int) -> Mapping[str, bytes]:
+        """A rank's parts by name. Raises `StorageError`, `CorruptData`."""
+        store = open_store(self.location, self.options, make=False)
+        parts = {}
+        for shard in self.shards:
+            if shard.rank != rank:
+                continue
+            key = f"{folder_of(self.step)}{shard.name}"
+            data = store.read(key)
+            if hashlib.sha256(data).hexdigest() != shard.sha256:
+                raise CorruptData(f"{store.place(key)} is damaged: its checksum does not match its content.")
+            parts[shard.part] = data
+        return parts
+
+
+def folder_of(step: int) -> str:
+    """The prefix of a checkpoint's keys."""
+    return f"checkpoints/step-{step:06d}/"
+
+
+def shard_name(part: str, epoch: int, rank: int) -> str:
+    """`optimizer.safetensors` to `optimizer-epoch-000002-rank-00000.safetensors`."""
+    stem, _, ending = part.rpartition(".")
+    return f"{stem}-epoch-{epoch:06d}-rank-{rank:05d}.{ending}"
+
+
+def _tensor_names(data: bytes) -> tuple[str, ...]:
+    """Of a safetensors file: JSON behind its own length, 8 bytes little-endian."""
+    length = int.from_bytes(data[:8], "little")
+    return tuple(sorted(name for name in json.loads(data[8 : 8 + length]) if name != "__metadata__"))

@@ -1,0 +1,50 @@
+"""The budget of retries: it is used up by what keeps failing, and refills with progress."""
+
+import asyncio
+
+import pytest
+from ray.exceptions import RayActorError
+
+from actors.retries import REFILL_SECONDS, Retries
+from raypoly.errors import OutOfRetries
+
+LOSS = RayActorError()
+
+
+def test_what_keeps_failing_ends_with_the_cause_first() -> None:
+    async def main() -> None:
+        notes: list[str] = []
+        retries = Retries(2, notes.append)
+        await retries.again("The generator", LOSS)
+        await retries.again("The generator", LOSS)
+        with pytest.raises(OutOfRetries, match=r"^its process died.*The generator was lost once more.*run.retries"):
+            await retries.again("The generator", LOSS)
+        assert len(notes) == 2
+        assert "1 of 2 retries are left" in notes[0]
+
+    asyncio.run(main())
+
+
+def test_one_loss_that_takes_many_calls_with_it_counts_once() -> None:
+    async def main() -> None:
+        retries = Retries(2)
+        await asyncio.gather(*(retries.again(f"Scorer {i}", LOSS) for i in range(8)))
+        assert retries.left == 1
+
+    asyncio.run(main())
+
+
+def test_progress_gives_retries_back_and_idle_time_does_not() -> None:
+    async def main() -> None:
+        now = [0.0]
+        retries = Retries(2, now=lambda: now[0])
+        await retries.again("The judge", LOSS)
+        now[0] += 100 * REFILL_SECONDS
+        retries.progress()
+        assert retries.left == 1, "nothing was done in that time but one thing"
+        while now[0] < 102 * REFILL_SECONDS:
+            now[0] += 10
+            retries.progress()
+        assert retries.left == 2
+
+    asyncio.run(main())

@@ -1,0 +1,91 @@
+"""Killed in its first seconds, twice in a row, and while it takes itself up again: the same command goes on.
+
+`RAYPOLY_EARLY_KILLS=all` kills at every moment, CI at some.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos.compare import differences
+from benchmarks.chaos.machines import Machines
+from raypoly import Run
+from tests.workflows.runs import Driver
+
+Moment = Callable[[Driver, str, Machines], bool]
+"""Whether it has come: the driver, what it has said since its start, and where its actors are."""
+
+STARTING: dict[str, Moment] = {
+    "just started": lambda driver, said, machines: True,
+    "place printed": lambda driver, said, machines: str(driver.folder) in said,
+    "lease taken": lambda driver, said, machines: (driver.folder / "lease.json").exists(),
+    "Ray is up": lambda driver, said, machines: "Ray is up" in said,
+    "learner started": lambda driver, said, machines: machines.is_there("learner"),
+    "generator started": lambda driver, said, machines: machines.is_there("generator"),
+    "weights on their way": lambda driver, said, machines: "5 steps." in said,
+    "weights on their way, once more": lambda driver, said, machines: "5 steps." in said,
+}
+RESUMING: dict[str, Moment] = {
+    "learner started": lambda driver, said, machines: machines.is_there("learner"),
+    "replaying": lambda driver, said, machines: machines.is_there("learner", "accumulate"),
+    "replaying, once more": lambda driver, said, machines: machines.is_there("learner", "apply"),
+    "replayed": lambda driver, said, machines: "5 steps." in said,
+}
+SHORT = ("lease taken", "weights on their way", "replaying", "replaying, once more")
+ALL = os.environ.get("RAYPOLY_EARLY_KILLS") == "all"
+
+
+def chosen(moments: dict[str, Moment]) -> list[Moment]:
+    return [moment for name, moment in moments.items() if ALL or name in SHORT]
+
+
+def kill_at(driver: Driver, machines: Machines, moment: Moment) -> None:
+    """Start the driver and kill it as soon as the moment has come."""
+    before = len(driver.log()) if driver.log_file.exists() else 0
+    driver.start()
+    while not moment(driver, driver.log()[before:], machines):
+        assert driver.lives, driver.log()[before:]
+        time.sleep(0.002)
+    driver.kill()
+    machines.wait_until_idle()
+
+
+def test_driver_killed_at_any_moment_of_its_start_begins_again(
+    machines: Machines, reference: Driver, small_run: list[str], tmp_path: Path
+) -> None:
+    driver = Driver(tmp_path / "run", small_run, {"RAY_ADDRESS": machines.address})
+    for moment in chosen(STARTING):
+        kill_at(driver, machines, moment)
+    assert driver.finish() == 0, driver.log()
+    assert differences(Run(driver.folder), Run(reference.folder)) == []
+
+
+def test_driver_killed_while_it_replays_replays_again(
+    machines: Machines, reference: Driver, small_run: list[str], tmp_path: Path
+) -> None:
+    overrides = [*small_run, "train.checkpoint_every=100"]  # so that every step must be replayed
+    driver = Driver(tmp_path / "run", overrides, {"RAY_ADDRESS": machines.address})
+    kill_at(driver, machines, lambda driver, said, machines: (driver.folder / "rollouts/step-000002.parquet").exists())
+    for moment in chosen(RESUMING):
+        kill_at(driver, machines, moment)
+    assert driver.finish() == 0, driver.log()
+    assert differences(Run(driver.folder), Run(reference.folder)) == []
+
+
+@pytest.mark.parametrize("actor", ["learner", "generator", "scorer", "judge"] if ALL else ["learner"])
+def test_actor_killed_while_the_driver_takes_itself_up_is_replaced(
+    machines: Machines, reference: Driver, small_run: list[str], tmp_path: Path, actor: str
+) -> None:
+    driver = Driver(tmp_path / "run", small_run, {"RAY_ADDRESS": machines.address})
+    kill_at(driver, machines, lambda driver, said, machines: (driver.folder / "rollouts/step-000000.parquet").exists())
+    driver.start()
+    for _ in range(2):
+        while driver.lives and not machines.kill_actor(actor):
+            time.sleep(0.002)
+    assert driver.finish() == 0, driver.log()
+    assert differences(Run(driver.folder), Run(reference.folder)) == []

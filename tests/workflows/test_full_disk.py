@@ -1,0 +1,126 @@
+"""A disk that is full at any stage of a real training: one clear sentence, nothing lost, and it goes on with room.
+
+`RAYPOLY_FULL_DISKS=all` tries every stage; CI three of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos.compare import differences
+from benchmarks.chaos.machines import Machines
+from benchmarks.chaos.watcher import Watcher
+from raypoly import Run
+from raypoly.store import open_store
+from raypoly.store.arrow import decode
+from tests.workflows.runs import Driver
+
+SIZE = "size=700m"
+"""Somewhat more than what a run must find free at its start."""
+FULL = re.compile(
+    r"could not be written \(No space left on device\); free some space and run the same command again"
+    r"|This run needs about 0.5 GiB of disk and 0.0 GiB are free there"
+)
+Stage = Callable[[Path], bool]
+
+
+def journalled(kind: str, step: int) -> Stage:
+    """Whether a record of this kind was committed in a step."""
+
+    def reached(run: Path) -> bool:
+        for path in sorted(run.glob(f"journal/step-{step:06d}/*.arrow")):
+            with contextlib.suppress(FileNotFoundError):  # the step was compacted meanwhile
+                if any(record.kind == kind for record in decode(step, int(path.stem), path.read_bytes())):
+                    return True
+        return False
+
+    return reached
+
+
+def written(name: str) -> Stage:
+    return lambda run: (run / name).exists()
+
+
+STAGES: dict[str, Stage] = {
+    "before it starts": lambda run: True,
+    "generated": journalled("generated", 0),
+    "scored": journalled("scored", 1),
+    "judged": journalled("judged", 1),
+    "checkpoint": written("rollouts/step-000001.parquet"),
+    "after a checkpoint": written("checkpoints/step-000002/manifest.json"),
+    "compacted": written("rollouts/step-000002.parquet"),
+    "last checkpoint": written("rollouts/step-000004.parquet"),
+    "model": written("checkpoints/step-000005/manifest.json"),
+}
+"""The disk is full as soon as one of these is seen, in turn."""
+SHORT = ("before it starts", "scored", "checkpoint")
+CHOSEN = STAGES if os.environ.get("RAYPOLY_FULL_DISKS") == "all" else SHORT
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", SIZE, "raypoly-test", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"no small disk can be had here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_full_disk_at_any_stage_loses_nothing(
+    machines: Machines, reference: Driver, small_run: list[str], disk: Path, tmp_path: Path
+) -> None:
+    run = disk / "run"
+    driver = Driver(run, small_run, {"RAY_ADDRESS": machines.address})
+    driver.log_file = tmp_path / "run.log"
+    with Watcher(open_store(run, make=False)) as watcher:
+        for name in CHOSEN:
+            told = fill_at(driver, disk, STAGES[name])
+            assert len(FULL.findall(told)) == 1, f"{name}: {told}"
+            assert "Traceback" not in told, f"{name}: {told}"
+        assert driver.finish() == 0, driver.log()
+    assert watcher.faults == []
+    assert differences(Run(run), Run(reference.folder)) == []
+
+
+def fill_at(driver: Driver, disk: Path, reached: Stage) -> str:
+    """Start the driver, leave no room from that stage on, wait for its end, make room; what it said."""
+    before = len(driver.log()) if driver.log_file.exists() else 0
+    if reached(driver.folder):
+        fill(disk)
+        driver.start()
+    else:
+        process = driver.start()
+        while driver.lives and not reached(driver.folder):
+            time.sleep(0.002)
+        assert driver.lives, driver.log()[before:]
+        os.kill(process.pid, signal.SIGSTOP)  # so that it stands where it was seen to
+        fill(disk)
+        os.kill(process.pid, signal.SIGCONT)
+    code = driver.finish()
+    (disk / "filler").unlink()
+    told = driver.log()[before:]
+    assert code in (1, 2), told
+    return told
+
+
+def fill(disk: Path) -> None:
+    with open(disk / "filler", "wb", buffering=0) as file:
+        free = os.statvfs(disk)
+        os.posix_fallocate(file.fileno(), 0, max(1, (free.f_bavail - 8) * free.f_bsize))
+        file.seek(0, os.SEEK_END)
+        with contextlib.suppress(OSError):  # until it is full
+            while True:
+                file.write(bytes(4096))

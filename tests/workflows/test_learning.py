@@ -1,0 +1,48 @@
+"""A replay that gives other weights is refused where bits must repeat, and marked where they need not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from raypoly.errors import WeightsMismatch
+from raypoly.settings import load
+from raypoly.store import Lease
+from raypoly.store.local import LocalStore
+from workflows.checkpoints import Checkpoints
+from workflows.journal import Journal
+from workflows.learning import Learning
+from workflows.saving import Saver
+
+
+def learning(folder: Path, notes: list[str], *overrides: str) -> Learning:
+    store = LocalStore(folder / "run")
+    lease = Lease.acquire(store, "test")
+    journal = Journal(store, lease)
+    saver = Saver(Checkpoints(store, lease), journal.settle, notes.append)
+    config = load(None, overrides, lambda text: None)
+    return Learning(config, folder / "model", journal, saver, {}, notes.append)
+
+
+def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> None:
+    one = learning(tmp_path, [])
+    one.check_digest(3, "abc", "abc")
+    with pytest.raises(WeightsMismatch, match="Replaying step 3 gave other weights") as refused:
+        one.check_digest(3, "abc", "abd")
+    assert "\n" not in str(refused.value)
+    assert one.drifted == []
+
+
+@pytest.mark.parametrize(("override", "advised"), [((), True), (("loss.importance_cap=2",), False)])
+def test_kernels_that_round_otherwise_are_told_and_remembered(
+    override: tuple[str, ...], advised: bool, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    one = learning(tmp_path, notes, *override)
+    one.exact = False
+    one.check_digest(3, "abc", "abd")
+    assert one.drifted == [3]
+    assert len(notes) == 1
+    assert "off-policy" in notes[0]
+    assert ("loss.importance_cap" in notes[0]) is advised

@@ -1,0 +1,115 @@
+"""One object of each kind, held against its checksum.
+
+A check takes the object's key and content, notes what the object says in `Facts`, and raises `CorruptData` or
+`NewerSchema` where it can't be trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from raypoly.errors import CorruptData
+from raypoly.rundir import CONFIG_KEY, parse_config
+from raypoly.store.arrow import decode
+from raypoly.store.bundles import Bundle
+from raypoly.store.catalogue import Span, evaluation_key
+from raypoly.store.index import decode_segment
+from raypoly.store.parquet import decode_table
+from raypoly.store.rollouts import read_head
+from raypoly.store.schema import check_schema
+from raypoly.store.sealed import unseal
+from raypoly.telemetry import METRICS
+from workflows.doctor.findings import Facts
+
+Check = Callable[[Facts, re.Match[str], bytes], None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Objects of one kind."""
+
+    area: str
+    pattern: re.Pattern[str]
+    check: Check | None
+    """None where the content carries no checksum."""
+
+
+def kind_of(key: str) -> tuple[Kind, re.Match[str]] | None:
+    """What a key is of; None for what raypoly did not put there."""
+    for kind in KINDS:
+        if match := kind.pattern.fullmatch(key):
+            return kind, match
+    return None
+
+
+def _config(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    facts.config = parse_config(unseal(data, key[0]), key[0])
+
+
+def _sealed(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    unseal(data, key[0])
+
+
+def _journal(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    step, number = int(key[1]), int(key[2])
+    records = decode(step, number, data)
+    facts.records.setdefault(step, {})[number] = records
+
+
+def _step(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    facts.heads[int(key[1])] = read_head(data, int(key[1]))
+
+
+def _bundle(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    facts.heads.update(Bundle.parse(data, Span(int(key[1]), int(key[2])), key[0]).heads)
+
+
+def _segment(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    heads = decode_segment(Span(int(key[1]), int(key[2])), data).heads
+    facts.indexed.update({step: (key[0], head) for step, head in heads.items()})
+
+
+def _evaluation(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    _, metadata = decode_table(data)
+    check_schema(int(metadata.get("schema", "1")), key[0])
+    if key[0] != evaluation_key(int(metadata.get("step", "-1")), metadata.get("split", "")):
+        raise CorruptData("it holds another evaluation than its name says")
+
+
+def _table(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    decode_table(data)
+
+
+def _rows(facts: Facts, key: re.Match[str], data: bytes) -> None:
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
+        try:
+            if line.endswith(b"\n"):  # the last one may be being written
+                row = json.loads(line)
+                facts.rows[int(row["step"])] = row
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptData(f"line {number} is no step's row; the next start writes it anew") from error
+
+
+def _kind(area: str, pattern: str, check: Check | None) -> Kind:
+    return Kind(area, re.compile(pattern), check)
+
+
+KINDS = (
+    _kind("config", re.escape(CONFIG_KEY), _config),
+    _kind("config", r"starts/epoch-\d+\.json", _sealed),
+    _kind("lease", r"lease\.(?:lock|json)|lease/(?:epoch|beat)-\d+\.json", None),
+    _kind("journal", r"journal/step-(\d{6,9})/(\d{5,9})\.arrow", _journal),
+    _kind("steps", r"rollouts/step-(\d{6,9})\.parquet", _step),
+    _kind("steps", r"rollouts/steps-(\d{6,9})-(\d{6,9})\.parquet", _bundle),
+    _kind("index", r"index/steps-(\d{6,9})-(\d{6,9})\.parquet", _segment),
+    _kind("evaluations", r"rollouts/evaluation-[^/]+-step-\d{6,9}\.parquet", _evaluation),
+    _kind("evaluations", r"evaluations/[^/]+\.json", _sealed),
+    _kind("evaluations", r"evaluations/[^/]+\.parquet", _table),
+    _kind("derived", r"(?:summary|judge)\.json", _sealed),
+    _kind("derived", re.escape(METRICS), _rows),
+    _kind("derived", r"figure\.png|report\.html|model/.+|tensorboard/.+|stacks/.+|raypoly-error-[^/]+\.txt", None),
+)
+"""Checkpoints are not among them: their manifests say what belongs to them."""

@@ -1,0 +1,188 @@
+"""Reading a run object by object."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+from raypoly.config import Config
+from raypoly.errors import CorruptData, NewerSchema, StorageError
+from raypoly.run import Run
+from raypoly.store import Store
+from raypoly.store.catalogue import Catalogue
+from raypoly.store.holding import look
+from raypoly.store.local_lease import HOLDER_KEY, LOCK_KEY
+from raypoly.store.shards import folder_of
+from raypoly.store.store import DAMAGED
+from raypoly.telemetry import METRICS
+from workflows.checkpoints import PREFIX, step_of
+from workflows.doctor.checks import kind_of
+from workflows.doctor.findings import Facts, Finding, Report
+from workflows.doctor.resume import resume_of
+from workflows.losses import spoken
+from workflows.manifests import NAME, Manifest
+
+_AT_ONCE = 4
+_LOOKS = 4
+Told = Callable[[int, int], None]
+"""Objects looked at, and all there are."""
+
+
+def examine(place: str, told: Told = lambda done, total: None) -> Report:
+    """Check every object of a run. Raises `UsageError` where there is no run; `StorageError`."""
+    run = Run(place)
+    for _ in range(_LOOKS):
+        report = _examined(run, told)
+        if not any(finding.state == "gone" and finding.area != "journal" for finding in report.findings):
+            break  # else a live driver replaced what was listed: what it wrote instead was not seen
+    return report
+
+
+def _examined(run: Run, told: Told) -> Report:
+    store, facts = run.store, Facts()
+    keys = store.list()
+    jobs = [*_checkpoint_jobs(store, keys, facts), *_object_jobs(store, keys, facts)]
+    findings: list[Finding] = []
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="doctor") as pool:
+        for done, found in enumerate(pool.map(lambda job: job(), jobs), 1):
+            findings.extend(found)
+            told(done, len(jobs))
+    blocking = _folders_for_files(store)
+    findings += [*blocking, *_half_written(store), *_contradictions(facts)]
+    resume = resume_of(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
+    findings += _holes(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
+    return Report(run.uri, tuple(findings), look(store), _free(store), resume)
+
+
+def _last_config(run: Run, facts: Facts) -> Config | None:
+    """As the last start changed it, where what it wrote is sound."""
+    try:
+        return run.config
+    except (CorruptData, StorageError, NewerSchema):
+        return facts.config
+
+
+Job = Callable[[], Sequence[Finding]]
+
+
+def _object_jobs(store: Store, keys: Sequence[str], facts: Facts) -> Iterator[Job]:
+    for key in keys:
+        if not key.startswith(PREFIX):
+            yield lambda key=key: [_looked_at(store, key, facts)]  # type: ignore[misc]
+
+
+def _looked_at(store: Store, key: str, facts: Facts) -> Finding:
+    if key.startswith(DAMAGED):
+        return Finding("set aside", key, "set aside", "an earlier start found it damaged")
+    found = kind_of(key)
+    if found is None:
+        return Finding("other", key, "foreign", "it is no file of raypoly's")
+    kind, match = found
+    if kind.check is None:
+        return Finding(kind.area, key, "unchecked")
+    try:
+        data = store.read(key)
+    except StorageError as error:
+        return _unread(store, kind.area, key, error)
+    try:
+        kind.check(facts, match, data)
+    except (CorruptData, NewerSchema) as error:
+        return Finding(kind.area, key, "damaged", _reason(error), len(data))
+    return Finding(kind.area, key, "sound", bytes=len(data))
+
+
+def _checkpoint_jobs(store: Store, keys: Sequence[str], facts: Facts) -> Iterator[Job]:
+    folders: dict[int, list[str]] = {}
+    for key in keys:
+        step = step_of(key)
+        if step is not None:
+            folders.setdefault(step, []).append(key)
+        elif key.startswith(PREFIX):
+            yield lambda key=key: [Finding("checkpoints", key, "foreign", "it is in no checkpoint")]  # type: ignore[misc]
+    for step, inside in folders.items():
+        yield lambda step=step, inside=inside: _checkpoint(store, step, inside, facts)  # type: ignore[misc]
+
+
+def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: Facts) -> list[Finding]:
+    """One checkpoint, file by file."""
+    manifest_key = f"{folder_of(step)}{NAME}"
+    if manifest_key not in keys:
+        reason = "its manifest is not there: it is being written, or was given up"
+        return [Finding("checkpoints", key, "half-written", reason) for key in keys]
+    try:
+        data = store.read(manifest_key)
+        manifest = Manifest.parse(step, data)
+    except StorageError as error:
+        return [_unread(store, "checkpoints", manifest_key, error)]
+    except (CorruptData, NewerSchema) as error:
+        return [Finding("checkpoints", manifest_key, "damaged", _reason(error))]
+    findings = [Finding("checkpoints", manifest_key, "sound", bytes=len(data))]
+    for name, entry in manifest.files.items():
+        key = f"{folder_of(step)}{name}"
+        try:
+            fits = store.digest(key) == (entry.sha256, entry.bytes)
+        except StorageError as error:
+            findings.append(_unread(store, "checkpoints", key, error, missing=store.exists(manifest_key)))
+            continue
+        reason = "" if fits else "its checksum does not match its content"
+        findings.append(Finding("checkpoints", key, "sound" if fits else "damaged", reason, entry.bytes))
+    if all(finding.state == "sound" for finding in findings):
+        facts.checkpoints.add(step)
+    strangers = set(keys).difference(finding.key for finding in findings)
+    return findings + [Finding("checkpoints", key, "foreign", "its manifest does not name it") for key in strangers]
+
+
+def _unread(store: Store, area: str, key: str, error: StorageError, missing: bool = False) -> Finding:
+    """What is listed and can't be read: a live driver removed it, or the disk does not give it back."""
+    if store.exists(key):
+        return Finding(area, key, "damaged", str(error))
+    return Finding(area, key, "missing" if missing else "gone", "it is not there")
+
+
+def _folders_for_files(store: Store) -> list[Finding]:
+    """Folders where a start needs to write a file of its own."""
+    folder = store.location.folder
+    found = [key for key in (LOCK_KEY, HOLDER_KEY) if folder and (folder / key).is_dir()]
+    return [Finding("lease", key, "damaged", "it is a folder and has to be a file: remove it") for key in found]
+
+
+def _half_written(store: Store) -> list[Finding]:
+    """What dead writers left on a local disk; object stores never show half an object."""
+    folder = store.location.folder
+    found = sorted(folder.rglob(".*.part")) if folder else []
+    reason = "it is being written, or its writer died; the next start removes it"
+    return [Finding("other", path.relative_to(folder or path).as_posix(), "half-written", reason) for path in found]
+
+
+def _contradictions(facts: Facts) -> list[Finding]:
+    """What does not say of a step what its own file says: segments of the index, the row in metrics.jsonl."""
+    wrong = {key: step for step, (key, head) in facts.indexed.items() if facts.heads.get(step, head) != head}
+    findings = [("index", key, step) for key, step in sorted(wrong.items())]
+    known = {**{step: head for step, (_, head) in facts.indexed.items()}, **facts.heads}
+    rows = (step for step, row in sorted(facts.rows.items()) if step in known and known[step].applied.metrics != row)
+    findings += [("derived", METRICS, step) for step in islice(rows, 1)]
+    return [
+        Finding(area, key, "damaged", f"it does not say what the rollouts of step {step} say")
+        for area, key, step in findings
+    ]
+
+
+def _holes(before: int, facts: Facts, damaged: Sequence[str]) -> list[Finding]:
+    """Steps before this one whose rollouts are in no file that is sound or was named already."""
+    named = Catalogue.of(damaged).files
+    lost = [step for step in range(before) if step not in facts.heads and step not in named]
+    reason = "the rollouts are lost; the run goes on without them"
+    return [Finding("steps", f"rollouts of step {steps}", "missing", reason) for steps in spoken(lost)]
+
+
+def _reason(error: Exception) -> str:
+    return str(error.__cause__ if isinstance(error.__cause__, CorruptData) else error)
+
+
+def _free(store: Store) -> int:
+    folder = store.location.folder or store.workspace
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    return shutil.disk_usage(Path(there)).free

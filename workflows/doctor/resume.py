@@ -1,0 +1,92 @@
+"""Where the same command would go on, worked out from what is sound; as `Journal.replayable` and `Learning` do it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from raypoly.config import Config
+from raypoly.settings import load
+from raypoly.store.catalogue import step_key
+from raypoly.store.records import StepRecords, assemble
+from workflows.doctor.findings import Facts, Resume
+
+_ONE_START = ("run.dir", "run.fresh")
+
+
+def resume_of(uri: str, facts: Facts, config: Config | None, blocking: str) -> Resume:
+    """`config`: of the run's last start; None where it can't be read. `blocking`: a folder in a file's place, or ""."""
+    checkpoint = max(facts.checkpoints, default=None)
+    base = checkpoint or 0
+    step = base
+    while step in facts.heads:
+        step += 1
+    later = [known for known in facts.heads if known > step]
+    refused = ""
+    if config is None:
+        refused = "its config.json is damaged"
+    elif blocking:
+        refused = f"{blocking} is a folder"
+    elif later:
+        refused = (
+            f"{step_key(step)} is damaged or missing, steps up to {max(later)} are there, and no checkpoint between"
+        )
+    pieces = facts.records.get(step, {})
+    found = assemble(step, [record for number in sorted(pieces) for record in pieces[number]])
+    return Resume(
+        checkpoint=checkpoint,
+        replayed=step - base,
+        step=step,
+        groups=_stages(found),
+        of=config.train.prompts_per_step if config else None,
+        finished=config is not None and step >= config.train.steps,
+        refused=refused,
+        command=_command(uri, config) if config else "",
+    )
+
+
+def _stages(found: StepRecords) -> Mapping[str, int]:
+    counts = Counter({"generated": 0, "scored": 0, "judged": 0})
+    for group in found.groups.values():
+        judged = group.labels is not None or group.unjudged
+        counts["judged" if judged else "generated" if group.verdicts is None else "scored"] += 1
+    return dict(counts)
+
+
+def _command(uri: str, config: Config) -> str:
+    """A command that means this run, whichever file its config came from."""
+    overrides = [f"{key}={_text(value)}" for key, value in _differences(config)]
+    command = ["python", "-m", "raypoly.train", f"run.dir={uri}", *overrides]
+    return shlex.join(command)
+
+
+def _differences(config: Config) -> Iterator[tuple[str, Any]]:
+    """Keys whose values are not those of the embedded default."""
+    chosen = {"objective.name": config.objective.name, "loss.name": config.loss.name}
+    plain = dict(_flat(load(None, (), _silent).model_dump(mode="json")))
+    named = [f"{key}={name}" for key, name in chosen.items() if plain[key] != name]
+    default = dict(
+        _flat(load(None, named, _silent).model_dump(mode="json"))
+    )  # without the other objective's parameters
+    for key, value in _flat(config.model_dump(mode="json")):
+        if key not in _ONE_START and (plain if key in chosen else default).get(key, ...) != value:
+            yield key, value
+
+
+def _silent(text: str) -> None:
+    """What `load` drops is not in the config either."""
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

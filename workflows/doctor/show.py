@@ -1,0 +1,99 @@
+"""The doctor's report for a person, and as JSON for a script."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from workflows.doctor.examination import examine
+from workflows.doctor.findings import BAD, Finding, Report, State
+
+_QUIET: tuple[State, ...] = ("sound", "unchecked", "gone", "set aside")
+_NAMED_AT_MOST = 50
+
+
+def show(place: str, as_json: bool) -> bool:
+    """Examine a run and print the report; whether it is sound. Progress goes to stderr where that is a terminal."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("objects", total=None)
+        report = examine(place, lambda done, total: progress.update(task, completed=done, total=total))
+    if as_json:
+        print(json.dumps(_values(report), indent=2))
+    else:
+        _print(report, Console())
+    return not report.damaged
+
+
+def _values(report: Report) -> dict[str, object]:
+    """All objects that are not simply sound, and the counts of those that are."""
+    counts: dict[str, Counter[str]] = {}
+    for finding in report.findings:
+        counts.setdefault(finding.area, Counter())[finding.state] += 1
+    return {
+        "run": report.uri,
+        "state": "damaged" if report.damaged else "sound",
+        "lease": asdict(report.holding) if report.holding else None,
+        "objects": {area: dict(states) for area, states in counts.items()},
+        "problems": [asdict(finding) for finding in report.findings if finding.state not in ("sound", "unchecked")],
+        "free_bytes": report.free_bytes,
+        "resume": asdict(report.resume),
+    }
+
+
+def _print(report: Report, console: Console) -> None:
+    console.print(report.uri, highlight=False, soft_wrap=True)
+    console.print(_table(report))
+    problems = [finding for finding in report.findings if finding.state not in _QUIET]
+    for finding in sorted(problems, key=lambda finding: finding.state not in BAD)[:_NAMED_AT_MOST]:
+        style = "red" if finding.state in BAD else "yellow"
+        line = Text.assemble((f"{finding.state:<13}", style), f"{finding.key}: {finding.reason}")
+        console.print(line, highlight=False, soft_wrap=True)
+    if len(problems) > _NAMED_AT_MOST:
+        console.print(f"... and {len(problems) - _NAMED_AT_MOST} more: --json names them all")
+    for text in _sentences(report):
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def _table(report: Report) -> Table:
+    table = Table("part", "objects", "MiB", "state")
+    areas: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        areas.setdefault(finding.area, []).append(finding)
+    for area, findings in sorted(areas.items()):
+        states = Counter(finding.state for finding in findings)
+        size = sum(finding.bytes for finding in findings) / 2**20
+        words = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        table.add_row(area, f"{len(findings):,}", f"{size:,.1f}" if size else "", words)
+    return table
+
+
+def _sentences(report: Report) -> Iterator[str]:
+    resume, holding = report.resume, report.holding
+    yield f"lease: {f'epoch {holding.epoch}, {holding.told}' if holding else 'none that can be read'}"
+    yield f"free space: {report.free_bytes / 2**30:,.1f} GiB"
+    if resume.refused:
+        yield f"It would not go on: {resume.refused}."
+        yield "Bring the file back (from a backup, or another copy), or start anew with run.fresh=true."
+        return
+    start = "the starting model" if resume.checkpoint is None else f"the checkpoint of step {resume.checkpoint}"
+    if resume.finished:
+        yield f"Finished after {resume.step} steps: the same command prints its results."
+    else:
+        groups = sum(resume.groups.values())
+        stages = ", ".join(f"{count} {stage}" for stage, count in resume.groups.items() if count)
+        kept = f"{groups} of its {resume.of} groups kept ({stages})" if groups else "nothing of it is committed yet"
+        yield (
+            f"It would go on at step {resume.step} (steps count from 0): {start}, "
+            f"{resume.replayed} steps replayed, {kept}."
+        )
+    if holding is not None and holding.lives:
+        yield "A driver is at work in it now."
+    yield f"Command: the one that started it, or {resume.command}"
