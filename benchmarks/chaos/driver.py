@@ -53,7 +53,8 @@ class Driver:
         return [sys.executable, "-m", "raypoly.train", *self.overrides, f"run.dir={self.place}"]
 
     def start(self) -> subprocess.Popen[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | self.environment
+        ours = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k.startswith("RAY_AUTH_")}
+        environment = ours | self.environment
         with self.log_file.open("a") as log:
             self.process = subprocess.Popen(
                 self.command, cwd=ROOT, stdout=log, stderr=log, text=True, env=environment, start_new_session=True
