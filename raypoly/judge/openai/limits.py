@@ -19,6 +19,8 @@ from raypoly.judge.openai.window import Use, Window
 
 LONGEST_PAUSE = 60.0
 """Seconds for which a refusal without a word about when holds requests back, at most."""
+_LATELY, _OFTEN = 0.05, 0.15
+"""Weight of the newest answer in the share of refusals, and the share from which on they are taken for a limit."""
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
@@ -43,6 +45,7 @@ class Limiter:
         self._paused_until = float("-inf")
         self._cut_at = float("-inf")
         self._refusals = 0
+        self._refused_share = 0.0
 
     @property
     def allowed(self) -> int:
@@ -64,6 +67,7 @@ class Limiter:
         """It was served; `tokens` is what it used, None where the server did not say."""
         self._in_flight -= 1
         self._refusals = 0
+        self._refused_share *= 1 - _LATELY
         if tokens is not None:
             self.tokens.correct(sent.tokens, tokens)
         self._hear(sent, now, headers)
@@ -73,13 +77,14 @@ class Limiter:
         """It was answered 429. Nothing goes before the moment that the server names, or a growing pause of our own."""
         self._in_flight -= 1
         self.tokens.correct(sent.tokens, 0)
+        self._refused_share += _LATELY * (1 - self._refused_share)
         self._hear(sent, now, headers)
         if sent.at >= self._cut_at:
             self._refusals += 1
             windows = self.requests, self.tokens
             burst = not any(window.nearly_used(now) for window in windows)
             for window in windows:
-                window.refused(now, burst)
+                window.refused(now, burst, often=self._refused_share > _OFTEN)
             self._cut(now)
             # bursts of a known limit are no more from here on, so that as many as before may soon be in flight
             self._starting = burst and any(window.known for window in windows)

@@ -139,15 +139,18 @@ class Window:
         limit = self.limit
         return self.known and limit is not None and self._sum >= _NEARLY * limit
 
-    def refused(self, now: float, burst: bool) -> None:
-        """The server said 429: no bursts for a while, or guess the limit where nobody tells it."""
+    def refused(self, now: float, burst: bool, often: bool) -> None:
+        """The server said 429: no bursts for a while, or guess the limit where nobody tells it.
+
+        `often`: whether refusals are too many to come of a server that is overloaded now and then.
+        """
         self._forget(now)
         if self.known and not burst:
             self._hold = min(_LONGEST_HOLD, self._hold + 0.25)
             self._even_until, self._next = max(self._even_until, now + _BRIEFLY), max(self._next, now)
         elif self.known or self._strikes >= _SURE:
             self._go_evenly(now)
-        if not self.known and self._guesses and self._sum >= _ENOUGH:
+        if often and not self.known and self._guesses and self._sum >= _ENOUGH:
             # a lone refusal after a short burst says little; several in a row mean that this was a minute's worth
             self._strikes = self._strikes + 1 if now < self._struck_at + _STREAK else 1
             self._struck_at = now

@@ -124,6 +124,18 @@ def test_a_server_that_tells_nothing_is_found_out_by_its_refusals(kind: str) -> 
     assert found.refused <= 0.03
 
 
+def test_refusals_now_and_then_are_not_taken_for_a_limit() -> None:
+    """A server that is overloaded at times refuses without a word, however little it is asked."""
+
+    class Moody(Enforcement):
+        def admit(self, now: float, tokens: int) -> bool:
+            return moods.random() >= 0.05
+
+    moods = random.Random(1)
+    unlimited = Moody("bucket", 1, 10**9, tells=False)
+    assert drive(unlimited, Limiter(None, None, 64), workers=8).use >= 80, "requests a minute"
+
+
 def test_what_others_use_with_the_same_key_is_left_to_them() -> None:
     found = drive(Enforcement("sliding", 300, 10**9), Limiter(None, None, 64), workers=64, others=0.5)
     assert found.refused <= 0.02
