@@ -58,6 +58,7 @@ class Reaper:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a signal to the driver's group is not for it
+            env={},  # no key of the driver's is its business
             text=True,
         )
         return self

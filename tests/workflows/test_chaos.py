@@ -54,7 +54,8 @@ def test_a_run_that_differs_is_told(chaos: Path, tmp_path: Path) -> None:
         elif path.suffix == ".jsonl":
             path.write_text(path.read_text().replace('"weight_digest": "', '"weight_digest": "0'))
         else:
-            path.write_bytes(path.read_bytes()[:-1] + b"?")
+            content = path.read_bytes()
+            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         assert any(told.startswith(name) for told in differences(Run(copy), Run(chaos / "run-0"))), name
 
 

@@ -30,6 +30,8 @@ FULL = re.compile(
     r"could not be written \(No space left on device\); free some space and run the same command again"
     r"|This run needs about 0.5 GiB of disk and 0.0 GiB are free there"
 )
+BESIDE = "The last checkpoint was not written, its steps will be replayed"
+"""So begins a note of the writer beside training, which can meet the full disk as well."""
 Stage = Callable[[Path], bool]
 
 
@@ -88,7 +90,8 @@ def test_full_disk_at_any_stage_loses_nothing(
     with Watcher(open_store(run, make=False)) as watcher:
         for name in CHOSEN:
             told = fill_at(driver, disk, STAGES[name])
-            assert len(FULL.findall(told)) == 1, f"{name}: {told}"
+            sentences = [line for line in told.splitlines() if FULL.search(line) and not line.startswith(BESIDE)]
+            assert len(sentences) == 1, f"{name}: {told}"
             assert "Traceback" not in told, f"{name}: {told}"
         assert driver.finish() == 0, driver.log()
     assert watcher.faults == []
