@@ -192,7 +192,7 @@ class RemoteStore(Store):
     def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
         """The request's result; repeated while it fails for a while and patience lasts."""
         patience = self.options.patience if self._reached else min(self.options.patience, _FIRST_PATIENCE)
-        started, wait = time.monotonic(), 0.1
+        started, wait, told = time.monotonic(), 0.1, False
         while True:
             if changes:
                 self.fence()
@@ -205,8 +205,9 @@ class RemoteStore(Store):
                 if not failure.transient or gone + wait > patience:
                     hint = failure.hint or f"tried for {gone:.0f} s{_AGAIN}"
                     raise StorageError(f"{self.place(key)} could not be {verb}: {failure.reason}; {hint}.") from failure
-                if wait < 0.3:
+                if not told:
                     logger.warning("%s could not be %s (%s): trying again", self.place(key), verb, failure.reason)
+                told = True
                 time.sleep(wait)
                 wait = min(2 * wait, 10.0)
             else:
