@@ -11,6 +11,7 @@ import ast
 
 from .folding import fold
 from .liveness import slice_to
+from .names import reach
 
 LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
 """Constructs that repeat work; a program with none of them is `closed_form`."""
@@ -67,14 +68,4 @@ def recursive_functions(tree: ast.Module) -> set[str]:
             reached = {called(part) for part in ast.walk(body) if isinstance(part, ast.Call)}
             for name in names:
                 calls.setdefault(name, set()).update(reached)
-    return {name for name in calls if name in _reach(name, calls)}
-
-
-def _reach(start: str, calls: dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = set(calls[start])
-    while todo:
-        name = todo.pop()
-        seen.add(name)
-        todo |= calls.get(name, set()) - seen
-    return seen
+    return {name for name in calls if name in reach(calls[name], calls)}

@@ -32,6 +32,7 @@ from .constants import settle
 from .effects import neutral, spoken
 from .folding import fold
 from .liveness import slice_to
+from .names import reach
 from .placeholders import answers, degenerate
 from .renaming import rename
 from .scene import Scene
@@ -110,17 +111,14 @@ def _without_strangers(tree: ast.Module, entry_point: str) -> ast.Module:
         entry = entry_point.split(".")[-1]
         if entry not in methods:
             continue
-        seen: set[str] = set()
-        todo = {entry} | {name for name in methods if name.startswith("__")}
-        while todo:
-            name = todo.pop()
-            seen.add(name)
-            inner = list(ast.walk(methods[name]))
-            used = {n.attr for n in inner if isinstance(n, ast.Attribute)} | {
-                n.id for n in inner if isinstance(n, ast.Name)
-            }
-            todo |= (used & set(methods)) - seen
+        uses = {name: _named_in(method) & set(methods) for name, method in methods.items()}
+        seen = reach({entry} | {name for name in methods if name.startswith("__")}, uses)
         owner.body = [
             part for part in owner.body if getattr(part, "name", None) in seen or part not in methods.values()
         ]
     return tree
+
+
+def _named_in(method: ast.AST) -> set[str]:
+    nodes = list(ast.walk(method))
+    return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.id for n in nodes if isinstance(n, ast.Name)}

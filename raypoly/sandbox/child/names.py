@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 PURE_MODULES = frozenset(
     {"math", "itertools", "functools", "operator", "collections", "string", "re", "typing", "cmath"}
@@ -89,6 +89,17 @@ def _own(nodes: Iterable[ast.AST]) -> list[ast.AST]:
         if not isinstance(node, _SCOPES):
             todo.extend(children(node))
     return found
+
+
+def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
+    """The names that one comes to from these along the edges, these included; a name without any leads nowhere."""
+    seen: set[str] = set()
+    todo = set(start)
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        todo |= edges.get(name, set()) - seen
+    return seen
 
 
 def children(node: ast.AST) -> list[ast.AST]:

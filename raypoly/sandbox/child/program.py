@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from .names import PURE_MODULES, READ_ONLY_METHODS, Aliases, bound_here, declared, loads, parameters, root, stores
+from .names import (
+    PURE_MODULES,
+    READ_ONLY_METHODS,
+    Aliases,
+    bound_here,
+    declared,
+    loads,
+    parameters,
+    reach,
+    root,
+    stores,
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CHANGES_FIRST = frozenset(
@@ -61,13 +72,7 @@ class Program:
 
     def expand(self, names: set[str]) -> frozenset[str]:
         """The names and whatever the functions among them read, functions of functions included."""
-        seen: set[str] = set()
-        todo = set(names)
-        while todo:
-            name = todo.pop()
-            seen.add(name)
-            todo |= self.free.get(name, set()) - seen
-        return frozenset(seen)
+        return frozenset(reach(names, self.free))
 
 
 def _changes_others(function: Function, sharing: Aliases | None) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from .analysis import called
 from .moves import pairs
+from .names import reach
 from .scene import Scene, is_number, key, names
 
 
@@ -79,20 +80,10 @@ def _turns_on_itself(loop: ast.For | ast.While) -> bool:
                 made.setdefault(node.target.id, []).append(longer)
     feeds = {name: set().union(*(names(value) for value in values)) & set(made) for name, values in made.items()}
     for name, values in made.items():
-        ring = {other for other in _reached(name, feeds) if name in _reached(other, feeds)}
+        ring = {other for other in reach(feeds[name], feeds) if name in reach(feeds[other], feeds)}
         if len(ring) > 1 and any(_chosen_or_summed(value, ring, name) for value in values):
             return True
     return False
-
-
-def _reached(name: str, feeds: dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = set(feeds[name])
-    while todo:
-        one = todo.pop()
-        seen.add(one)
-        todo |= feeds[one] - seen
-    return seen
 
 
 def _chosen_or_summed(value: ast.expr, ring: set[str], name: str) -> bool:
