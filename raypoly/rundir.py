@@ -163,7 +163,7 @@ def identity(config: Config) -> str:
     """
     values = config.model_dump(mode="json", exclude_defaults=True)
     free = _resumable(Config) | _NOT_IDENTITY
-    kept = {key: value for key, value in _flat(values) if key not in free}
+    kept = {key: value for key, value in flat(values) if key not in free}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -201,7 +201,7 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
     first = _first_config(store)
     if first is None:
         return ()
-    old, new = (dict(_flat(c.model_dump(mode="json"))) for c in (first, config))
+    old, new = (dict(flat(c.model_dump(mode="json"))) for c in (first, config))
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     changes = tuple(Change(key, old.get(key), new.get(key)) for key in keys)
     free = _resumable(Config) | _NOT_IDENTITY
@@ -238,10 +238,10 @@ def _resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
     return frozenset(keys)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values."""
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values, of sections within sections."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

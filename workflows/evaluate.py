@@ -28,7 +28,8 @@ from raypoly.store.records import Record
 from raypoly.store.sealed import seal
 from raypoly.values import Group, Labels, Problem, Split
 from workflows.failures import set_aside
-from workflows.parts import Parts, started
+from workflows.parts import Parts
+from workflows.starting import started
 from workflows.stopping import Ending, run_workflow
 from workflows.stopwatch import Stopwatch
 

@@ -1,27 +1,21 @@
-"""One run's parts, started once and stopped once: folder and lease, journal, actors, progress, sinks."""
+"""What a run works with, and what is done with several of its parts at once."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from huggingface_hub import snapshot_download
 from ray.exceptions import RayError
-from transformers import AutoTokenizer
 
-from actors.calls import Calls, Care
+from actors.calls import Care
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.retries import Retries
-from actors.scorer import ScorerPool
-from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import CorruptData, RaypolyError, UsageError
 from raypoly.judge.use import told
@@ -30,28 +24,20 @@ from raypoly.policy.learner import UpdateStats
 from raypoly.problems import ProblemSet
 from raypoly.run import Run
 from raypoly.rundir import RunDirectory, storage_options
-from raypoly.settings import objective_parameters
 from raypoly.store import Store
-from raypoly.store.mirror import Mirror
 from raypoly.store.records import Applied, Record
-from raypoly.telemetry import METRICS, TENSORBOARD, Sinks, open_sinks
+from raypoly.telemetry import Sinks
 from raypoly.values import Int32, Problem
 from workflows.canary import Canary
-from workflows.checkpoints import Checkpoints
-from workflows.cluster import actor_options, connected, dashboard_url
 from workflows.failures import SetAside
 from workflows.journal import Journal
 from workflows.judge_use import RunUse
 from workflows.learning import Learning, Trained
-from workflows.lifeline import Lifeline, ray_gone
-from workflows.losses import spoken
 from workflows.patience import Patience
-from workflows.progress import Progress, make_progress
+from workflows.progress import Progress
 from workflows.rows import JudgeNumbers, metrics_row
 from workflows.saving import Saver
-from workflows.stacks import Stacks
 from workflows.stages import Stages
-from workflows.stopping import Ending
 from workflows.stopwatch import Stopwatch
 from workflows.summary import Summary
 from workflows.telemetry import RayMetrics
@@ -228,134 +214,3 @@ def is_finished(directory: RunDirectory) -> bool:
     except CorruptData:  # it is derived: the start that finds out what was done writes it anew
         return False
     return summary.get("state") == "finished" and summary["steps"] >= directory.config.train.steps
-
-
-@asynccontextmanager
-async def started(directory: RunDirectory, ending: Ending | None = None) -> AsyncIterator[Parts]:
-    """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
-    config, ending = directory.config, ending or Ending()
-    async with AsyncExitStack() as stack:
-        stack.enter_context(ending.held())
-        progress = make_progress()
-        stack.callback(progress.finish)
-        store, lease = directory.open()
-        stack.callback(lease.release)
-        problem_set = await asyncio.to_thread(problems.build, config.problems)
-        stack.enter_context(connected(config, directory.name))
-        url = dashboard_url()
-        progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
-        model_path = await _model_path(config, problem_set)
-        journal = Journal(store, lease)
-        checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
-        saver = Saver(checkpoints, journal.settle, progress.note)
-        stack.push_async_callback(journal.close)
-        stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
-        summary = Summary(store, journal, config)
-        objective = objectives.build(config.objective.name, **objective_parameters(config))
-
-        care = Care(Retries(config.run.retries, progress.note), Calls())
-        use = RunUse(store)
-        stack.push_async_callback(use.close)
-        judge = JudgeClient(
-            config.judge, actor_options(), run=directory.uri, spent=lambda: use.spent_usd, on_use=use.add, care=care
-        )
-        all_tests = config.scorer.all_tests or config.reward.name == "fraction"
-        scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
-        generator = Generator(config, model_path, actor_options(0.5), care)
-        learning = Learning(config, model_path, journal, saver, actor_options(0.5), progress.note, care)
-        for part in (judge, scorers, generator, learning):
-            stack.callback(part.stop)
-        stack.push_async_callback(saver.close)
-        pausing: list[Patience] = []
-        watchdog = Watchdog(
-            config.run.stall_seconds,
-            care.calls,
-            lambda: {**generator.actors, **scorers.actors, **judge.actors, **learning.actors},
-            Stacks(store),
-            progress.note,
-            ending.ask,
-            lambda: any(patience.pausing for patience in pausing),
-        )
-        stack.enter_context(watchdog)
-        await asyncio.gather(judge.start(), scorers.start(), generator.start(), learning.start())
-
-        gauges = RayMetrics(directory.name, config.objective.name)
-
-        def paused(pause: Mapping[str, Any], state: str) -> None:
-            summary.pause(pause, state)
-            gauges.paused(state == "paused")
-
-        patience = Patience(config.judge, judge.probe, progress, config.run.on_pause, paused)
-        pausing.append(patience)
-        aside = SetAside(config.run.max_set_aside, progress.note)
-        canary = Canary(config, scorers, judge, progress.note)
-        stack.callback(canary.stop)
-        copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
-        sinks = open_sinks(config, store.workspace, copies)
-        stack.callback(sinks.close)
-        parts = Parts(
-            path=directory.path,
-            config=config,
-            problems=problem_set,
-            tokenizer=AutoTokenizer.from_pretrained(model_path),
-            objective=objective,
-            store=store,
-            journal=journal,
-            saver=saver,
-            generator=generator,
-            learning=learning,
-            judge=judge,
-            judge_use=use,
-            canary=canary,
-            stages=Stages(config, objective, scorers, judge, patience, aside),
-            patience=patience,
-            progress=progress,
-            sinks=sinks,
-            summary=summary,
-            gauges=gauges,
-            care=care,
-            aside=aside,
-            watchdog=watchdog,
-        )
-        _take_up(parts)
-
-        async def before_the_end(kind: type[BaseException] | None, error: BaseException | None, at: Any) -> None:
-            if ending.seconds_left:
-                await parts.stop_early(ending.seconds_left)
-
-        stack.push_async_exit(before_the_end)
-        yield parts
-
-
-async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
-    if config.model.path is not None:
-        folder = Path(config.model.path).expanduser()
-        return folder if folder.is_dir() else Path(await asyncio.to_thread(snapshot_download, config.model.path))
-    from workflows.warm_start import ensure_warm_start  # brings Ray Train and Data, which most starts don't need
-
-    return await asyncio.to_thread(ensure_warm_start, config, problem_set)
-
-
-def _take_up(parts: Parts) -> None:
-    """What a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
-    learning = parts.learning
-    if learning.checkpoint is not None:
-        parts.objective.load_state_dict(json.loads(learning.checkpoint.read(OBJECTIVE_STATE)))
-    by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
-    for results in parts.journal.evaluations().values():
-        parts.judge_use.take_up(results.get("judge"))
-    for step in range(learning.version):
-        applied = parts.journal.applied(step)
-        if applied is None:  # lost to damage, before the checkpoint: the history has a hole
-            continue
-        parts.record(applied)
-        parts.judge_use.take_up(applied.metrics.get("judge_step"))
-        parts.aside.count(parts.config.train.prompts_per_step, applied.metrics.get("set_aside", 0))
-        if step >= learning.base and parts.objective.state_dict():
-            # An objective that remembers must see again what it saw since the checkpoint.
-            for group in parts.journal.load_step(step).groups:
-                parts.stages.value(group, by_id[group.problem_id])
-    parts.summary.steps = learning.version
-    holes = spoken(parts.journal.holes(learning.version))
-    if holes:
-        parts.progress.note(f"The rollouts of steps {', '.join(holes)} are lost to damage; the run goes on without.")

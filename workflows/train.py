@@ -27,7 +27,8 @@ from raypoly.store.records import Generated
 from raypoly.values import Group, Problem
 from workflows.evaluate import Evaluator
 from workflows.learning import Trained
-from workflows.parts import Parts, is_finished, started
+from workflows.parts import Parts, is_finished
+from workflows.starting import started
 from workflows.stopping import Ending, run_workflow
 from workflows.stopwatch import Stopwatch
 

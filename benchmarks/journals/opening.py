@@ -54,7 +54,7 @@ class CountingStore(LocalStore):
 
 
 def open_run(folder: Path, steps: int) -> dict[str, object]:
-    """As `workflows.parts.started` does, without the actors."""
+    """As `workflows.starting.started` does, without the actors."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stages = Stages()
     config = config_of(folder, 2 * steps)

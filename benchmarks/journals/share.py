@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-import workflows.parts
+import workflows.starting
 import workflows.train
 from raypoly import settings
 from workflows.journal import Journal
@@ -91,7 +91,7 @@ def within(intervals: Sequence[Interval], step: Interval) -> list[Interval]:
 
 
 def main() -> None:
-    workflows.parts.Journal = TimedJournal  # type: ignore[attr-defined]
+    workflows.starting.Journal = TimedJournal  # type: ignore[attr-defined]
     workflows.train.Stopwatch = TimedStopwatch  # type: ignore[attr-defined]
     Parts.checkpoint = timed(Parts.checkpoint, CHECKPOINTS)  # type: ignore[method-assign]
     Saver._save = timed(Saver._save, WRITINGS)  # type: ignore[method-assign]

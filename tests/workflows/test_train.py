@@ -11,7 +11,8 @@ from raypoly.config import Config
 from raypoly.rundir import resolve
 from raypoly.settings import load
 from tests.workflows.runs import SMALL
-from workflows.parts import Parts, started
+from workflows.parts import Parts
+from workflows.starting import started
 from workflows.stopping import run_workflow
 from workflows.train import Training
 

@@ -1,0 +1,218 @@
+"""A run's parts, started once and stopped once: folder and lease, journal, actors, watchdog, progress, sinks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+from transformers import AutoTokenizer
+
+from actors.calls import Calls, Care
+from actors.generator import Generator
+from actors.judge import JudgeClient
+from actors.retries import Retries
+from actors.scorer import ScorerPool
+from raypoly import objectives, problems
+from raypoly.config import Config
+from raypoly.problems import ProblemSet
+from raypoly.rundir import RunDirectory
+from raypoly.settings import objective_parameters
+from raypoly.store import Store
+from raypoly.store.mirror import Mirror
+from raypoly.telemetry import METRICS, TENSORBOARD, Sinks, open_sinks
+from workflows.canary import Canary
+from workflows.checkpoints import Checkpoints
+from workflows.cluster import actor_options, connected, dashboard_url
+from workflows.failures import SetAside
+from workflows.journal import Journal
+from workflows.judge_use import RunUse
+from workflows.learning import Learning
+from workflows.lifeline import Lifeline, ray_gone
+from workflows.losses import spoken
+from workflows.parts import OBJECTIVE_STATE, Parts
+from workflows.patience import Patience
+from workflows.progress import Progress, make_progress
+from workflows.saving import Saver
+from workflows.stacks import Stacks
+from workflows.stages import Stages
+from workflows.stopping import Ending
+from workflows.summary import Summary
+from workflows.telemetry import RayMetrics
+from workflows.watchdog import Watchdog
+
+
+@dataclass(frozen=True)
+class _Workers:
+    """The clients of every actor, and what they share."""
+
+    care: Care
+    use: RunUse
+    judge: JudgeClient
+    scorers: ScorerPool
+    generator: Generator
+    learning: Learning
+
+    async def start(self) -> None:
+        """Return when every actor is up."""
+        await asyncio.gather(self.judge.start(), self.scorers.start(), self.generator.start(), self.learning.start())
+
+    def actors(self) -> Mapping[str, Any]:
+        """Those there are now, by name."""
+        return {**self.generator.actors, **self.scorers.actors, **self.judge.actors, **self.learning.actors}
+
+
+@asynccontextmanager
+async def started(directory: RunDirectory, ending: Ending | None = None) -> AsyncIterator[Parts]:
+    """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
+    config, ending = directory.config, ending or Ending()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(ending.held())
+        progress = make_progress()
+        stack.callback(progress.finish)
+        store, lease = directory.open()
+        stack.callback(lease.release)
+        problem_set = await asyncio.to_thread(problems.build, config.problems)
+        stack.enter_context(connected(config, directory.name))
+        url = dashboard_url()
+        progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
+        model_path = await _model_path(config, problem_set)
+        journal = Journal(store, lease)
+        checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
+        saver = Saver(checkpoints, journal.settle, progress.note)
+        stack.push_async_callback(journal.close)
+        stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
+        workers = _workers(stack, directory, store, model_path, journal, saver, progress.note)
+        stack.push_async_callback(saver.close)
+        summary, gauges = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
+        patience = _patience(config, workers.judge, progress, summary, gauges)
+        watchdog = Watchdog(
+            config.run.stall_seconds,
+            workers.care.calls,
+            workers.actors,
+            Stacks(store),
+            progress.note,
+            failed=ending.ask,
+            paused=lambda: patience.pausing,
+        )
+        stack.enter_context(watchdog)
+        await workers.start()
+        objective = objectives.build(config.objective.name, **objective_parameters(config))
+        aside = SetAside(config.run.max_set_aside, progress.note)
+        canary = Canary(config, workers.scorers, workers.judge, progress.note)
+        stack.callback(canary.stop)
+        parts = Parts(
+            path=directory.path,
+            config=config,
+            problems=problem_set,
+            tokenizer=AutoTokenizer.from_pretrained(model_path),
+            objective=objective,
+            store=store,
+            journal=journal,
+            saver=saver,
+            generator=workers.generator,
+            learning=workers.learning,
+            judge=workers.judge,
+            judge_use=workers.use,
+            canary=canary,
+            stages=Stages(config, objective, workers.scorers, workers.judge, patience, aside),
+            patience=patience,
+            progress=progress,
+            sinks=_sinks(stack, directory, store),
+            summary=summary,
+            gauges=gauges,
+            care=workers.care,
+            aside=aside,
+            watchdog=watchdog,
+        )
+        _take_up(parts)
+
+        async def before_the_end(kind: type[BaseException] | None, error: BaseException | None, at: Any) -> None:
+            if ending.seconds_left:
+                await parts.stop_early(ending.seconds_left)
+
+        stack.push_async_exit(before_the_end)
+        yield parts
+
+
+def _workers(
+    stack: AsyncExitStack,
+    directory: RunDirectory,
+    store: Store,
+    model_path: Path,
+    journal: Journal,
+    saver: Saver,
+    note: Callable[[str], None],
+) -> _Workers:
+    """Not started yet; stopped by the stack."""
+    config = directory.config
+    care = Care(Retries(config.run.retries, note), Calls())
+    use = RunUse(store)
+    stack.push_async_callback(use.close)
+    judge = JudgeClient(
+        config.judge, actor_options(), run=directory.uri, spent=lambda: use.spent_usd, on_use=use.add, care=care
+    )
+    all_tests = config.scorer.all_tests or config.reward.name == "fraction"
+    scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
+    generator = Generator(config, model_path, actor_options(0.5), care)
+    learning = Learning(config, model_path, journal, saver, actor_options(0.5), note, care)
+    for part in (judge, scorers, generator, learning):
+        stack.callback(part.stop)
+    return _Workers(care, use, judge, scorers, generator, learning)
+
+
+def _patience(config: Config, judge: JudgeClient, progress: Progress, summary: Summary, gauges: RayMetrics) -> Patience:
+    """Whose pauses stand in the summary and in the metrics."""
+
+    def paused(pause: Mapping[str, Any], state: str) -> None:
+        summary.pause(pause, state)
+        gauges.paused(state == "paused")
+
+    return Patience(config.judge, judge.probe, progress, config.run.on_pause, paused)
+
+
+def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:
+    """Closed by the stack."""
+    copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
+    sinks = open_sinks(directory.config, store.workspace, copies)
+    stack.callback(sinks.close)
+    return sinks
+
+
+async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
+    if config.model.path is not None:
+        folder = Path(config.model.path).expanduser()
+        return folder if folder.is_dir() else Path(await asyncio.to_thread(snapshot_download, config.model.path))
+    from workflows.warm_start import ensure_warm_start  # brings Ray Train and Data, which most starts don't need
+
+    return await asyncio.to_thread(ensure_warm_start, config, problem_set)
+
+
+def _take_up(parts: Parts) -> None:
+    """What a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
+    learning = parts.learning
+    if learning.checkpoint is not None:
+        parts.objective.load_state_dict(json.loads(learning.checkpoint.read(OBJECTIVE_STATE)))
+    by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
+    for results in parts.journal.evaluations().values():
+        parts.judge_use.take_up(results.get("judge"))
+    for step in range(learning.version):
+        applied = parts.journal.applied(step)
+        if applied is None:  # lost to damage, before the checkpoint: the history has a hole
+            continue
+        parts.record(applied)
+        parts.judge_use.take_up(applied.metrics.get("judge_step"))
+        parts.aside.count(parts.config.train.prompts_per_step, applied.metrics.get("set_aside", 0))
+        if step >= learning.base and parts.objective.state_dict():
+            # An objective that remembers must see again what it saw since the checkpoint.
+            for group in parts.journal.load_step(step).groups:
+                parts.stages.value(group, by_id[group.problem_id])
+    parts.summary.steps = learning.version
+    holes = spoken(parts.journal.holes(learning.version))
+    if holes:
+        parts.progress.note(f"The rollouts of steps {', '.join(holes)} are lost to damage; the run goes on without.")
