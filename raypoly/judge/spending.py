@@ -40,7 +40,7 @@ def spending(rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[st
     every = [*steps, *(e["judge"] for e in evaluations if e.get("judge"))]
     use: Counter[str] = Counter()
     for told in every:
-        use.update({name: value for name, value in told.items() if name != "cost_usd"})
+        use.update({name: value for name, value in told.items() if name != "cost_usd" and value is not None})
     return Spending(
         use, total([told["cost_usd"] for told in every]), recent([s["cost_usd"] for s in steps]), counted[0]["step"]
     )

@@ -20,7 +20,7 @@ from typing import Any
 Use = Mapping[str, float]
 """Counts by name (those of `raypoly.judge.openai.stats.JudgeStats`); what is missing is 0. Money stands under
 `known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
-`unpriced` (answers whose cost nobody knows)."""
+`unpriced` (answers whose cost nobody knows); `cached_of` are the prompt tokens of answers that say what was cached."""
 COUNTS = (
     "groups", "free", "cache_hits", "answers", "calls", "retries", "limited", "repairs", "refusals", "invalid",
     "unjudged", "failovers", "probes", "prompt_tokens", "cached_tokens", "completion_tokens",
@@ -72,8 +72,11 @@ def note(name: str, amount: float) -> None:
 
 
 def told(use: Use) -> dict[str, Any]:
-    """All counts as JSON values, with `cost_usd`: null where an answer's cost is unknown."""
-    known = {name: round(value, 9) for name, value in use.items()} | {name: int(use.get(name, 0)) for name in COUNTS}
+    """All counts as JSON values, with `cost_usd`; null is what no server said."""
+    known: dict[str, Any] = {name: round(value, 9) for name, value in use.items()}
+    known |= {name: int(use.get(name, 0)) for name in COUNTS}
+    if known["prompt_tokens"] and not use.get("cached_of"):
+        known["cached_tokens"] = None
     return {**known, "cost_usd": None if use.get("unpriced") else round(use.get("known_usd", 0.0), 9)}
 
 

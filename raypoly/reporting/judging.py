@@ -39,7 +39,7 @@ def judge_rows(run: Run) -> list[tuple[str, str]]:
         ("judge", f"{config.name}, {config.model}" if config.name == "openai" else config.name),
         *_labelled_by(rows),
         *((name, _count(spent, key)) for key, name in _COUNTS),
-        ("prompt tokens that the server had cached", _share(spent, "cached_tokens", ("prompt_tokens",))),
+        ("prompt tokens that the server had cached", _share(spent, "cached_tokens", ("cached_of",))),
         ("answers found in the cache", _share(spent, "cache_hits", ("cache_hits", "answers"))),
         ("unjudged groups", f"{sum(row.get('unjudged', 0) for row in rows):,}"),
         *_money(spent, left),

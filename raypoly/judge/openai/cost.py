@@ -36,10 +36,10 @@ class Prices:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one call; `cached` are those of the prompt that the server had already read."""
+    """Tokens of one call; `cached`: those of the prompt that the server had already read, None where it is silent."""
 
     prompt: int
-    cached: int
+    cached: int | None
     completion: int
 
 
@@ -68,9 +68,10 @@ def listed(base_url: str, model: str) -> Prices | None:
 
 
 def cost(prices: Prices, usage: Usage) -> float:
-    """US dollars."""
-    fresh = usage.prompt - usage.cached
-    return (fresh * prices.input + usage.cached * prices.cached + usage.completion * prices.output) / _MILLION
+    """US dollars; a server that does not say what it had cached is taken to charge for all."""
+    cached = usage.cached or 0
+    fresh = usage.prompt - cached
+    return (fresh * prices.input + cached * prices.cached + usage.completion * prices.output) / _MILLION
 
 
 @dataclass
@@ -100,7 +101,8 @@ class Ledger:
         self._nobodys = _Account(budget, spent)
         self._spent = 0.0
         self._unknown = 0
-        self._prompt = self._cached = self._completion = 0
+        self._prompt = self._completion = 0
+        self._cached: int | None = None
 
     def hold(self, prices: Prices | None, prompt: int, completion: int) -> float:
         """Set money aside for a call of at most so many tokens; US dollars.
@@ -129,13 +131,16 @@ class Ledger:
             account.spent += held if known is None else known
             if usage is not None:
                 self._prompt += usage.prompt
-                self._cached += usage.cached
+                if usage.cached is not None:
+                    self._cached = (self._cached or 0) + usage.cached
                 self._completion += usage.completion
             self._unknown += known is None
             self._spent += known or 0.0
         if usage is not None:
             note("prompt_tokens", usage.prompt)
-            note("cached_tokens", usage.cached)
+            if usage.cached is not None:
+                note("cached_tokens", usage.cached)
+                note("cached_of", usage.prompt)
             note("completion_tokens", usage.completion)
         note("known_usd", known or 0.0)
         note("unpriced", known is None)

@@ -42,8 +42,8 @@ class JudgeStats:
     """Answers that came from the second server."""
     probes: int
     prompt_tokens: int
-    cached_tokens: int
-    """Prompt tokens that the server had cached."""
+    cached_tokens: int | None
+    """Prompt tokens that the server had cached; None where it never said."""
     completion_tokens: int
     cost_usd: float | None
     """None where a price, or the tokens of an answer, are unknown."""

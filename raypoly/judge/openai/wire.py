@@ -130,7 +130,7 @@ def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
         raise json.JSONDecodeError("no choices", "", 0)
     choice, usage = body.choices[0], body.usage
     details = usage.prompt_tokens_details if usage is not None else None
-    cached = (details.cached_tokens or 0) if details is not None else 0
+    cached = None if details is None else details.cached_tokens
     return Completion(
         text=choice.message.content or "",
         refusal=choice.message.refusal,

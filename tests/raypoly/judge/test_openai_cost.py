@@ -24,6 +24,17 @@ def test_cached_tokens_cost_less() -> None:
     assert cost(MINI, Usage(1_000_000, 750_000, 100_000)) == pytest.approx(0.10 + 0.075 + 0.16)
 
 
+def test_what_a_silent_server_had_cached_is_unknown_and_charged_in_full() -> None:
+    assert cost(MINI, Usage(1_000_000, None, 0)) == cost(MINI, Usage(1_000_000, 0, 0))
+    ledger = Ledger()
+    with counting(Terms()) as use:
+        ledger.settle(0.0, MINI, Usage(100, None, 10))
+        assert told(use)["cached_tokens"] is ledger.tokens.cached is None
+        ledger.settle(0.0, MINI, Usage(100, 60, 10))
+    assert told(use)["cached_tokens"] == ledger.tokens.cached == 60
+    assert use["cached_of"] == 100
+
+
 @pytest.mark.parametrize("model", ["gpt-4.1-mini", "gpt-4.1-mini-2025-04-14"])
 def test_the_public_price_is_known_for_the_default_model_at_its_public_address_alone(model: str) -> None:
     assert listed(PUBLIC_URL, model) == MINI

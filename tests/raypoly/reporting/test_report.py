@@ -80,7 +80,8 @@ def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run)
 
 USE = {
     "groups": 20, "free": 2, "cache_hits": 6, "answers": 18, "calls": 19, "retries": 1, "failovers": 3,
-    "prompt_tokens": 1000, "cached_tokens": 600, "completion_tokens": 100, "known_usd": 0.5, "cost_usd": 0.5,
+    "prompt_tokens": 1000, "cached_tokens": 600, "cached_of": 1000, "completion_tokens": 100, "known_usd": 0.5,
+    "cost_usd": 0.5,
 }  # fmt: skip
 
 
@@ -113,6 +114,12 @@ def test_an_unknown_price_is_said_to_be_unknown(tmp_path: Path) -> None:
     rows = dict(judge_rows(run))
     assert rows["money so far"].startswith("unknown: give judge.price_input")
     assert "money a step, newest steps" not in rows
+
+
+def test_what_was_cached_is_a_dash_where_the_server_never_said(tmp_path: Path) -> None:
+    silent = {name: value for name, value in USE.items() if name != "cached_of"} | {"cached_tokens": None}
+    rows = dict(judge_rows(judged(tmp_path / "silent", judge_step=silent)))
+    assert rows["prompt tokens that the server had cached"] == "-"
 
 
 def test_rows_of_an_earlier_version_are_a_dash_and_an_offline_judge_has_no_section(run: Run, tmp_path: Path) -> None:
