@@ -20,6 +20,7 @@ from actors.retries import Retries
 from actors.scorer import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
+from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet
 from raypoly.rundir import RunDirectory
 from raypoly.settings import objective_parameters
@@ -187,10 +188,20 @@ def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sink
 async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
     if config.model.path is not None:
         folder = Path(config.model.path).expanduser()
-        return folder if folder.is_dir() else Path(await asyncio.to_thread(snapshot_download, config.model.path))
+        return folder if folder.is_dir() else await asyncio.to_thread(_downloaded, config.model.path)
     from workflows.warm_start import ensure_warm_start  # brings Ray Train and Data, which most starts don't need
 
     return await asyncio.to_thread(ensure_warm_start, config, problem_set)
+
+
+def _downloaded(name: str) -> Path:
+    try:
+        return Path(snapshot_download(name))
+    except (OSError, ValueError) as error:  # no such model, no way there, or no name of one
+        raise UsageError(
+            f"model.path={name} is no folder here and could not be had from the Hugging Face hub "
+            f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
+        ) from error
 
 
 def _take_up(parts: Parts) -> None:
