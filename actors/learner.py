@@ -12,12 +12,11 @@ from actors.watched import Watched
 from raypoly.config import Config
 from raypoly.engines import Weights
 from raypoly.errors import UsageError
-from raypoly.losses import build
+from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner, UpdateStats
 from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import Snapshot
-from raypoly.settings import loss_parameters
 from raypoly.store.shards import Shard, ShardReader, ShardWriter
 from raypoly.values import Float32, Int32
 
@@ -48,8 +47,7 @@ class LearnerActor(Watched):
     def setup(self, checkpoint: ShardReader | None) -> Standing:
         """Load the starting model, or a checkpoint."""
         config = self._config
-        loss = build(config.loss.name, **loss_parameters(config))
-        self._learner = PolicyLearner(self._model_path, config.train, loss, config.generator.temperature)
+        self._learner = PolicyLearner(self._model_path, config.train, of_run(config), config.generator.temperature)
         if checkpoint is not None:
             if checkpoint.ranks != 1:
                 raise UsageError(f"The checkpoint of step {checkpoint.step} is of {checkpoint.ranks} ranks, not of 1.")

@@ -294,7 +294,10 @@ class LossConfig(Section):
     """How advantages meet log-probabilities. Parameters beside the name belong to the loss."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: str = Field("policy_gradient", description="`policy_gradient` (equation 4), or package.module:Class.")
+    name: str = Field(
+        "policy_gradient",
+        description="`policy_gradient` (equation 4), `clipped_surrogate`, `gspo`, `cispo`, or package.module:Class.",
+    )
 
 
 class TrainConfig(Section):
@@ -308,6 +311,13 @@ class TrainConfig(Section):
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
     betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW betas.")
     max_grad_norm: float = Field(1.0, gt=0, description="Gradient norm above which the gradient is clipped.")
+    max_mismatch: float | None = Field(
+        None,
+        gt=0,
+        description="Mean |learner - sampler| log-probability of a step's tokens above which the run stops before the "
+        "update. Default: none; each update's weights are verified in the engine anyway.",
+        json_schema_extra=ON_RESUME,
+    )
     token_budget: int = Field(2048, ge=1, description="Tokens of one micro-batch, padding counted.")
     threads: int = Field(1, ge=1, description="Compute threads of a CPU learner.")
     checkpoint_every: int = Field(

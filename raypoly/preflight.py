@@ -18,7 +18,7 @@ from raypoly import judge, losses, objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.plugins import load
-from raypoly.settings import loss_parameters, objective_parameters
+from raypoly.settings import objective_parameters
 from raypoly.telemetry import check_packages
 
 GIB = 1024**3
@@ -51,7 +51,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
         lambda: objectives.build(config.objective.name, **objective_parameters(config)).check(config.train.rollouts),
-        lambda: losses.build(config.loss.name, **loss_parameters(config)),
+        lambda: losses.of_run(config),
         lambda: _judge(config),
         lambda: _problems(config),
         lambda: _model(config),

@@ -20,6 +20,7 @@ from actors.learner import WRITING, LearnerActor, Standing
 from actors.watched import GROUP
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
+from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import UpdateStats
 from raypoly.policy.rows import rows_of
@@ -244,7 +245,7 @@ class Learning:
         self.drifted.append(step)
         self._note(
             f"{message} (GPU kernels are not bit-exact): groups sampled since are kept as off-policy"
-            + ("." if self._config.loss.model_extra else "; loss.importance_cap corrects them.")
+            + ("." if of_run(self._config).corrects else "; loss.importance_cap corrects them.")
         )
 
     def _normalisers(self) -> Normalisers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,7 +65,7 @@ def metrics_row(
         "clipped": int(stats.clipped),
         "clip_share": clip_share,
         "entropy": _number(stats.entropy),
-        "mismatch_max": _number(stats.mismatch_max),
+        **{name: _number(value) for name, value in asdict(stats.measured).items()},
         "rows": stats.rows,
         "response_tokens": tokens,
         "tokens_per_second": tokens / seconds["generate"] if seconds.get("generate") else None,

@@ -1,7 +1,7 @@
 """Losses: how advantages meet log-probabilities. An objective gives the advantages; the learner knows neither.
 
 A loss gives one number a token; an aggregation weighs the tokens of a response against each other and the
-responses of a step against each other.
+responses of a step against each other. docs/losses.md has the formulas, and shows how to write one.
 """
 
 from __future__ import annotations
@@ -9,15 +9,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raypoly.config import Config
 from raypoly.losses.base import Loss
+from raypoly.losses.config import LossConfig
+from raypoly.losses.tokens import Tokens
 from raypoly.plugins import load_configured
+from raypoly.settings import loss_parameters
 
-KNOWN: Mapping[str, str] = {"policy_gradient": "raypoly.losses.policy_gradient:PolicyGradient"}
+KNOWN: Mapping[str, str] = {
+    "policy_gradient": "raypoly.losses.policy_gradient:PolicyGradient",
+    "clipped_surrogate": "raypoly.losses.clipped_surrogate:ClippedSurrogate",
+    "gspo": "raypoly.losses.gspo:GSPO",
+    "cispo": "raypoly.losses.cispo:CISPO",
+}
+BFLOAT16_CAP = 2.0
+"""`importance_cap` where engine and learner round differently and nobody said another."""
 
-__all__ = ["KNOWN", "Loss", "build"]
+__all__ = ["KNOWN", "Loss", "LossConfig", "Tokens", "build", "of_run"]
 
 
 def build(name: str, **params: Any) -> Loss:
     """The loss of that name with its parameters; `UsageError` names a parameter that is unknown or wrong."""
     built: Loss = load_configured(name, KNOWN, "loss", params)
     return built
+
+
+def of_run(config: Config) -> Loss:
+    """The loss of a run's config. In bf16 one that takes no ratio gets a cap, unless the config says one or null."""
+    given = loss_parameters(config)
+    loss = build(config.loss.name, **given)
+    if config.model.dtype == "float32" or loss.takes_ratio or "importance_cap" in given:
+        return loss
+    return build(config.loss.name, **given, importance_cap=BFLOAT16_CAP)

@@ -14,19 +14,22 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load as load_safetensors
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from raypoly.config import TrainConfig
-from raypoly.errors import CorruptData
+from raypoly.errors import CorruptData, UsageError
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.base import Loss
+from raypoly.losses.measures import Measured, Sums
+from raypoly.losses.tokens import Tokens
 from raypoly.policy.logprobs import token_logprobs
+from raypoly.policy.mismatch import check_mismatch
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
 from raypoly.policy.snapshots import META, OPTIMIZER, Snapshot, host_copy, weight_digest
 from raypoly.store.shards import WEIGHTS
@@ -46,12 +49,11 @@ class UpdateStats:
     clipped: bool
     entropy: float
     """Mean over the trained response tokens, nats; NaN where none was trained."""
-    mismatch_max: float
-    """Largest |learner - sampler| log-probability of a trained token; NaN where none was."""
     rows: int
     """Responses with a gradient."""
     tokens: int
     """Response tokens with a gradient."""
+    measured: Measured
 
 
 @dataclass
@@ -62,10 +64,12 @@ class _Running:
     packer: Packer
     loss: float = 0.0
     entropy: float = 0.0
-    mismatch: float = 0.0
+    sums: Sums = field(default_factory=Sums)
     rows: int = 0
     tokens: int = 0
     all_tokens: int = 0
+    sampled_by: set[int] = field(default_factory=set)
+    """Versions of the weights that the rows were sampled under, by their own word."""
 
 
 class PolicyLearner:
@@ -76,8 +80,13 @@ class PolicyLearner:
         torch.use_deterministic_algorithms(True)
         self._config, self._loss, self._temperature = config, loss, temperature
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
-        self._model = model.to(self._device).train()
+        self._model = self._opened(model_path).train()
+        self._reference: PreTrainedModel | None = None
+        self.reference_digest: str | None = None
+        """Of the frozen weights that the loss compares with; None where it needs none."""
+        if "reference" in loss.needs:  # always of the starting model: a checkpoint replaces the policy alone
+            self._reference = self._opened(model_path).eval().requires_grad_(False)
+            self.reference_digest = weight_digest(self._reference.state_dict())
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             lr=config.lr,
@@ -104,6 +113,7 @@ class PolicyLearner:
         """Add the gradients of these rows; rows come in prompt and rollout order, in pieces of any size."""
         running = self._started()
         running.all_tokens += sum(len(row.tokens) for row in rows)
+        running.sampled_by.update(row.weight_version for row in rows)
         wanted = [row for row in rows if row.advantage != 0.0 or self._loss.zero_advantage_matters]
         for batch in running.packer.add([row for row in wanted if len(row.tokens)]):
             self._backward(batch)
@@ -113,6 +123,9 @@ class PolicyLearner:
         running = self._started()
         for batch in running.packer.flush():
             self._backward(batch)
+        measured = running.sums.measured()
+        if running.tokens:
+            check_mismatch(measured, self._config.max_mismatch, self.version, running.sampled_by)
         factor = final_factor(self._loss.config.aggregation, running.all_tokens)
         parameters = [p for p in self._model.parameters() if p.requires_grad]
         for parameter in parameters:
@@ -134,16 +147,16 @@ class PolicyLearner:
             grad_norm=norm,
             clipped=norm > self._config.max_grad_norm,
             entropy=running.entropy / tokens if tokens else math.nan,
-            mismatch_max=running.mismatch if tokens else math.nan,
             rows=running.rows,
             tokens=tokens,
+            measured=measured,
         )
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         """Log-probabilities, float32 [T], of `tokens` after `prompt_tokens` under the current weights."""
         row = Row(prompt_tokens, tokens, np.zeros(len(tokens), np.float32), 0.0, self.version)
         with torch.no_grad():
-            logp_T, _ = self._forward(pack([row]), temperature)
+            logp_T, _ = self._forward(self._model, pack([row]), temperature)
         out: Float32 = logp_T.cpu().numpy().astype(np.float32)
         return out
 
@@ -178,15 +191,21 @@ class PolicyLearner:
             f"{names[index]}|{key}": host_copy(value) for index, entry in state.items() for key, value in entry.items()
         }
         weights = {name: host_copy(tensor) for name, tensor in self._model.state_dict().items()}
-        return Snapshot(self.version, weights, moments)
+        return Snapshot(self.version, weights, moments, self.reference_digest)
 
     def save(self) -> dict[str, bytes]:
         """The parts of a checkpoint, as `load` takes them."""
         return dict(self.snapshot().parts())
 
     def load(self, files: Mapping[str, bytes]) -> None:
-        """Take up what `save` gave. Raises `CorruptData` where the weights are not what they were."""
+        """Take up what `save` gave. Raises `CorruptData` where the weights are not what they were, and `UsageError`
+        where the starting model is another than the one that the run compared with."""
         meta = json.loads(files[META])
+        if meta.get("reference_digest", self.reference_digest) != self.reference_digest:
+            raise UsageError(
+                f"The model at model.path is not the one that this run started with and that its KL is taken to (its "
+                f"checkpoint of version {meta['version']} says so): put that model back, or use run.fresh=true."
+            )
         self._model.load_state_dict(load_safetensors(files[WEIGHTS]))
         index = {name: i for i, (name, _) in enumerate(self._model.named_parameters())}
         state: dict[int, dict[str, torch.Tensor]] = {}
@@ -204,30 +223,51 @@ class PolicyLearner:
             raise RuntimeError("begin() comes before accumulate() and apply()")
         return self._running
 
-    def _forward(self, batch: MicroBatch, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def _opened(self, model_path: Path) -> PreTrainedModel:
+        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
+        return model.to(self._device)
+
+    def _forward(
+        self, model: PreTrainedModel, batch: MicroBatch, temperature: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability and entropy of the response tokens, float32 [T] each."""
         device = self._device
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-            hidden_BLH = self._model.base_model(batch.input_ids.to(device), use_cache=False).last_hidden_state
-            head = self._model.get_output_embeddings().weight
+            hidden_BLH = model.base_model(batch.input_ids.to(device), use_cache=False).last_hidden_state
+            head = model.get_output_embeddings().weight
             return token_logprobs(
                 hidden_BLH.flatten(0, 1)[batch.predicts.to(device)], head, batch.targets.to(device), temperature
             )
 
+    def _tokens(self, batch: MicroBatch) -> Tokens:
+        """What the loss sees of these rows."""
+        logp_T, entropy_T = self._forward(self._model, batch, self._temperature)
+        reference_logp_T = None
+        if self._reference is not None:
+            with torch.no_grad():
+                reference_logp_T, _ = self._forward(self._reference, batch, self._temperature)
+        device, response_T = logp_T.device, batch.row_of.to(logp_T.device)
+        return Tokens(
+            logp_T=logp_T,
+            sampler_logp_T=batch.sampler_logprobs.to(device),
+            advantage_T=batch.advantages.to(device)[response_T],
+            response_T=response_T,
+            length_S=torch.tensor(batch.lengths, device=device),
+            entropy_T=entropy_T if "entropy" in self._loss.needs else entropy_T.detach(),
+            reference_logp_T=reference_logp_T,
+        )
+
     def _backward(self, batch: MicroBatch) -> None:
         running = self._started()
-        logp_T, entropy_T = self._forward(batch, self._temperature)
-        row_of = batch.row_of.to(logp_T.device)
-        sampler_T = batch.sampler_logprobs.to(logp_T.device)
+        tokens = self._tokens(batch)
         weights = [
             response_weight(self._loss.config.aggregation, length, running.normalisers) for length in batch.lengths
         ]
-        weight_T = torch.tensor(weights, dtype=torch.float32, device=logp_T.device)[row_of]
-        advantage_T = batch.advantages.to(logp_T.device)[row_of]
-        loss = (self._loss.token_losses(logp_T, sampler_T, advantage_T) * weight_T).sum()
+        weight_T = torch.tensor(weights, dtype=torch.float32, device=tokens.logp_T.device)[tokens.response_T]
+        loss = (self._loss.total(tokens) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         running.loss += float(loss.detach())
-        running.entropy += float(entropy_T.sum())
-        running.mismatch = max(running.mismatch, float((logp_T.detach() - sampler_T).abs().max()))
+        running.entropy += float(tokens.entropy_T.detach().sum())
+        running.sums.add(tokens, self._loss)
         running.rows += len(batch.lengths)
         running.tokens += len(batch.targets)

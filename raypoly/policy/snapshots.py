@@ -29,12 +29,17 @@ class Snapshot:
     """By their transformers names."""
     moments: Mapping[str, torch.Tensor]
     """The optimizer's state, by `parameter|field`."""
+    reference_digest: str | None = None
+    """Of the frozen weights that the loss compares with; None where there are none."""
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
         """The files of a checkpoint, made one at a time: beside the copy, memory holds one of them."""
         yield WEIGHTS, save_safetensors(dict(self.weights), _FORMAT)
         yield OPTIMIZER, save_safetensors(dict(self.moments), _FORMAT)
-        yield META, json.dumps({"version": self.version, "weight_digest": weight_digest(self.weights)}).encode()
+        meta: dict[str, object] = {"version": self.version, "weight_digest": weight_digest(self.weights)}
+        if self.reference_digest is not None:
+            meta["reference_digest"] = self.reference_digest
+        yield META, json.dumps(meta).encode()
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:

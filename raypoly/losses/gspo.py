@@ -1,0 +1,47 @@
+"""Group sequence policy optimization (arXiv 2507.18071): the clipped surrogate of one ratio for a whole response.
+
+    s = (pi(y) / pi_old(y))^(1/|y|) = exp(mean over tokens of log pi - log pi_old)
+    loss = -min(s_t A, clip(s_t, 1 - clip_low, 1 + clip_high) A)        s_t = sg(s) pi_t / sg(pi_t)
+
+At each token s_t has the value of s and its own share of the gradient, so that summed over a response the gradient is
+that of s A (the paper's GSPO-token), and a token that is weighed or left out takes its own share with it. s is a
+geometric mean, so its bounds are a thousand times narrower than a token's.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+
+from raypoly.losses.aggregation import Aggregation
+from raypoly.losses.base import Clipped, Loss
+from raypoly.losses.clipping import sides, surrogate
+from raypoly.losses.config import LossConfig
+from raypoly.losses.tokens import Tokens, ratio_of
+
+
+class GSPOConfig(LossConfig):
+    aggregation: Aggregation = Field(
+        "seq_mean_token_mean", description="As for every loss; the paper's, where each response counts the same."
+    )
+    clip_low: float = Field(3e-4, ge=0, le=1, description="A response's ratio below 1 - clip_low gains nothing more.")
+    clip_high: float = Field(4e-4, ge=0, description="A response's ratio above 1 + clip_high gains nothing more.")
+
+
+class GSPO(Loss):
+    Config = GSPOConfig
+    config: GSPOConfig
+    takes_ratio = True
+
+    def sequence_ratio(self, tokens: Tokens) -> torch.Tensor:
+        """s_t, [T]: at each token its response's ratio, with the token's own gradient."""
+        ratio_T = ratio_of(tokens.response_mean(self.log_ratio(tokens).detach()))
+        return ratio_T * (tokens.logp_T - tokens.logp_T.detach()).exp()
+
+    def token_losses(self, tokens: Tokens) -> torch.Tensor:
+        ratio_T = self.sequence_ratio(tokens)
+        return surrogate(ratio_T, tokens.advantage_T, self.config.clip_low, self.config.clip_high)
+
+    @torch.no_grad()
+    def clipped(self, tokens: Tokens) -> Clipped:
+        return sides(self.sequence_ratio(tokens), tokens.advantage_T, self.config.clip_low, self.config.clip_high)

@@ -1,0 +1,102 @@
+"""What a step's tokens say of its loss: how far the sampler is off, what was clipped, truncated and left out.
+
+With w = pi_learner / pi_sampler over the n tokens that were trained, log w clamped to +-20:
+
+    mismatch k1   mean of -log w            of KL(sampler || learner), J. Schulman 2020
+    mismatch k3   mean of w - 1 - log w     the same, never negative
+    ESS           (sum w)^2 / (n sum w^2)   1 where all weights are equal, towards 1/n where one counts alone
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from raypoly.losses.base import Loss
+from raypoly.losses.importance import correction
+from raypoly.losses.kl import kl_terms
+from raypoly.losses.tokens import MAX_LOG_RATIO, Tokens
+
+SQUARE = "square"
+"""Of w, on its way to the effective sample size."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Over the trained response tokens of one step; NaN where none was trained or the loss has no such thing."""
+
+    mismatch_max: float = math.nan
+    """Largest |log w|, not clamped."""
+    mismatch_mean: float = math.nan
+    """Mean |log w|, not clamped."""
+    mismatch_k1: float = math.nan
+    mismatch_k3: float = math.nan
+    importance_mean: float = math.nan
+    """Mean w before truncation, on the level of `importance_level`."""
+    importance_ess: float = math.nan
+    """Effective sample size as a share of the tokens, of the same w."""
+    importance_truncated: float = math.nan
+    """Share of tokens whose w was cut by `importance_cap`."""
+    tokens_masked: float = math.nan
+    """Share of tokens that `mask_low` and `mask_high` left out."""
+    ratio_clipped_low: float = math.nan
+    ratio_clipped_high: float = math.nan
+    """Share of tokens whose loss was decided by a bound of the ratio."""
+    kl_reference: float = math.nan
+    """KL to the frozen starting model, by k3, nats a token."""
+
+
+class Sums:
+    """Adds up over micro-batches what `Measured` is made of; one transfer from the device a micro-batch."""
+
+    def __init__(self) -> None:
+        self._tokens, self._largest = 0, 0.0
+        self._sums: dict[str, float] = {}
+
+    @torch.no_grad()
+    def add(self, tokens: Tokens, loss: Loss) -> None:
+        """Take in the tokens of one micro-batch."""
+        off_T = tokens.logp_T.double() - tokens.sampler_logp_T
+        per_token = {**_of_sampler(off_T), **_of_loss(tokens, loss)}
+        sums = [value_T.sum(dtype=torch.float64) for value_T in per_token.values()]
+        *values, largest = torch.stack([*sums, off_T.abs().max()]).tolist()
+        for name, value in zip(per_token, values, strict=True):
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        if math.isnan(largest) or largest > self._largest:  # once NaN, it stays so
+            self._largest = largest
+        self._tokens += len(off_T)
+
+    def measured(self) -> Measured:
+        """Of all that was added."""
+        if not self._tokens:
+            return Measured()
+        means = {name: value / self._tokens for name, value in self._sums.items()}
+        square = means.pop(SQUARE)
+        return Measured(mismatch_max=self._largest, importance_ess=means["importance_mean"] ** 2 / square, **means)
+
+
+def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:
+    """[T] each, by the names of `Measured`, from log w."""
+    log_ratio_T = off_T.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return {
+        "mismatch_mean": off_T.abs(),
+        "mismatch_k1": -log_ratio_T,
+        "mismatch_k3": log_ratio_T.expm1() - log_ratio_T,
+    }
+
+
+def _of_loss(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
+    """[T] each, by the names of `Measured`; without what this loss does not have."""
+    done, clipped = correction(tokens, loss.config), loss.clipped(tokens)
+    found = {"importance_mean": done.ratio_T, SQUARE: done.ratio_T.double().square()}
+    if done.truncated_T is not None:
+        found["importance_truncated"] = done.truncated_T
+    if done.masked_T is not None:
+        found["tokens_masked"] = done.masked_T
+    if clipped is not None:
+        found |= {"ratio_clipped_low": clipped.low_T, "ratio_clipped_high": clipped.high_T}
+    if tokens.reference_logp_T is not None:
+        found["kl_reference"] = kl_terms(tokens.logp_T.double(), tokens.reference_logp_T.double(), "k3")
+    return found

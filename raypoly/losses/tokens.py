@@ -1,0 +1,47 @@
+"""What a loss sees of a micro-batch: T response tokens of S whole responses.
+
+tokens.response_mean(tokens.logp_T - tokens.sampler_logp_T)      # [T], the response's mean at each of its tokens
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+MAX_LOG_RATIO = 20.0
+"""Log-ratios are cut here on both sides: exp stays finite in float32, and no bound that makes sense is as far out."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A response is never split over micro-batches, so what is summed over a response here is whole."""
+
+    logp_T: torch.Tensor
+    """[T]: log-probability of each token under the weights in training, after temperature; carries the gradient."""
+    sampler_logp_T: torch.Tensor
+    """[T]: of the same token under the policy that sampled it, as its engine said."""
+    advantage_T: torch.Tensor
+    """[T]: the response's advantage at each of its tokens."""
+    response_T: torch.Tensor
+    """int64 [T]: the response, in 0 .. S-1, of each token."""
+    length_S: torch.Tensor
+    """int64 [S]: tokens of each response."""
+    entropy_T: torch.Tensor
+    """[T]: nats, of the distribution that the token was drawn from; with gradient where the loss needs `entropy`."""
+    reference_logp_T: torch.Tensor | None = None
+    """[T]: of the same token under the frozen starting weights; None unless the loss needs `reference`."""
+
+    def response_sum(self, value_T: torch.Tensor) -> torch.Tensor:
+        """[T]: at each token the sum over its response."""
+        total_S = value_T.new_zeros(len(self.length_S)).index_add(0, self.response_T, value_T)
+        return total_S[self.response_T]
+
+    def response_mean(self, value_T: torch.Tensor) -> torch.Tensor:
+        """[T]: at each token the mean over its response."""
+        return self.response_sum(value_T) / self.length_S[self.response_T]
+
+
+def ratio_of(log_ratio: torch.Tensor) -> torch.Tensor:
+    """exp of a log-ratio within +-`MAX_LOG_RATIO`."""
+    return log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

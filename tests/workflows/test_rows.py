@@ -1,0 +1,30 @@
+"""The row of a step tells what was measured of its loss, and null for what was not."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from raypoly.losses.measures import Measured
+from raypoly.policy.learner import UpdateStats
+from workflows.rows import JudgeNumbers, metrics_row
+
+
+def row(measured: Measured) -> dict[str, Any]:
+    stats = UpdateStats(1, "digest", 0.1, 0.5, False, math.nan, 0, 0, measured)
+    return metrics_row(0, [], stats, {"total": 1.0}, [], 0.0, JudgeNumbers({}, None, None, None, None))
+
+
+def test_what_was_measured_of_the_loss_is_in_the_row() -> None:
+    found = row(Measured(mismatch_max=0.25, mismatch_k3=0.01, importance_ess=0.97, ratio_clipped_low=0.0))
+    assert (found["mismatch_max"], found["mismatch_k3"], found["importance_ess"]) == (0.25, 0.01, 0.97)
+    assert found["ratio_clipped_low"] == 0.0
+    assert found["ratio_clipped_high"] is None
+    assert found["kl_reference"] is None
+
+
+def test_a_step_of_which_nothing_is_known_is_json_without_a_number_for_it() -> None:
+    found = json.loads(json.dumps(row(Measured()), allow_nan=False))
+    assert {found[name] for name in vars(Measured())} == {None}
+    assert found["entropy"] is None
