@@ -12,6 +12,13 @@ import numpy as np
 import pytest
 import yaml
 
+from raypoly.config import TrainConfig
+from raypoly.losses import build
+from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.rows import Row
+from tests.raypoly.tiny_model import random_model
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
@@ -41,6 +48,24 @@ def test_the_pages_objective_runs_from_a_file_outside_the_tree(tmp_path: Path) -
     )
     assert planned.returncode == 0, planned.stderr
     assert "the parameters of poly_epo were dropped" in planned.stderr
+
+
+def test_the_pages_loss_trains_from_a_file_outside_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "losses.md").read_text(), re.S)
+    assert source is not None
+    (tmp_path / "gentle.py").write_text(source[1])
+    monkeypatch.syspath_prepend(tmp_path)
+    learner = PolicyLearner(
+        random_model(tmp_path / "model"), TrainConfig(), build("gentle:Gentle", negative=0.0, importance_cap=2), 1.0
+    )
+    tokens = np.arange(2, 6, dtype=np.int32)
+    norms = []
+    for advantage in (1.0, -1.0):
+        learner.begin(learner.version, Normalisers(prompts=1, rollouts=1, t_max=4))
+        learner.accumulate([Row(tokens, tokens, learner.logprobs(tokens, tokens, 1.0), advantage, learner.version)])
+        norms.append(learner.apply().grad_norm)
+    assert norms[0] > 0.01
+    assert norms[1] == 0.0
 
 
 def test_the_cluster_file_is_one_that_ray_up_takes() -> None:
