@@ -25,6 +25,11 @@ GAUGES: Mapping[str, str] = {
     "clip_share": "Share of steps whose gradient was clipped.",
     "entropy": "Mean token entropy of the sampling policy, in nats.",
     "mismatch_max": "Largest difference of a sampled log-probability between engine and learner.",
+    "mismatch_k3": "KL of the sampling engine to the learner, nats a token.",
+    "importance_ess": "Effective sample size of the learner/sampler ratios, as a share of the tokens.",
+    "ratio_clipped_low": "Share of tokens whose loss the lower bound of the ratio decided.",
+    "ratio_clipped_high": "Share of tokens whose loss the upper bound of the ratio decided.",
+    "kl_reference": "KL to the starting model, nats a token, where the loss has such a term.",
     "tokens_per_second": "Sampled tokens a second.",
     "truncated": "Share of rollouts that reached the length limit.",
 }

@@ -21,6 +21,7 @@ DASHBOARD = Path(__file__).resolve().parents[2] / "configs" / "grafana.json"
 ROW = {
     **metrics_row(0),
     **dict.fromkeys(("unjudged", "entropy", "mismatch_max", "clip_share", "truncated"), 0.1),
+    **dict.fromkeys(("mismatch_k3", "importance_ess", "ratio_clipped_low", "ratio_clipped_high", "kl_reference"), 0.01),
     **dict.fromkeys(("judge_agreement", "strategies_structural"), 0.5),
     "response_tokens": 100,
     "paused_seconds": 1.5,
