@@ -44,7 +44,8 @@ def load_configured(name: str, known: Mapping[str, str], section: str, params: M
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        wrong = first["msg"].removeprefix("Value error, ").lower()
         takes = ", ".join(kind.Config.model_fields) or "none"
         raise UsageError(
-            f"{section}.{key}={first['input']!r} does not fit {name}: {first['msg'].lower()} (it takes: {takes})."
+            f"{section}.{key}={first['input']!r} does not fit {name}: {wrong} (it takes: {takes})."
         ) from error

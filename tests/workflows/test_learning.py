@@ -34,7 +34,15 @@ def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> 
     assert one.drifted == []
 
 
-@pytest.mark.parametrize(("override", "advised"), [((), True), (("loss.importance_cap=2",), False)])
+@pytest.mark.parametrize(
+    ("override", "advised"),
+    [
+        ((), True),
+        (("loss.aggregation=token_mean",), True),
+        (("loss.importance_cap=2",), False),
+        (("loss.name=clipped_surrogate",), False),
+    ],
+)
 def test_kernels_that_round_otherwise_are_told_and_remembered(
     override: tuple[str, ...], advised: bool, tmp_path: Path
 ) -> None:
