@@ -241,11 +241,11 @@ class PolicyLearner:
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """What the loss sees of these rows."""
-        logp_T, entropy_T = self._forward(self._model, batch, self._temperature)
         reference_logp_T = None
-        if self._reference is not None:
+        if self._reference is not None:  # first, while nothing is held for the backward pass
             with torch.no_grad():
                 reference_logp_T, _ = self._forward(self._reference, batch, self._temperature)
+        logp_T, entropy_T = self._forward(self._model, batch, self._temperature)
         device, response_T = logp_T.device, batch.row_of.to(logp_T.device)
         return Tokens(
             logp_T=logp_T,
