@@ -227,7 +227,7 @@ class PolicyLearner:
         loss = (self._loss.token_losses(logp_T, sampler_T, advantage_T) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         running.loss += float(loss.detach())
-        running.entropy += float(entropy_T.sum())
+        running.entropy += float(entropy_T.detach().sum())
         running.mismatch = max(running.mismatch, float((logp_T.detach() - sampler_T).abs().max()))
         running.rows += len(batch.lengths)
         running.tokens += len(batch.targets)
