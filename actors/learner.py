@@ -49,7 +49,7 @@ class LearnerActor(Watched):
         """Load the starting model, or a checkpoint."""
         config = self._config
         loss = build(config.loss.name, **loss_parameters(config))
-        self._learner = PolicyLearner(self._model_path, config.train, loss, config.generator.temperature)
+        self._learner = PolicyLearner(self._model_path, config.train, loss, config.generator.temperature, config.model)
         if checkpoint is not None:
             if checkpoint.ranks != 1:
                 raise UsageError(f"The checkpoint of step {checkpoint.step} is of {checkpoint.ranks} ranks, not of 1.")

@@ -20,17 +20,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load as load_safetensors
-from transformers import AutoModelForCausalLM
 
-from raypoly.config import TrainConfig
+from raypoly.config import ModelConfig, TrainConfig
 from raypoly.errors import CorruptData
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.base import Loss
-from raypoly.policy.logprobs import token_logprobs
+from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
 from raypoly.policy.snapshots import META, OPTIMIZER, Snapshot, host_copy, weight_digest
 from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
+
+_MODEL = ModelConfig.model_validate({})
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,15 @@ class _Running:
 class PolicyLearner:
     """Owns the fp32 master weights and the optimizer. One thread uses it."""
 
-    def __init__(self, model_path: Path, config: TrainConfig, loss: Loss, temperature: float) -> None:
+    def __init__(
+        self, model_path: Path, config: TrainConfig, loss: Loss, temperature: float, model: ModelConfig = _MODEL
+    ) -> None:
         torch.set_num_threads(config.threads)
-        torch.use_deterministic_algorithms(True)
         self._config, self._loss, self._temperature = config, loss, temperature
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
-        self._model = model.to(self._device).train()
+        torch.use_deterministic_algorithms(self.exact)
+        self._bf16 = model.dtype == "bfloat16"
+        self._model = load_model(model_path, self._device, self._bf16)
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             lr=config.lr,
@@ -206,13 +209,7 @@ class PolicyLearner:
 
     def _forward(self, batch: MicroBatch, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability and entropy of the response tokens, float32 [T] each."""
-        device = self._device
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-            hidden_BLH = self._model.base_model(batch.input_ids.to(device), use_cache=False).last_hidden_state
-            head = self._model.get_output_embeddings().weight
-            return token_logprobs(
-                hidden_BLH.flatten(0, 1)[batch.predicts.to(device)], head, batch.targets.to(device), temperature
-            )
+        return response_logprobs(self._model, batch, temperature, self._bf16, self._config.logits_mib)
 
     def _backward(self, batch: MicroBatch) -> None:
         running = self._started()
