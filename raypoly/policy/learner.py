@@ -81,12 +81,16 @@ class PolicyLearner:
         torch.use_deterministic_algorithms(self.exact)
         self._bf16 = model.dtype == "bfloat16"
         self._model = load_model(model_path, self._device, self._bf16)
+        if config.activation_checkpointing:
+            # Nothing that is computed again draws a random number.
+            self._model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             lr=config.lr,
             betas=config.betas,
             weight_decay=config.weight_decay,
-            foreach=True,
+            foreach=self._device.type == "cpu",
+            fused=self._device.type == "cuda",  # foreach would hold another copy of all weights for a moment
         )
         self.version = 0
         self._running: _Running | None = None
