@@ -47,7 +47,9 @@ class LearnerActor(Watched):
     def setup(self, checkpoint: ShardReader | None) -> Standing:
         """Load the starting model, or a checkpoint."""
         config = self._config
-        self._learner = PolicyLearner(self._model_path, config.train, of_run(config), config.generator.temperature)
+        self._learner = PolicyLearner(
+            self._model_path, config.train, of_run(config), config.generator.temperature, config.model
+        )
         if checkpoint is not None:
             if checkpoint.ranks != 1:
                 raise UsageError(f"The checkpoint of step {checkpoint.step} is of {checkpoint.ranks} ranks, not of 1.")

@@ -94,7 +94,10 @@ class ModelConfig(Section):
     path: str | None = Field(
         None, description="A Hugging Face folder or hub id. Default: the tiny model of `warm_start`."
     )
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="Compute type of learner and engine.")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="Type in which learner and engine multiply; the learner's weights and gradients stay float32.",
+    )
 
 
 class WarmStartConfig(Section):
@@ -318,7 +321,16 @@ class TrainConfig(Section):
         "update. Default: none; each update's weights are verified in the engine anyway.",
         json_schema_extra=ON_RESUME,
     )
-    token_budget: int = Field(2048, ge=1, description="Tokens of one micro-batch, padding counted.")
+    token_budget: int = Field(2048, ge=1, description="Tokens of one micro-batch, prompts counted.")
+    logits_mib: int = Field(
+        512, ge=1, description="Memory of the logits that exist at one time, in MiB; up to three times it is used."
+    )
+    activation_checkpointing: bool = Field(
+        False,
+        description="Keep one activation a layer and compute the others again in the backward pass: a third more work, "
+        "far less memory, the same numbers.",
+        json_schema_extra=ON_RESUME,
+    )
     threads: int = Field(1, ge=1, description="Compute threads of a CPU learner.")
     checkpoint_every: int = Field(
         10, ge=1, description="Steps between checkpoints; steps in between are replayed.", json_schema_extra=ON_RESUME

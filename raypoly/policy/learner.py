@@ -20,20 +20,23 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load as load_safetensors
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from raypoly.config import TrainConfig
-from raypoly.errors import CorruptData, UsageError
+from raypoly.config import ModelConfig, TrainConfig
+from raypoly.errors import CorruptData
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.base import Loss
 from raypoly.losses.measures import Measured, Sums
 from raypoly.losses.tokens import Tokens
-from raypoly.policy.logprobs import token_logprobs
 from raypoly.policy.mismatch import check_mismatch
+from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.reference import Reference
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
 from raypoly.policy.snapshots import META, OPTIMIZER, Snapshot, host_copy, weight_digest
 from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
+
+_MODEL = ModelConfig.model_validate({})
 
 
 @dataclass(frozen=True)
@@ -75,24 +78,28 @@ class _Running:
 class PolicyLearner:
     """Owns the fp32 master weights and the optimizer. One thread uses it."""
 
-    def __init__(self, model_path: Path, config: TrainConfig, loss: Loss, temperature: float) -> None:
+    def __init__(
+        self, model_path: Path, config: TrainConfig, loss: Loss, temperature: float, model: ModelConfig = _MODEL
+    ) -> None:
         torch.set_num_threads(config.threads)
-        torch.use_deterministic_algorithms(True)
         self._config, self._loss, self._temperature = config, loss, temperature
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._model = self._opened(model_path).train()
-        self._reference: PreTrainedModel | None = None
-        self.reference_digest: str | None = None
-        """Of the frozen weights that the loss compares with; None where it needs none."""
-        if "reference" in loss.needs:  # always of the starting model: a checkpoint replaces the policy alone
-            self._reference = self._opened(model_path).eval().requires_grad_(False)
-            self.reference_digest = weight_digest(self._reference.state_dict())
+        torch.use_deterministic_algorithms(self.exact)
+        self._bf16 = model.dtype == "bfloat16"
+        self._model = load_model(model_path, self._device, self._bf16)
+        if config.activation_checkpointing:
+            # Nothing that is computed again draws a random number.
+            self._model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+        self._reference: Reference | None = None
+        if "reference" in loss.needs:
+            self._reference = Reference(load_model(model_path, self._device, self._bf16))
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             lr=config.lr,
             betas=config.betas,
             weight_decay=config.weight_decay,
-            foreach=True,
+            foreach=self._device.type == "cpu",
+            fused=self._device.type == "cuda",  # foreach would hold another copy of all weights for a moment
         )
         self.version = 0
         self._running: _Running | None = None
@@ -101,6 +108,11 @@ class PolicyLearner:
     def exact(self) -> bool:
         """Whether the same rows surely give the same bits: on a CPU, not through GPU kernels."""
         return self._device.type == "cpu"
+
+    @property
+    def reference_digest(self) -> str | None:
+        """Of the frozen weights that the loss compares with; None where it needs none."""
+        return None if self._reference is None else self._reference.digest
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
         """Forget what an interrupted step accumulated and start this one. `step` must be the current version."""
@@ -199,13 +211,10 @@ class PolicyLearner:
 
     def load(self, files: Mapping[str, bytes]) -> None:
         """Take up what `save` gave. Raises `CorruptData` where the weights are not what they were, and `UsageError`
-        where the starting model is another than the one that the run compared with."""
+        where the reference is not what it was."""
         meta = json.loads(files[META])
-        if meta.get("reference_digest", self.reference_digest) != self.reference_digest:
-            raise UsageError(
-                f"The model at model.path is not the one that this run started with and that its KL is taken to (its "
-                f"checkpoint of version {meta['version']} says so): put that model back, or use run.fresh=true."
-            )
+        if self._reference is not None:
+            self._reference.check(meta.get("reference_digest"))
         self._model.load_state_dict(load_safetensors(files[WEIGHTS]))
         index = {name: i for i, (name, _) in enumerate(self._model.named_parameters())}
         state: dict[int, dict[str, torch.Tensor]] = {}
@@ -223,28 +232,18 @@ class PolicyLearner:
             raise RuntimeError("begin() comes before accumulate() and apply()")
         return self._running
 
-    def _opened(self, model_path: Path) -> PreTrainedModel:
-        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
-        return model.to(self._device)
-
     def _forward(
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability and entropy of the response tokens, float32 [T] each."""
-        device = self._device
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-            hidden_BLH = model.base_model(batch.input_ids.to(device), use_cache=False).last_hidden_state
-            head = model.get_output_embeddings().weight
-            return token_logprobs(
-                hidden_BLH.flatten(0, 1)[batch.predicts.to(device)], head, batch.targets.to(device), temperature
-            )
+        return response_logprobs(model, batch, temperature, self._bf16, self._config.logits_mib)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """What the loss sees of these rows."""
         reference_logp_T = None
         if self._reference is not None:  # first, while nothing is held for the backward pass
             with torch.no_grad():
-                reference_logp_T, _ = self._forward(self._reference, batch, self._temperature)
+                reference_logp_T, _ = self._forward(self._reference.model, batch, self._temperature)
         logp_T, entropy_T = self._forward(self._model, batch, self._temperature)
         device, response_T = logp_T.device, batch.row_of.to(logp_T.device)
         return Tokens(

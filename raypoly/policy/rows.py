@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from raypoly.policy.attention import Segments
 from raypoly.values import Float32, Float64, Int32, Rollout
 
 
@@ -37,15 +38,16 @@ def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[Row]:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """B rows, each padded on the right to L tokens; T response tokens in all.
-
-    Under causal attention nothing that counts can see the padding, so no mask is needed.
-    """
+    """B rows, one behind the other: S tokens in all, T of them in responses."""
 
     input_ids: torch.Tensor
-    """int64 [B, L]."""
+    """int64 [1, S]."""
+    positions: torch.Tensor
+    """int64 [1, S]: each token's place in its own row."""
+    segments: Segments
+    """Where the rows lie."""
     predicts: torch.Tensor
-    """int64 [T]: places in the flattened [B * L] whose output predicts a response token."""
+    """int64 [T]: places in S whose output predicts a response token."""
     targets: torch.Tensor
     """int64 [T]."""
     sampler_logprobs: torch.Tensor
@@ -60,17 +62,17 @@ class MicroBatch:
 
 def pack(rows: Sequence[Row]) -> MicroBatch:
     """One micro-batch of these rows, in their order."""
-    width = max(row.length for row in rows)
-    ids = np.zeros((len(rows), width), dtype=np.int64)
-    for i, row in enumerate(rows):
-        ids[i, : row.length] = np.concatenate([row.prompt_tokens, row.tokens])
+    segments = Segments.of([row.length for row in rows])
+    tokens = np.concatenate([part for row in rows for part in (row.prompt_tokens, row.tokens)])
     predicts = [
-        i * width + len(row.prompt_tokens) - 1 + np.arange(len(row.tokens), dtype=np.int64)
-        for i, row in enumerate(rows)
+        end - 1 + np.arange(-len(row.tokens), 0, dtype=np.int64)
+        for row, end in zip(rows, segments.starts[1:].tolist(), strict=True)
     ]
     lengths = tuple(len(row.tokens) for row in rows)
     return MicroBatch(
-        input_ids=torch.from_numpy(ids),
+        input_ids=torch.from_numpy(tokens.astype(np.int64))[None],
+        positions=torch.cat([torch.arange(length) for length in segments.lengths])[None],
+        segments=segments,
         predicts=torch.from_numpy(np.concatenate(predicts)),
         targets=torch.from_numpy(np.concatenate([row.tokens for row in rows]).astype(np.int64)),
         sampler_logprobs=torch.from_numpy(np.concatenate([row.sampler_logprobs for row in rows])),
@@ -81,23 +83,24 @@ def pack(rows: Sequence[Row]) -> MicroBatch:
 
 
 class Packer:
-    """Cuts a stream of rows into micro-batches under a budget of tokens, padding counted.
+    """Cuts a stream of rows into micro-batches of at most a budget of tokens.
 
     A batch closes when the next row would overflow it, so the cuts depend on the rows' order alone, not on the
-    pieces in which they arrive.
+    pieces in which they arrive. Packed rows waste nothing, so no other order would save work.
     """
 
     def __init__(self, token_budget: int) -> None:
         self._budget = token_budget
         self._open: list[Row] = []
+        self._tokens = 0
 
     def add(self, rows: Sequence[Row]) -> Iterator[MicroBatch]:
         """The micro-batches that these rows complete. A row longer than the budget gets one of its own."""
         for row in rows:
-            width = max([row.length, *(other.length for other in self._open)])
-            if self._open and width * (len(self._open) + 1) > self._budget:
+            if self._open and self._tokens + row.length > self._budget:
                 yield self._close()
             self._open.append(row)
+            self._tokens += row.length
 
     def flush(self) -> Iterator[MicroBatch]:
         """The last, partly filled micro-batch, if there is one."""
@@ -105,5 +108,5 @@ class Packer:
             yield self._close()
 
     def _close(self) -> MicroBatch:
-        rows, self._open = self._open, []
+        rows, self._open, self._tokens = self._open, [], 0
         return pack(rows)

@@ -12,7 +12,7 @@ from raypoly.errors import CorruptData
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Packer, Row
+from raypoly.policy.rows import Row
 from tests.raypoly.tiny_model import random_model
 
 NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
@@ -66,13 +66,6 @@ def test_pieces_of_any_size_give_the_same_bits(folder: Path) -> None:
             rest = rest[size:]
         digests.add(one.apply().weight_digest)
     assert len(digests) == 1
-
-
-def test_a_budget_cuts_by_padded_size() -> None:
-    packer = Packer(64)
-    batches = [*packer.add(rows()), *packer.flush()]
-    assert sum(len(batch.lengths) for batch in batches) == 8
-    assert all(batch.input_ids.numel() <= 64 for batch in batches)
 
 
 def test_no_advantage_is_no_gradient_and_still_a_step(folder: Path) -> None:

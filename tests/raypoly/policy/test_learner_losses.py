@@ -146,6 +146,37 @@ def test_a_kl_term_pulls_rows_without_advantage_back_to_the_start(folder: Path) 
     assert stats[-1].measured.kl_reference < 0.5 * stats[0].measured.kl_reference
 
 
+def test_kl_and_entropy_have_the_gradient_of_full_logits(folder: Path, tmp_path: Path) -> None:
+    """Against a loop over single sequences with plain autograd; the policy has left the reference."""
+    random_model(tmp_path)
+    params = {"kl_coefficient": 0.5, "kl": "k3", "entropy_coefficient": 0.3, "aggregation": "token_mean"}
+    one = PolicyLearner(folder, TrainConfig(lr=0.01, max_grad_norm=1e9), build("policy_gradient", **params), 1.0)
+    update(one, rows(one, 0))
+    for name, data in one.save_pretrained().items():
+        (tmp_path / name).write_bytes(data)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    start = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    given = [Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 1) for r in rows(one, 1)]
+    for row in given:
+        ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64))
+        inside = slice(len(row.prompt_tokens) - 1, len(ids) - 1)
+        logp_TV, reference_TV = (net(ids[None]).logits[0, inside].log_softmax(-1) for net in (model, start))
+        entropy_T = -(logp_TV.exp() * logp_TV).sum(-1)
+        targets = ids[len(row.prompt_tokens) :, None]
+        d_T = (logp_TV.gather(1, targets) - reference_TV.detach().gather(1, targets))[:, 0]
+        (0.5 * ((-d_T).exp() - 1 + d_T) - 0.3 * entropy_T).sum().backward()
+    tokens = sum(len(row.tokens) for row in given)
+    norm = torch.nn.utils.get_total_norm([p.grad / tokens for p in model.parameters() if p.grad is not None])
+    assert update(one, given).grad_norm == pytest.approx(float(norm), rel=1e-4)
+
+
+def test_an_entropy_bonus_raises_the_entropy(folder: Path) -> None:
+    one = learner(folder, entropy_coefficient=1.0)
+    given = [Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
+    entropies = [update(one, given).entropy for _ in range(4)]
+    assert entropies[-1] > entropies[0] + 0.05
+
+
 def test_a_reference_is_held_only_where_it_is_needed_and_never_saved(folder: Path) -> None:
     one = learner(folder, "clipped_surrogate")
     assert one.reference_digest is None

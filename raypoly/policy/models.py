@@ -1,0 +1,79 @@
+"""The policy's model as the learner trains it: float32 weights, packed rows, no dropout.
+
+model = load_model(path, device, bf16=True)
+logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from raypoly.errors import UsageError
+from raypoly.policy.attention import PACKED
+from raypoly.policy.logprobs import CHUNK_MIB, token_logprobs
+from raypoly.policy.rows import MicroBatch, Row, pack
+
+TOLERANCE = {False: 1e-3, True: 0.5}
+"""Largest |difference| of a log-probability by the model itself and packed, without and with bf16."""
+
+
+def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
+    """A causal language model with float32 weights, ready for training, in bf16 too if it is to be used so.
+
+    Raises `UsageError` where its log-probabilities, packed and in chunks, are not those that it gives itself.
+    """
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=PACKED).to(device)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0  # the gradient is that of the policy which sampled
+    for precision in sorted({False, bf16}):
+        check_model(model, precision)
+    return model.train()
+
+
+def response_logprobs(
+    model: PreTrainedModel, batch: MicroBatch, temperature: float, bf16: bool, chunk_mib: int = CHUNK_MIB
+) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy of the response tokens, float32 [T] each (float64 for a float64 model).
+
+    With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
+    """
+    device = model.device
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+        hidden_1SH = model.base_model(
+            batch.input_ids.to(device),
+            position_ids=batch.positions.to(device),
+            segments=batch.segments.to(device),
+            use_cache=False,
+        ).last_hidden_state
+        hidden_TH = hidden_1SH[0].index_select(0, batch.predicts.to(device))
+        head_VH = model.get_output_embeddings().weight
+        return token_logprobs(hidden_TH, head_VH, batch.targets.to(device), temperature, chunk_mib)
+
+
+def check_model(model: PreTrainedModel, bf16: bool) -> None:
+    """Two short rows, packed, against the model's own attention and logits in float32, one row at a time.
+
+    What it would notice: a bias or a soft cap on logits, attention with a cap or sinks, layers through which packed
+    rows see each other. Raises `UsageError`.
+    """
+    model.eval()
+    tokens = np.arange(5, dtype=np.int32)
+    rows = [Row(tokens[:cut], tokens[cut:], np.zeros(5 - cut, np.float32), 0.0, 0) for cut in (1, 3)]
+    with torch.no_grad():
+        got, _ = response_logprobs(model, pack(rows), 1.0, bf16)
+        model.set_attn_implementation("eager")
+        logits_LV = model(torch.from_numpy(tokens.astype(np.int64))[None].to(model.device)).logits[0, :-1]
+        model.set_attn_implementation(PACKED)
+    own = logits_LV.log_softmax(-1).gather(1, torch.arange(1, 5, device=model.device)[:, None]).squeeze(1)
+    worst = float((got - torch.cat([own, own[2:]])).abs().max())
+    if not worst <= TOLERANCE[bf16]:
+        raise UsageError(
+            f"The learner does not compute this model ({type(model).__name__}) as transformers does: a "
+            f"log-probability is off by {worst:.2g}; Qwen2, Qwen3 and Llama models are known to agree."
+        )

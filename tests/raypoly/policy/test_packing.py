@@ -1,0 +1,167 @@
+"""Packed rows against rows padded to one length, computed by transformers itself; and how rows are cut into batches."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    LlamaConfig,
+    PhiConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from raypoly.errors import UsageError
+from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.rows import MicroBatch, Packer, Row, pack
+
+VOCABULARY = 131
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.2,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+}
+KNOWN = {
+    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "qwen3": Qwen3Config(**SIZES, head_dim=16, tie_word_embeddings=False),
+    "llama": LlamaConfig(**SIZES),
+}
+
+
+def folder(config: PreTrainedConfig, path: Path) -> Path:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(config).save_pretrained(path)
+    return path
+
+
+def some_rows(seed: int, count: int) -> list[Row]:
+    rng = np.random.default_rng(seed)
+
+    def row() -> Row:
+        tokens = rng.integers(2, VOCABULARY, rng.integers(1, 30)).astype(np.int32)
+        prompt = rng.integers(2, VOCABULARY, rng.integers(1, 20)).astype(np.int32)
+        return Row(prompt, tokens, np.zeros(len(tokens), np.float32), 1.0, 0)
+
+    return [row() for _ in range(count)]
+
+
+def padded_logprobs(model: PreTrainedModel, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+    """By the model's own attention, with a mask over the padding and full logits."""
+    width = max(row.length for row in rows)
+    ids_BL, mask_BL = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.int64)
+    for i, row in enumerate(rows):
+        ids_BL[i, : row.length] = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]))
+        mask_BL[i, : row.length] = 1
+    logp_BLV = torch.log_softmax(model(input_ids=ids_BL, attention_mask=mask_BL, use_cache=False).logits, -1)
+    entropy_BL = -(logp_BLV.exp() * logp_BLV).sum(-1)
+    logp, entropy = [], []
+    for i, row in enumerate(rows):
+        places = torch.arange(len(row.prompt_tokens), row.length)
+        logp.append(logp_BLV[i, places - 1, ids_BL[i, places]])
+        entropy.append(entropy_BL[i, places - 1])
+    return torch.cat(logp), torch.cat(entropy)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-7), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("name", KNOWN)
+def test_packed_equals_padded(name: str, dtype: torch.dtype, tolerance: float, tmp_path: Path) -> None:
+    """Float64 could differ by a rounding of float32, in which transformers computes norms and rotary angles."""
+    path = folder(KNOWN[name], tmp_path)
+    packed = load_model(path, torch.device("cpu")).to(dtype)
+    padded = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa").to(dtype)
+    rows = some_rows(0, 7)
+    results = []
+    for model, (logp_T, entropy_T) in [
+        (padded, padded_logprobs(padded, rows)),
+        (packed, response_logprobs(packed, pack(rows), 1.0, bf16=False)),
+    ]:
+        assert logp_T.dtype == dtype
+        weight_T = torch.linspace(-1, 1, len(logp_T), dtype=dtype)
+        (weight_T * logp_T + 0.3 * weight_T.flip(0) * entropy_T).sum().backward()
+        gradients = {f"gradient of {key}": parameter.grad for key, parameter in model.named_parameters()}
+        results.append({"logp": logp_T.detach(), "entropy": entropy_T.detach(), **gradients})
+    want, got = results
+    assert set(want) == set(got)
+    worst = {key: float((want[key] - got[key]).norm() / want[key].norm()) for key in want}
+    assert max(worst.values()) < tolerance, worst
+
+
+def test_a_row_does_not_see_its_neighbours(tmp_path: Path) -> None:
+    model = load_model(folder(KNOWN["qwen3"], tmp_path), torch.device("cpu"))
+    first, second, third = some_rows(1, 3)
+    other, *_ = some_rows(2, 1)
+    with torch.no_grad():
+        one, _ = response_logprobs(model, pack([first, second, third]), 1.0, bf16=False)
+        two, _ = response_logprobs(model, pack([other, second]), 1.0, bf16=False)
+    n = len(second.tokens)
+    torch.testing.assert_close(
+        one[len(first.tokens) : len(first.tokens) + n], two[len(other.tokens) :], rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Gemma2Config(**SIZES, head_dim=16),
+        PhiConfig(**{**SIZES, "num_key_value_heads": 4}),
+        Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=4, max_window_layers=0),
+    ],
+    ids=["gemma2", "phi", "qwen2 with a window"],
+)
+def test_a_model_that_is_not_computed_as_transformers_does_is_refused(config: PreTrainedConfig, tmp_path: Path) -> None:
+    path = folder(config, tmp_path)
+    if config.model_type == "phi":  # a fresh model's bias on logits is zero
+        model = AutoModelForCausalLM.from_pretrained(path)
+        torch.nn.init.normal_(model.lm_head.bias)
+        model.save_pretrained(path)
+    with pytest.raises(UsageError):
+        load_model(path, torch.device("cpu"))
+
+
+def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroBatch]:
+    packer, batches, rest = Packer(budget), [], list(rows)
+    for size in pieces:
+        batches += packer.add(rest[:size])
+        rest = rest[size:]
+    return [*batches, *packer.flush()]
+
+
+def test_batches_fill_the_budget_and_hold_every_token_once() -> None:
+    rows = some_rows(3, 40)
+    batches = cuts(100, rows, [40])
+    assert all(batch.input_ids.shape[1] <= 100 for batch in batches)
+    assert all(batch.input_ids.shape[1] + after.segments.lengths[0] > 100 for batch, after in pairwise(batches))
+    wanted = np.concatenate([part for row in rows for part in (row.prompt_tokens, row.tokens)])
+    assert torch.cat([batch.input_ids[0] for batch in batches]).tolist() == wanted.tolist()
+    for batch in batches:
+        assert torch.equal(batch.input_ids[0, batch.predicts + 1], batch.targets)
+
+
+def test_cuts_depend_on_the_order_of_rows_alone() -> None:
+    rows = some_rows(3, 40)
+    shapes = {
+        tuple(batch.segments.lengths for batch in cuts(100, rows, pieces))
+        for pieces in ([40], [1] * 40, [8, 8, 8, 8, 8], [13, 27])
+    }
+    assert len(shapes) == 1
+
+
+def test_a_row_longer_than_the_budget_is_alone() -> None:
+    rows = some_rows(3, 3)
+    assert [len(batch.lengths) for batch in cuts(1, rows, [3])] == [1, 1, 1]

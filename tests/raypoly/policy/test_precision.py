@@ -1,0 +1,124 @@
+"""What must change nothing beyond rounding, and what float32 master weights are for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from raypoly.config import ModelConfig, TrainConfig
+from raypoly.losses import build
+from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.attention import PACKED
+from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.models import response_logprobs
+from raypoly.policy.rows import Row, pack
+from tests.raypoly.tiny_model import random_model
+
+NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_model(tmp_path_factory.mktemp("model"))
+
+
+def learner(folder: Path, dtype: str = "float32", **train: object) -> PolicyLearner:
+    config = TrainConfig.model_validate({"max_grad_norm": 1e9, **train})
+    return PolicyLearner(folder, config, build("policy_gradient"), 1.0, ModelConfig.model_validate({"dtype": dtype}))
+
+
+def rows(seed: int = 0) -> list[Row]:
+    rng = np.random.default_rng(seed)
+
+    def row() -> Row:
+        tokens = rng.integers(2, 200, rng.integers(1, 16)).astype(np.int32)
+        prompt = rng.integers(2, 200, rng.integers(1, 20)).astype(np.int32)
+        return Row(prompt, tokens, np.full(len(tokens), -3.0, np.float32), float(rng.normal()), 0)
+
+    return [row() for _ in range(8)]
+
+
+def gradients(one: PolicyLearner) -> Mapping[str, torch.Tensor]:
+    """Of one step, by parameter: AdamW's first moment is a tenth of it."""
+    one.begin(0, NORMALISERS)
+    one.accumulate(rows())
+    one.apply()
+    return {key: value * 10 for key, value in one.snapshot().moments.items() if key.endswith("|exp_avg")}
+
+
+def distance(want: Mapping[str, torch.Tensor], got: Mapping[str, torch.Tensor]) -> float:
+    """Largest difference of a parameter's gradients, relative to its norm."""
+    assert set(want) == set(got)
+    return max(float((want[key] - got[key]).norm() / want[key].norm().clamp(min=1e-12)) for key in want)
+
+
+def test_micro_batches_of_any_size_give_the_same_gradients(folder: Path) -> None:
+    whole = gradients(learner(folder, token_budget=10_000))
+    for budget in (1, 50, 120):
+        assert distance(whole, gradients(learner(folder, token_budget=budget))) < 1e-5
+
+
+def test_activation_checkpointing_gives_the_same_bits(folder: Path) -> None:
+    kept, again = learner(folder), learner(folder, activation_checkpointing=True)
+    assert distance(gradients(kept), gradients(again)) == 0.0
+    assert kept.digest() == again.digest()
+
+
+def test_activation_checkpointing_keeps_one_activation_a_layer(folder: Path) -> None:
+    def kept(one: PolicyLearner) -> int:
+        """Bytes that autograd keeps of a forward pass, weights left out."""
+        weights = {parameter.data_ptr() for parameter in one._model.parameters()}
+        sizes: dict[int, int] = {}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.data_ptr() not in weights:
+                sizes[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            logp_T, _ = response_logprobs(one._model, pack(rows()), 1.0, bf16=False)
+        assert logp_T.requires_grad
+        return sum(sizes.values())
+
+    assert kept(learner(folder, activation_checkpointing=True)) < 0.3 * kept(learner(folder))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_bf16_rounds_products_and_keeps_weights_and_gradients_in_float32(folder: Path, checkpointing: bool) -> None:
+    exact, rounded = learner(folder), learner(folder, "bfloat16", activation_checkpointing=checkpointing)
+    off = distance(gradients(exact), gradients(rounded))
+    assert 1e-4 < off < 0.2
+    snapshot = rounded.snapshot()
+    assert {tensor.dtype for tensor in (*snapshot.weights.values(), *snapshot.moments.values())} == {torch.float32}
+
+
+def test_small_updates_reach_bf16_weights_through_float32_ones_alone(folder: Path) -> None:
+    """AdamW moves a weight by at most 3.2 lr a step (Kingma and Ba, section 2.1). At lr 1e-6 that is less than half the
+    distance between neighbouring bf16 numbers above 1e-3: weights kept in bf16 never move, float32 ones add up."""
+    steps, lr = 10, 1e-6
+    pure = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=PACKED)
+    start = {name: parameter.detach().clone() for name, parameter in pure.named_parameters()}
+    optimizer = torch.optim.AdamW(pure.parameters(), lr=lr, weight_decay=0.0)
+    master = learner(folder, "bfloat16", lr=lr)
+    for step in range(steps):
+        master.begin(step, NORMALISERS)
+        master.accumulate(rows(step))
+        master.apply()
+        batch = pack(rows(step))
+        logp_T, _ = response_logprobs(pure, batch, 1.0, bf16=False)
+        (-(batch.advantages[batch.row_of] * logp_T).sum() / (2 * 4 * 16)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def moved(weights: Mapping[str, torch.Tensor]) -> float:
+        """Share of the weights above 1e-3 whose bf16 value is another than at the start."""
+        changed = torch.cat(
+            [(weights[name].bfloat16() != was)[was.abs() > 1e-3].flatten() for name, was in start.items()]
+        )
+        return float(changed.float().mean())
+
+    assert moved(dict(pure.named_parameters())) == 0.0
+    assert moved(master.snapshot().weights) > 0.01
