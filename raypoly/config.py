@@ -98,6 +98,13 @@ class ModelConfig(Section):
         "float32",
         description="Type in which learner and engine multiply; the learner's weights and gradients stay float32.",
     )
+    lora_rank: int | None = Field(
+        None,
+        ge=1,
+        description="Train adapters of this rank on every linear layer but the head, and nothing else (needs peft); "
+        "checkpoints hold adapters alone, the engine gets merged weights. Default: all weights are trained.",
+    )
+    lora_alpha: int = Field(32, ge=1, description="Adapters are scaled by this over their rank.")
 
 
 class WarmStartConfig(Section):
