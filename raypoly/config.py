@@ -322,10 +322,10 @@ class TrainConfig(Section):
     logits_mib: int = Field(
         512, ge=1, description="Memory of the logits that exist at one time, in MiB; up to three times it is used."
     )
-    activation_checkpointing: bool = Field(
-        False,
-        description="Keep one activation a layer and compute the others again in the backward pass: a third more work, "
-        "far less memory, the same numbers.",
+    activation_checkpointing: Literal["off", "products", "layers"] = Field(
+        "off",
+        description="What the backward pass computes again instead of keeping it: with `layers` all but each layer's "
+        "input (least memory, a third more work), with `products` all but matrix products and attention.",
         json_schema_extra=ON_RESUME,
     )
     threads: int = Field(1, ge=1, description="Compute threads of a CPU learner.")

@@ -27,6 +27,7 @@ from raypoly.losses.aggregation import Normalisers, final_factor, response_weigh
 from raypoly.losses.base import Loss
 from raypoly.policy.adapters import add_adapters, merged_weights, trained_weights
 from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.recomputing import recompute
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
 from raypoly.policy.snapshots import ADAPTERS, META, OPTIMIZER, Snapshot, host_copy, weight_digest
 from raypoly.seeds import derive
@@ -86,9 +87,7 @@ class PolicyLearner:
         self._adapters = model.lora_rank is not None
         if model.lora_rank is not None:
             add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
-        if config.activation_checkpointing:
-            # Nothing that is computed again draws a random number.
-            self._model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+        recompute(self._model, config.activation_checkpointing)
         self._optimizer = torch.optim.AdamW(
             [parameter for parameter in self._model.parameters() if parameter.requires_grad],
             lr=config.lr,

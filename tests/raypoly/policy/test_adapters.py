@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def learner(folder: Path, dtype: str = "float32") -> PolicyLearner:
     model = ModelConfig.model_validate({"lora_rank": 4, "dtype": dtype})
-    train = TrainConfig.model_validate({"lr": 0.01, "activation_checkpointing": True})
+    train = TrainConfig.model_validate({"lr": 0.01, "activation_checkpointing": "products"})
     return PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
 
 
