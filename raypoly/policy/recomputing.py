@@ -1,7 +1,7 @@
 """Activation checkpointing: which activations of a layer wait for the backward pass, and which are computed again.
 
     off         all wait
-    products    a layer's input and the results of its matrix products and of attention; the cheap rest is computed again
+    products    a layer's input and the results of its matrix products and of attention; the rest is computed again
     layers      a layer's input alone; all of the layer is computed again, a third more work
 
 The numbers are the same bits each time: what is computed again is what was computed before.
