@@ -98,6 +98,13 @@ class ModelConfig(Section):
         "float32",
         description="Type in which learner and engine multiply; the learner's weights and gradients stay float32.",
     )
+    lora_rank: int | None = Field(
+        None,
+        ge=1,
+        description="Train adapters of this rank on every linear layer but the head, and nothing else (needs peft); "
+        "checkpoints hold adapters alone, the engine gets merged weights. Default: all weights are trained.",
+    )
+    lora_alpha: int = Field(32, ge=1, description="Adapters are scaled by this over their rank.")
 
 
 class WarmStartConfig(Section):
@@ -325,10 +332,10 @@ class TrainConfig(Section):
     logits_mib: int = Field(
         512, ge=1, description="Memory of the logits that exist at one time, in MiB; up to three times it is used."
     )
-    activation_checkpointing: bool = Field(
-        False,
-        description="Keep one activation a layer and compute the others again in the backward pass: a third more work, "
-        "far less memory, the same numbers.",
+    activation_checkpointing: Literal["off", "products", "layers"] = Field(
+        "off",
+        description="What the backward pass computes again instead of keeping it: with `layers` all but each layer's "
+        "input (least memory, a third more work), with `products` all but matrix products and attention.",
         json_schema_extra=ON_RESUME,
     )
     threads: int = Field(1, ge=1, description="Compute threads of a CPU learner.")

@@ -28,11 +28,14 @@ from raypoly.losses.aggregation import Normalisers, final_factor, response_weigh
 from raypoly.losses.base import Loss
 from raypoly.losses.measures import Measured, Sums
 from raypoly.losses.tokens import Tokens
+from raypoly.policy.adapters import add_adapters, merged_weights, trained_weights
 from raypoly.policy.mismatch import check_mismatch
 from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.recomputing import recompute
 from raypoly.policy.reference import Reference
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
-from raypoly.policy.snapshots import META, OPTIMIZER, Snapshot, host_copy, weight_digest
+from raypoly.policy.snapshots import ADAPTERS, META, OPTIMIZER, Snapshot, host_copy, weight_digest
+from raypoly.seeds import derive
 from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
 
@@ -87,14 +90,15 @@ class PolicyLearner:
         torch.use_deterministic_algorithms(self.exact)
         self._bf16 = model.dtype == "bfloat16"
         self._model = load_model(model_path, self._device, self._bf16)
-        if config.activation_checkpointing:
-            # Nothing that is computed again draws a random number.
-            self._model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+        self._adapters = model.lora_rank is not None
+        if model.lora_rank is not None:
+            add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
+        recompute(self._model, config.activation_checkpointing)
         self._reference: Reference | None = None
         if "reference" in loss.needs:
             self._reference = Reference(load_model(model_path, self._device, self._bf16))
         self._optimizer = torch.optim.AdamW(
-            self._model.parameters(),
+            [parameter for parameter in self._model.parameters() if parameter.requires_grad],
             lr=config.lr,
             betas=config.betas,
             weight_decay=config.weight_decay,
@@ -173,17 +177,18 @@ class PolicyLearner:
         return out
 
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """The current weights by their transformers names, float32 on the host."""
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self._model.state_dict().items()}
+        """The current weights by their transformers names, adapters merged, float32 on the host."""
+        return {name: tensor.cpu().numpy().copy() for name, tensor in merged_weights(self._model).items()}
 
     def digest(self) -> str:
-        """Of all weights: equal iff they are bit-identical."""
-        return weight_digest(self._model.state_dict())
+        """Of all weights, or of the adapters where they alone are trained: equal iff they are bit-identical."""
+        return weight_digest(self._state())
 
     def save_pretrained(self) -> dict[str, bytes]:
         """The files of an ordinary Hugging Face folder with these weights (no tokenizer)."""
         with tempfile.TemporaryDirectory() as folder:
-            self._model.save_pretrained(folder)
+            merged = merged_weights(self._model) if self._adapters else None
+            self._model.save_pretrained(folder, state_dict=merged)
             return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
     def pretrained_config(self) -> dict[str, bytes]:
@@ -197,13 +202,14 @@ class PolicyLearner:
 
     def snapshot(self) -> Snapshot:
         """A copy on the host of all that a checkpoint needs; later updates don't reach it."""
-        names = [name for name, _ in self._model.named_parameters()]
+        names = list(trained_weights(self._model))
         state = self._optimizer.state_dict()["state"]
         moments = {
             f"{names[index]}|{key}": host_copy(value) for index, entry in state.items() for key, value in entry.items()
         }
-        weights = {name: host_copy(tensor) for name, tensor in self._model.state_dict().items()}
-        return Snapshot(self.version, weights, moments, self.reference_digest)
+        weights = {name: host_copy(tensor) for name, tensor in self._state().items()}
+        part = ADAPTERS if self._adapters else WEIGHTS
+        return Snapshot(self.version, weights, part, moments, self.reference_digest)
 
     def save(self) -> dict[str, bytes]:
         """The parts of a checkpoint, as `load` takes them."""
@@ -215,8 +221,9 @@ class PolicyLearner:
         meta = json.loads(files[META])
         if self._reference is not None:
             self._reference.check(meta.get("reference_digest"))
-        self._model.load_state_dict(load_safetensors(files[WEIGHTS]))
-        index = {name: i for i, (name, _) in enumerate(self._model.named_parameters())}
+        weights = load_safetensors(files[ADAPTERS if self._adapters else WEIGHTS])
+        self._model.load_state_dict(weights, strict=not self._adapters)
+        index = {name: i for i, name in enumerate(trained_weights(self._model))}
         state: dict[int, dict[str, torch.Tensor]] = {}
         for key, value in load_safetensors(files[OPTIMIZER]).items():
             name, _, field = key.rpartition("|")
@@ -226,6 +233,11 @@ class PolicyLearner:
         self.version, self._running = int(meta["version"]), None
         if self.digest() != meta["weight_digest"]:
             raise CorruptData(f"the checkpoint of version {self.version} does not give back the weights it was made of")
+
+    def _state(self) -> Mapping[str, torch.Tensor]:
+        """What a checkpoint holds of the weights."""
+        state: dict[str, torch.Tensor] = trained_weights(self._model) if self._adapters else self._model.state_dict()
+        return state
 
     def _started(self) -> _Running:
         if self._running is None:

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import torch
 from safetensors.torch import save as save_safetensors
 
-from raypoly.store.shards import WEIGHTS
-
 OPTIMIZER = "optimizer.safetensors"
 META = "learner.json"
-STATE_FILES = (WEIGHTS, OPTIMIZER, META)
-"""The parts of a learner's state."""
+ADAPTERS = "adapters.safetensors"
+"""In place of `raypoly.store.shards.WEIGHTS` where adapters alone are trained: they are no policy by themselves."""
 _FORMAT = {"format": "pt"}
 
 
@@ -27,6 +25,8 @@ class Snapshot:
     """Of the weights."""
     weights: Mapping[str, torch.Tensor]
     """By their transformers names."""
+    weights_part: str
+    """The name of their file: `WEIGHTS` or `ADAPTERS`."""
     moments: Mapping[str, torch.Tensor]
     """The optimizer's state, by `parameter|field`."""
     reference_digest: str | None = None
@@ -34,7 +34,7 @@ class Snapshot:
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
         """The files of a checkpoint, made one at a time: beside the copy, memory holds one of them."""
-        yield WEIGHTS, save_safetensors(dict(self.weights), _FORMAT)
+        yield self.weights_part, save_safetensors(dict(self.weights), _FORMAT)
         yield OPTIMIZER, save_safetensors(dict(self.moments), _FORMAT)
         meta: dict[str, object] = {"version": self.version, "weight_digest": weight_digest(self.weights)}
         if self.reference_digest is not None:

@@ -1,0 +1,239 @@
+"""What one update costs on one GPU: Qwen3-4B's shape with random weights, 256 sequences of 1k to 4k tokens.
+
+    python -m benchmarks.gpu_learner [--recompute products] [--token-budget 8192] [--json FILE]     # H200, minutes
+    python -m benchmarks.gpu_learner --tiny                                                         # CPU, seconds
+
+Needs torch and transformers, and of raypoly what its learner needs: no Ray, no engine. The learner is the one that
+trains: float32 weights, gradients and AdamW, bf16 products, packed rows. It writes and reads a folder of random bf16
+weights (8 GB) in the temporary folder.
+
+Model FLOPs utilisation counts what the mathematics needs (2 a weight and token forward, 4 backward, the head at
+response tokens alone, attention to the tokens before) and not what is computed again, over the GPU's dense bf16 peak.
+The update is gradients and AdamW; the digest of the new weights, which a run keeps for each step, is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from raypoly.config import ModelConfig, TrainConfig
+from raypoly.losses import build
+from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.rows import Row, pack
+
+QWEN3_4B = Qwen3Config(
+    vocab_size=151_936,
+    hidden_size=2560,
+    intermediate_size=9728,
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    max_position_embeddings=40_960,
+    tie_word_embeddings=True,
+)
+TINY = Qwen3Config(
+    vocab_size=4096,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=512,
+    tie_word_embeddings=True,
+)
+PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
+"""Dense bf16, by a part of the device's name; SXM boards."""
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one update. What is unknown is None."""
+
+    device: str
+    weights: int
+    sequences: int
+    tokens: int
+    """Prompts and responses."""
+    update_seconds: float
+    digest_seconds: float
+    tokens_per_second: float
+    flops_per_second: float
+    utilisation: float | None
+    """None where the device's peak is not known."""
+    peak_gib: float
+    """Allocated on the GPU, or the process's largest size on a CPU."""
+    reserved_gib: float | None
+    """Held by PyTorch's allocator on the GPU."""
+    reference_loss_error: float
+    """|loss - reference| / |reference| by transformers' attention and full logits, a few sequences, same precision."""
+    reference_logp_error: float
+    """Largest |difference| of a token's log-probability there."""
+
+
+def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> list[Row]:
+    """Random sequences, lengths uniform, of which the first eighth, at most 512 tokens, is the prompt."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for length in rng.integers(shortest, longest + 1, count):
+        tokens = rng.integers(0, vocabulary, length).astype(np.int32)
+        cut = min(512, int(length) // 8)
+        sampler = np.full(length - cut, -np.log(vocabulary), np.float32)
+        rows.append(Row(tokens[:cut], tokens[cut:], sampler, float(rng.choice([-1.0, 1.0])), 0))
+    return rows
+
+
+def model_flops(config: Qwen3Config, rows: Sequence[Row]) -> float:
+    """What one update of these rows needs at least."""
+    heads, width = config.num_attention_heads * config.head_dim, config.hidden_size
+    key_value = config.num_key_value_heads * config.head_dim
+    layer = width * (2 * heads + 2 * key_value + 3 * config.intermediate_size)
+    body = 6.0 * config.num_hidden_layers * layer * sum(row.length for row in rows)
+    head = 6.0 * width * config.vocab_size * sum(len(row.tokens) for row in rows)
+    attention = 6.0 * config.num_hidden_layers * heads * sum(row.length**2 for row in rows)
+    return body + head + attention
+
+
+def against_reference(folder: Path, rows: Sequence[Row], device: torch.device, chunk_mib: int) -> tuple[float, float]:
+    """Relative error of the loss, and the largest of a log-probability, against one row at a time and full logits."""
+    model = load_model(folder, device, bf16=True)
+    with torch.no_grad():
+        got, _ = response_logprobs(model, pack(rows), 1.0, bf16=True, chunk_mib=chunk_mib)
+        model.set_attn_implementation("sdpa")
+        want = []
+        for row in rows:
+            ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64)).to(device)
+            with torch.autocast(device.type, dtype=torch.bfloat16):
+                logits_LV = model(ids[None], use_cache=False).logits[0, len(row.prompt_tokens) - 1 : -1]
+            targets = ids[len(row.prompt_tokens) :, None]
+            want.append(logits_LV.float().log_softmax(-1).gather(1, targets).squeeze(1))
+    loss, reference = float(got.mean()), float(torch.cat(want).mean())
+    return abs(loss - reference) / abs(reference), float((got - torch.cat(want)).abs().max())
+
+
+def write_model(shape: Qwen3Config, folder: Path, device: torch.device) -> int:
+    """A folder of random bf16 weights, made on the device; how many they are."""
+    with device:
+        model = AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    return int(model.num_parameters())
+
+
+def measure(shape: Qwen3Config, rows: Sequence[Row], train: TrainConfig) -> Result:
+    """One update, after a small one that allocates what every update needs."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        weights = write_model(shape, folder, device)
+        short = sorted(rows, key=lambda row: row.length)[:3]
+        errors = against_reference(folder, short, device, train.logits_mib)
+        _collect(device)
+        model = ModelConfig.model_validate({"dtype": "bfloat16"})
+        learner = PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
+    _update(learner, short, device)
+    _collect(device)
+    update_seconds, digest_seconds = _update(learner, rows, device)
+    tokens, flops = sum(row.length for row in rows), model_flops(shape, rows) / update_seconds
+    named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    peak = next((peak for part, peak in PEAK_FLOPS.items() if part in named), None)
+    on_gpu = device.type == "cuda"
+    process_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Result(
+        device=named,
+        weights=weights,
+        sequences=len(rows),
+        tokens=tokens,
+        update_seconds=update_seconds,
+        digest_seconds=digest_seconds,
+        tokens_per_second=tokens / update_seconds,
+        flops_per_second=flops,
+        utilisation=None if peak is None else flops / peak,
+        peak_gib=(torch.cuda.max_memory_allocated() if on_gpu else process_bytes) / GIB,
+        reserved_gib=torch.cuda.max_memory_reserved() / GIB if on_gpu else None,
+        reference_loss_error=errors[0],
+        reference_logp_error=errors[1],
+    )
+
+
+def _update(learner: PolicyLearner, rows: Sequence[Row], device: torch.device) -> tuple[float, float]:
+    """Seconds of gradients and AdamW, and of the digest of the weights."""
+    longest = max(len(row.tokens) for row in rows)
+    _synchronise(device)
+    started = time.perf_counter()
+    learner.begin(learner.version, Normalisers(prompts=len(rows), rollouts=1, t_max=longest))
+    learner.accumulate(rows)
+    learner.apply()
+    _synchronise(device)
+    applied = time.perf_counter()
+    learner.digest()
+    digest = time.perf_counter() - applied
+    return applied - started - digest, digest
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _collect(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def table(result: Result) -> str:
+    """One line a number."""
+    lines = [f"{key.replace('_', ' '):22} {_shown(value)}" for key, value in asdict(result).items()]
+    return "\n".join(lines)
+
+
+def _shown(value: float | str | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="a small shape and short sequences")
+    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--recompute", choices=("off", "products", "layers"), default="products")
+    parser.add_argument("--token-budget", type=int, default=8192)
+    parser.add_argument("--logits-mib", type=int, default=1024)
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    given = parser.parse_args(arguments)
+    shape, lengths = (TINY, (24, 96)) if given.tiny else (QWEN3_4B, (1024, 4096))
+    rows = sample_rows(8 if given.tiny else given.sequences, *lengths, shape.vocab_size)
+    train = TrainConfig.model_validate(
+        {
+            "lr": 1e-6,
+            "token_budget": 256 if given.tiny else given.token_budget,
+            "logits_mib": 1 if given.tiny else given.logits_mib,
+            "activation_checkpointing": given.recompute,
+        }
+    )
+    result = measure(shape, rows, train)
+    print(table(result))
+    if given.json is not None:
+        given.json.write_text(json.dumps(asdict(result), indent=2))
+
+
+if __name__ == "__main__":
+    main()

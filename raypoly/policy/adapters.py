@@ -1,0 +1,59 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685) through peft: W + (alpha / rank) B A, of which A and B alone are trained.
+
+    add_adapters(model, rank=32, alpha=32, seed=0)      # every linear layer but the head; B is zero, A is drawn
+    trained = trained_weights(model)                    # what a checkpoint holds
+    weights = merged_weights(model)                     # what an engine loads, by the names that it knows
+
+Merging never touches the model: adding a product to a weight and taking it off again would not give the weight back.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from raypoly.errors import UsageError
+
+_NAME = "default"
+"""peft's word for the one set of adapters that a model has here."""
+
+
+def add_adapters(model: PreTrainedModel, rank: int, alpha: int, seed: int) -> None:
+    """Put adapters into the model and freeze all else; the same seed draws the same ones on every device.
+
+    Raises `UsageError` where peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise UsageError("model.lora_rank needs the package peft: pip install 'raypoly[lora]'.") from error
+    with torch.random.fork_rng():
+        inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear"), model)
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if ".lora_A." in name:
+            drawn = torch.nn.init.kaiming_uniform_(torch.empty(parameter.shape), a=math.sqrt(5), generator=generator)
+            parameter.data.copy_(drawn)
+
+
+def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The parameters that have gradients, by name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """All weights by their transformers names, with the adapters' products added; those without are not copied."""
+    layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
+    merged = {}
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if ".lora_A." in name or ".lora_B." in name:
+                continue
+            owner, base, rest = name.partition("base_layer.")
+            if base and rest == "weight":
+                tensor = tensor + layers[owner].get_delta_weight(_NAME)
+            merged[owner + rest if base else name] = tensor
+    return merged
