@@ -94,11 +94,6 @@ def objective_parameters(config: Config) -> dict[str, Any]:
     return dict(config.objective.model_extra or {})
 
 
-def loss_parameters(config: Config) -> dict[str, Any]:
-    """What stands beside `loss.name`."""
-    return dict(config.loss.model_extra or {})
-
-
 def _read(file: Path) -> Sections:
     try:
         document = yaml.load(file.read_text(), Loader=_Loader)

@@ -14,7 +14,6 @@ from raypoly.losses.base import Loss
 from raypoly.losses.config import LossConfig
 from raypoly.losses.tokens import Tokens
 from raypoly.plugins import load_configured
-from raypoly.settings import loss_parameters
 
 KNOWN: Mapping[str, str] = {
     "policy_gradient": "raypoly.losses.policy_gradient:PolicyGradient",
@@ -36,7 +35,7 @@ def build(name: str, **params: Any) -> Loss:
 
 def of_run(config: Config) -> Loss:
     """The loss of a run's config. In bf16 one that takes no ratio gets a cap, unless the config says one or null."""
-    given = loss_parameters(config)
+    given = config.loss.model_extra or {}
     loss = build(config.loss.name, **given)
     if config.model.dtype == "float32" or loss.takes_ratio or "importance_cap" in given:
         return loss
