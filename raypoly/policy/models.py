@@ -44,7 +44,8 @@ def response_logprobs(
     With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
     """
     device = model.device
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+    # Each weight is used once, so a cache of the rounded ones would only hold half the model's size.
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
         hidden_1SH = model.base_model(
             batch.input_ids.to(device),
             position_ids=batch.positions.to(device),

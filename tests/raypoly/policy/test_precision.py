@@ -1,6 +1,7 @@
 """What must change nothing beyond rounding, and what float32 master weights are for."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,16 @@ def distance(want: Mapping[str, torch.Tensor], got: Mapping[str, torch.Tensor]) 
     """Largest difference of a parameter's gradients, relative to its norm."""
     assert set(want) == set(got)
     return max(float((want[key] - got[key]).norm() / want[key].norm().clamp(min=1e-12)) for key in want)
+
+
+def test_a_gradient_that_is_no_number_changes_no_weight(folder: Path) -> None:
+    one = learner(folder)
+    before = one.digest()
+    one.begin(0, NORMALISERS)
+    one.accumulate([replace(row, advantage=float("nan")) for row in rows()])
+    with pytest.raises(FloatingPointError, match="step 0"):
+        one.apply()
+    assert (one.digest(), one.version) == (before, 0)
 
 
 def test_micro_batches_of_any_size_give_the_same_gradients(folder: Path) -> None:
