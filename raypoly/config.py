@@ -318,7 +318,9 @@ class TrainConfig(Section):
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
     betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW betas.")
     max_grad_norm: float = Field(1.0, gt=0, description="Gradient norm above which the gradient is clipped.")
-    token_budget: int = Field(2048, ge=1, description="Tokens of one micro-batch, prompts counted.")
+    token_budget: int = Field(
+        2048, ge=1, description="Tokens of one micro-batch; a prompt counts once for its responses."
+    )
     logits_mib: int = Field(
         512, ge=1, description="Memory of the logits that exist at one time, in MiB; up to three times it is used."
     )

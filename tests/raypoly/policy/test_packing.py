@@ -22,6 +22,7 @@ from transformers import (
 from raypoly.errors import UsageError
 from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
+from raypoly.values import Int32
 
 VOCABULARY = 131
 SIZES = {
@@ -50,15 +51,16 @@ def folder(config: PreTrainedConfig, path: Path) -> Path:
     return path
 
 
-def some_rows(seed: int, count: int) -> list[Row]:
+def some_rows(seed: int, *responses: int) -> list[Row]:
+    """Rows of as many prompts as numbers are given, each with so many responses."""
     rng = np.random.default_rng(seed)
 
-    def row() -> Row:
-        tokens = rng.integers(2, VOCABULARY, rng.integers(1, 30)).astype(np.int32)
-        prompt = rng.integers(2, VOCABULARY, rng.integers(1, 20)).astype(np.int32)
-        return Row(prompt, tokens, np.zeros(len(tokens), np.float32), 1.0, 0)
+    def tokens(longest: int) -> Int32:
+        return rng.integers(2, VOCABULARY, rng.integers(1, longest)).astype(np.int32)
 
-    return [row() for _ in range(count)]
+    prompts = [prompt for count in responses for prompt in [tokens(20)] * count]
+    answers = [tokens(30) for _ in prompts]
+    return [Row(*pair, np.zeros(len(pair[1]), np.float32), 1.0, 0) for pair in zip(prompts, answers, strict=True)]
 
 
 def padded_logprobs(model: PreTrainedModel, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
@@ -85,7 +87,7 @@ def test_packed_equals_padded(name: str, dtype: torch.dtype, tolerance: float, t
     path = folder(KNOWN[name], tmp_path)
     packed = load_model(path, torch.device("cpu")).to(dtype)
     padded = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa").to(dtype)
-    rows = some_rows(0, 7)
+    rows = some_rows(0, 3, 1, 1, 4)
     results = []
     for model, (logp_T, entropy_T) in [
         (padded, padded_logprobs(padded, rows)),
@@ -104,7 +106,7 @@ def test_packed_equals_padded(name: str, dtype: torch.dtype, tolerance: float, t
 
 def test_a_row_does_not_see_its_neighbours(tmp_path: Path) -> None:
     model = load_model(folder(KNOWN["qwen3"], tmp_path), torch.device("cpu"))
-    first, second, third = some_rows(1, 3)
+    first, second, third = some_rows(1, 1, 2)
     other, *_ = some_rows(2, 1)
     with torch.no_grad():
         one, _ = response_logprobs(model, pack([first, second, third]), 1.0, bf16=False)
@@ -134,6 +136,18 @@ def test_a_model_that_is_not_computed_as_transformers_does_is_refused(config: Pr
         load_model(path, torch.device("cpu"))
 
 
+def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path: Path) -> None:
+    model = load_model(folder(KNOWN["qwen2"], tmp_path), torch.device("cpu"))
+    (row,) = some_rows(5, 1)
+    empty = Row(row.prompt_tokens, row.tokens[:0], row.sampler_logprobs[:0], 0.0, 0)
+    with torch.no_grad():
+        alone, _ = response_logprobs(model, pack([row]), 1.0, bf16=False)
+        both, _ = response_logprobs(model, pack([empty, row, empty]), 1.0, bf16=False)
+        none, _ = response_logprobs(model, pack([empty]), 1.0, bf16=False)
+    torch.testing.assert_close(both, alone, rtol=0, atol=1e-5)
+    assert none.shape == (0,)
+
+
 def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroBatch]:
     packer, batches, rest = Packer(budget), [], list(rows)
     for size in pieces:
@@ -142,19 +156,39 @@ def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroB
     return [*batches, *packer.flush()]
 
 
-def test_batches_fill_the_budget_and_hold_every_token_once() -> None:
-    rows = some_rows(3, 40)
+def test_batches_fill_the_budget_and_hold_every_token_that_is_needed_once() -> None:
+    rows = some_rows(3, *[5] * 8)
     batches = cuts(100, rows, [40])
     assert all(batch.input_ids.shape[1] <= 100 for batch in batches)
-    assert all(batch.input_ids.shape[1] + after.segments.lengths[0] > 100 for batch, after in pairwise(batches))
-    wanted = np.concatenate([part for row in rows for part in (row.prompt_tokens, row.tokens)])
-    assert torch.cat([batch.input_ids[0] for batch in batches]).tolist() == wanted.tolist()
-    for batch in batches:
-        assert torch.equal(batch.input_ids[0, batch.predicts + 1], batch.targets)
+    done = 0
+    for batch, after in pairwise(batches):
+        done += len(batch.lengths)
+        shared = np.array_equal(rows[done - 1].prompt_tokens, rows[done].prompt_tokens)
+        needed = len(rows[done].tokens) if shared else rows[done].length
+        assert batch.input_ids.shape[1] + needed > 100
+        assert after.targets[: len(rows[done].tokens)].tolist() == rows[done].tokens.tolist()
+    assert torch.cat([batch.targets for batch in batches]).tolist() == np.concatenate([r.tokens for r in rows]).tolist()
+
+
+def test_a_prompt_of_neighbouring_rows_is_there_once() -> None:
+    rows = some_rows(4, 3, 2)
+    batch = pack(rows)
+    (first, _, _, second, _) = rows
+    lengths = [len(row.tokens) for row in rows]
+    assert batch.segments.lengths == (
+        len(first.prompt_tokens),
+        *lengths[:3],
+        len(second.prompt_tokens),
+        *lengths[3:],
+    )
+    assert batch.segments.prompts == (None, 0, 0, 0, None, 4, 4)
+    assert batch.positions[0, batch.predicts].tolist() == [
+        len(row.prompt_tokens) - 1 + i for row in rows for i in range(len(row.tokens))
+    ]
 
 
 def test_cuts_depend_on_the_order_of_rows_alone() -> None:
-    rows = some_rows(3, 40)
+    rows = some_rows(3, *[5] * 8)
     shapes = {
         tuple(batch.segments.lengths for batch in cuts(100, rows, pieces))
         for pieces in ([40], [1] * 40, [8, 8, 8, 8, 8], [13, 27])
@@ -163,5 +197,5 @@ def test_cuts_depend_on_the_order_of_rows_alone() -> None:
 
 
 def test_a_row_longer_than_the_budget_is_alone() -> None:
-    rows = some_rows(3, 3)
+    rows = some_rows(3, 2, 1)
     assert [len(batch.lengths) for batch in cuts(1, rows, [3])] == [1, 1, 1]
