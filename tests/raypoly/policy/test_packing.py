@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from transformers import (
 )
 
 from raypoly.errors import UsageError
+from raypoly.policy import attention
 from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
 from raypoly.values import Int32
@@ -134,6 +136,39 @@ def test_a_model_that_is_not_computed_as_transformers_does_is_refused(config: Pr
         model.save_pretrained(path)
     with pytest.raises(UsageError):
         load_model(path, torch.device("cpu"))
+
+
+def test_the_flash_kernel_is_asked_for_the_same_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel runs on CUDA alone; here it is written out as documented: the last query sees the last key."""
+
+    def kernel(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        starts: Tensor,
+        seen_starts: Tensor,
+        longest: int,
+        most_seen: int,
+        **how: Any,
+    ) -> Tensor:
+        assert (how["window_size"], how["enable_gqa"]) == ((-1, 0), True)
+        assert (longest, most_seen) == (int(starts.diff().max()), int(seen_starts.diff().max()))
+        outs = []
+        for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(seen_starts.tolist()), strict=True):
+            keys, values = (x[c:d].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+            scores_HQK = torch.einsum("qhd,khd->hqk", query[a:b], keys) * how["scale"]
+            hidden_QK = torch.ones(b - a, d - c, dtype=torch.bool).triu(1 + (d - c) - (b - a))
+            outs.append(torch.einsum("hqk,khd->qhd", scores_HQK.masked_fill(hidden_QK, -torch.inf).softmax(-1), values))
+        return torch.cat(outs)
+
+    monkeypatch.setattr(attention, "varlen_attn", kernel)
+    segments = pack(some_rows(6, 3, 1, 2)).segments
+    torch.manual_seed(0)
+    tokens = sum(segments.lengths)
+    query, key, value = (torch.randn(1, heads, tokens, 8, dtype=torch.float64) for heads in (4, 2, 2))
+    torch.testing.assert_close(
+        attention._flash(query, key, value, segments, 0.3), attention._by_segment(query, key, value, segments, 0.3)
+    )
 
 
 def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path: Path) -> None:
