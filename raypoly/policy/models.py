@@ -1,7 +1,9 @@
 """The policy's model as the learner trains it: float32 weights, packed rows, no dropout.
 
-model = load_model(path, device, bf16=True)
-logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+    model = load_model(path, device, bf16=True)
+    logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+
+A model of a kind that would be computed wrongly this way is refused when it is loaded.
 """
 
 from __future__ import annotations

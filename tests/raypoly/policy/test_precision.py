@@ -83,6 +83,14 @@ def test_activation_checkpointing_gives_the_same_bits(folder: Path, dtype: str) 
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("kind", ["products", "layers"])
+def test_log_probabilities_are_the_same_without_a_backward_pass(folder: Path, kind: str) -> None:
+    (row, *_) = rows()
+    want = learner(folder).logprobs(row.prompt_tokens, row.tokens, 1.0)
+    got = learner(folder, activation_checkpointing=kind).logprobs(row.prompt_tokens, row.tokens, 1.0)
+    assert want.tolist() == got.tolist()
+
+
 def test_activation_checkpointing_computes_again_what_it_says(folder: Path) -> None:
     def flops(kind: str) -> int:
         one = learner(folder, activation_checkpointing=kind)
