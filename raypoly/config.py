@@ -328,7 +328,9 @@ class TrainConfig(Section):
         "update. Default: none; each update's weights are verified in the engine anyway.",
         json_schema_extra=ON_RESUME,
     )
-    token_budget: int = Field(2048, ge=1, description="Tokens of one micro-batch, prompts counted.")
+    token_budget: int = Field(
+        2048, ge=1, description="Tokens of one micro-batch; a prompt counts once for its responses."
+    )
     logits_mib: int = Field(
         512, ge=1, description="Memory of the logits that exist at one time, in MiB; up to three times it is used."
     )

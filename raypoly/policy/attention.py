@@ -1,17 +1,19 @@
-"""Attention among the tokens of each row of a packed batch, for transformers models as they are.
+"""Attention within the segments of a packed batch, for transformers models as they are.
 
     model = AutoModelForCausalLM.from_pretrained(path, attn_implementation=PACKED)
-    model.base_model(ids_1S, position_ids=positions_1S, segments=Segments.of([12, 30]), use_cache=False)
+    segments = Segments.of([12, 30, 25], prompts=[None, 0, 0])       # a prompt and two responses to it
+    model.base_model(ids_1S, position_ids=positions_1S, segments=segments, use_cache=False)
 
-Rows lie one behind the other in [1, S] and each is causal within itself. On CUDA in bf16 that is one call of the flash
-kernel for variable lengths that PyTorch brings along. Elsewhere each row is attended to by itself: on a CPU a fifth
-faster, for the whole model, than rows padded to one length.
+Segments lie one behind the other in [1, S]. Each is causal within itself; a response also sees all of its prompt, which
+is there once for all responses. On CUDA in bf16 that is one call of the flash kernel for variable lengths that PyTorch
+brings along. Elsewhere each segment is attended to by itself: on a CPU that is faster than padding to one length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -28,21 +30,39 @@ PACKED = "raypoly_packed"
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the rows of a packed batch lie."""
+    """G segments of a packed batch, and what each sees."""
 
     lengths: tuple[int, ...]
+    prompts: tuple[int | None, ...]
+    """For a response: which segment is its prompt."""
     starts: Tensor
-    """int32 [B + 1]: where each row starts, and the end."""
+    """int32 [G + 1]: where each segment starts, and the end."""
+    seen: Tensor
+    """int64: the places in S that the segments see, one segment behind the other."""
+    seen_starts: Tensor
+    """int32 [G + 1]: where each segment's part of `seen` starts, and the end."""
 
     @classmethod
-    def of(cls, lengths: Sequence[int]) -> Segments:
-        """Rows of these lengths, one behind the other."""
-        starts = torch.zeros(len(lengths) + 1, dtype=torch.int32)
-        starts[1:] = torch.tensor(lengths).cumsum(0)
-        return cls(tuple(lengths), starts)
+    def of(cls, lengths: Sequence[int], prompts: Sequence[int | None]) -> Segments:
+        """Segments of these lengths, one behind the other; each prompt comes before its responses."""
+        ends = list(accumulate(lengths, initial=0))
+        places = [torch.arange(start, end) for start, end in pairwise(ends)]
+        seen = [
+            own if prompt is None else torch.cat([places[prompt], own])
+            for own, prompt in zip(places, prompts, strict=True)
+        ]
+        seen_ends = list(accumulate((len(part) for part in seen), initial=0))
+        return cls(
+            lengths=tuple(lengths),
+            prompts=tuple(prompts),
+            starts=torch.tensor(ends, dtype=torch.int32),
+            seen=torch.cat(seen),
+            seen_starts=torch.tensor(seen_ends, dtype=torch.int32),
+        )
 
     def to(self, device: torch.device) -> Segments:
-        return replace(self, starts=self.starts.to(device))
+        tensors = {name: getattr(self, name).to(device) for name in ("starts", "seen", "seen_starts")}
+        return replace(self, **tensors)
 
 
 def attend(
@@ -64,30 +84,52 @@ def attend(
         raise ValueError("packed attention takes segments, and no mask")
     if sliding_window is not None:
         raise UsageError("The learner has no sliding-window attention: use a model whose layers all see the whole row.")
-    if value.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
-        # Rotary embeddings and norms leave queries and keys in float32 under autocast.
-        query_SHD, key_SHD, value_SHD = (x[0].transpose(0, 1).to(value.dtype) for x in (query, key, value))
-        longest, starts = max(segments.lengths), segments.starts
-        out_SHD: Tensor = varlen_attn(  # type: ignore[assignment]
-            query_SHD,
-            key_SHD,
-            value_SHD,
-            starts,
-            starts,
-            longest,
-            longest,
-            scale=scaling,
-            window_size=(-1, 0),
-            enable_gqa=True,
-        )
-        return out_SHD[None], None
+    # Rotary embeddings and norms leave queries and keys in float32 under autocast.
+    query, key = query.to(value.dtype), key.to(value.dtype)
+    flash = value.is_cuda and value.dtype in (torch.bfloat16, torch.float16)
+    out = _flash(query, key, value, segments, scaling) if flash else _by_segment(query, key, value, segments, scaling)
+    return out, None
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None) -> Tensor:
+    """A query's last token stands beside the last one that it sees, so that causal means the same with a prompt."""
+    query_SHD = query[0].transpose(0, 1)
+    key_SHD, value_SHD = (x[0].transpose(0, 1).index_select(0, segments.seen) for x in (key, value))
+    seen = (
+        length if prompt is None else length + segments.lengths[prompt]
+        for length, prompt in zip(segments.lengths, segments.prompts, strict=True)
+    )
+    out_SHD = varlen_attn(
+        query_SHD,
+        key_SHD,
+        value_SHD,
+        segments.starts,
+        segments.seen_starts,
+        max(segments.lengths),
+        max(seen),
+        scale=scaling,
+        window_size=(-1, 0),
+        enable_gqa=True,
+    )
+    assert isinstance(out_SHD, Tensor)
+    return out_SHD[None]
+
+
+def _by_segment(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None) -> Tensor:
     lengths = list(segments.lengths)
-    rows = zip(*(torch.split(x.to(value.dtype), lengths, dim=2) for x in (query, key, value)), strict=True)
-    outs = [
-        scaled_dot_product_attention(query_row, key_row, value_row, is_causal=True, scale=scaling, enable_gqa=True)
-        for query_row, key_row, value_row in rows
-    ]
-    return torch.cat(outs, dim=2).transpose(1, 2).contiguous(), None
+    queries, keys, values = (torch.split(x, lengths, dim=2) for x in (query, key, value))
+    outs = []
+    for own, prompt in enumerate(segments.prompts):
+        k, v, mask = keys[own], values[own], None
+        if prompt is not None:
+            k, v = torch.cat([keys[prompt], k], dim=2), torch.cat([values[prompt], v], dim=2)
+            mask = torch.ones(lengths[own], k.shape[2], dtype=torch.bool, device=k.device).tril(lengths[prompt])
+        outs.append(
+            scaled_dot_product_attention(
+                queries[own], k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=True
+            )
+        )
+    return torch.cat(outs, dim=2).transpose(1, 2).contiguous()
 
 
 AttentionInterface.register(PACKED, attend)

@@ -1,7 +1,9 @@
 """The policy's model as the learner trains it: float32 weights, packed rows, no dropout.
 
-model = load_model(path, device, bf16=True)
-logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+    model = load_model(path, device, bf16=True)
+    logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+
+A model of a kind that would be computed wrongly this way is refused when it is loaded.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def response_logprobs(
     With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
     """
     device = model.device
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+    # Each weight is used once, so a cache of the rounded ones would only hold half the model's size.
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
         hidden_1SH = model.base_model(
             batch.input_ids.to(device),
             position_ids=batch.positions.to(device),
@@ -57,21 +60,21 @@ def response_logprobs(
 
 
 def check_model(model: PreTrainedModel, bf16: bool) -> None:
-    """Two short rows, packed, against the model's own attention and logits in float32, one row at a time.
+    """Short rows, packed, against the model's own attention and logits in float32, one row at a time.
 
     What it would notice: a bias or a soft cap on logits, attention with a cap or sinks, layers through which packed
     rows see each other. Raises `UsageError`.
     """
     model.eval()
     tokens = np.arange(5, dtype=np.int32)
-    rows = [Row(tokens[:cut], tokens[cut:], np.zeros(5 - cut, np.float32), 0.0, 0) for cut in (1, 3)]
+    rows = [Row(tokens[:cut], tokens[cut:], np.zeros(5 - cut, np.float32), 0.0, 0) for cut in (1, 3, 3)]
     with torch.no_grad():
         got, _ = response_logprobs(model, pack(rows), 1.0, bf16)
         model.set_attn_implementation("eager")
         logits_LV = model(torch.from_numpy(tokens.astype(np.int64))[None].to(model.device)).logits[0, :-1]
         model.set_attn_implementation(PACKED)
     own = logits_LV.log_softmax(-1).gather(1, torch.arange(1, 5, device=model.device)[:, None]).squeeze(1)
-    worst = float((got - torch.cat([own, own[2:]])).abs().max())
+    worst = float((got - torch.cat([own, own[2:], own[2:]])).abs().max())
     if not worst <= TOLERANCE[bf16]:
         raise UsageError(
             f"The learner does not compute this model ({type(model).__name__}) as transformers does: a "

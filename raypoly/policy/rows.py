@@ -38,14 +38,14 @@ def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[Row]:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """B rows, one behind the other: S tokens in all, T of them in responses."""
+    """B rows, one behind the other, a prompt that neighbours share once: S tokens, T of them in responses."""
 
     input_ids: torch.Tensor
     """int64 [1, S]."""
     positions: torch.Tensor
     """int64 [1, S]: each token's place in its own row."""
     segments: Segments
-    """Where the rows lie."""
+    """Prompts and responses, as they lie in S."""
     predicts: torch.Tensor
     """int64 [T]: places in S whose output predicts a response token."""
     targets: torch.Tensor
@@ -62,17 +62,28 @@ class MicroBatch:
 
 def pack(rows: Sequence[Row]) -> MicroBatch:
     """One micro-batch of these rows, in their order."""
-    segments = Segments.of([row.length for row in rows])
-    tokens = np.concatenate([part for row in rows for part in (row.prompt_tokens, row.tokens)])
-    predicts = [
-        end - 1 + np.arange(-len(row.tokens), 0, dtype=np.int64)
-        for row, end in zip(rows, segments.starts[1:].tolist(), strict=True)
-    ]
+    tokens: list[Int32] = []
+    prompts: list[int | None] = []
+    positions, predicts = [], []
+    used = prompt = 0  # tokens so far; the segment that is the current prompt
+    last = 0  # the place of its last token, which predicts the first one of each response
+    for i, row in enumerate(rows):
+        if i == 0 or not _share_prompt(rows[i - 1], row):
+            prompt, used = len(tokens), used + len(row.prompt_tokens)
+            last = used - 1
+            tokens.append(row.prompt_tokens)
+            prompts.append(None)
+            positions.append(np.arange(len(row.prompt_tokens)))
+        predicts.append(np.concatenate([[last], np.arange(used, used + len(row.tokens))])[: len(row.tokens)])
+        used += len(row.tokens)
+        tokens.append(row.tokens)
+        prompts.append(prompt)
+        positions.append(len(row.prompt_tokens) + np.arange(len(row.tokens)))
     lengths = tuple(len(row.tokens) for row in rows)
     return MicroBatch(
-        input_ids=torch.from_numpy(tokens.astype(np.int64))[None],
-        positions=torch.cat([torch.arange(length) for length in segments.lengths])[None],
-        segments=segments,
+        input_ids=torch.from_numpy(np.concatenate(tokens).astype(np.int64))[None],
+        positions=torch.from_numpy(np.concatenate(positions))[None],
+        segments=Segments.of([len(part) for part in tokens], prompts),
         predicts=torch.from_numpy(np.concatenate(predicts)),
         targets=torch.from_numpy(np.concatenate([row.tokens for row in rows]).astype(np.int64)),
         sampler_logprobs=torch.from_numpy(np.concatenate([row.sampler_logprobs for row in rows])),
@@ -82,11 +93,16 @@ def pack(rows: Sequence[Row]) -> MicroBatch:
     )
 
 
+def _share_prompt(row: Row, other: Row) -> bool:
+    return np.array_equal(row.prompt_tokens, other.prompt_tokens)
+
+
 class Packer:
-    """Cuts a stream of rows into micro-batches of at most a budget of tokens.
+    """Cuts a stream of rows into micro-batches of at most a budget of tokens, shared prompts counted once.
 
     A batch closes when the next row would overflow it, so the cuts depend on the rows' order alone, not on the
-    pieces in which they arrive. Packed rows waste nothing, so no other order would save work.
+    pieces in which they arrive. Packed rows waste nothing, and a group's rows are neighbours: no other order would
+    save work.
     """
 
     def __init__(self, token_budget: int) -> None:
@@ -97,10 +113,13 @@ class Packer:
     def add(self, rows: Sequence[Row]) -> Iterator[MicroBatch]:
         """The micro-batches that these rows complete. A row longer than the budget gets one of its own."""
         for row in rows:
-            if self._open and self._tokens + row.length > self._budget:
+            shared = bool(self._open) and _share_prompt(self._open[-1], row)
+            tokens = len(row.tokens) if shared else row.length
+            if self._open and self._tokens + tokens > self._budget:
                 yield self._close()
+                tokens = row.length
             self._open.append(row)
-            self._tokens += row.length
+            self._tokens += tokens
 
     def flush(self) -> Iterator[MicroBatch]:
         """The last, partly filled micro-batch, if there is one."""

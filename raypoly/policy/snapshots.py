@@ -52,5 +52,5 @@ def weight_digest(weights: Mapping[str, torch.Tensor]) -> str:
     sha = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         sha.update(name.encode())
-        sha.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        sha.update(tensor.detach().cpu().contiguous().numpy().data)
     return sha.hexdigest()

@@ -112,6 +112,14 @@ def test_a_snapshot_is_of_its_moment_whatever_is_trained_after_it(folder: Path) 
     assert (other.version, other.digest()) == (1, stats.weight_digest)
 
 
+def test_what_is_saved_names_nothing_of_ours(folder: Path) -> None:
+    """Else other programs could not open it."""
+    one = learner(folder)
+    for files in (one.pretrained_config(), one.save_pretrained()):
+        assert "config.json" in files
+        assert not [name for name, data in files.items() if b"raypoly" in data]
+
+
 def test_other_weights_than_saved_are_noticed(folder: Path) -> None:
     one = learner(folder)
     saved = one.save()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from transformers import (
 )
 
 from raypoly.errors import UsageError
+from raypoly.policy import attention
 from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
+from raypoly.values import Int32
 
 VOCABULARY = 131
 SIZES = {
@@ -50,15 +53,16 @@ def folder(config: PreTrainedConfig, path: Path) -> Path:
     return path
 
 
-def some_rows(seed: int, count: int) -> list[Row]:
+def some_rows(seed: int, *responses: int) -> list[Row]:
+    """Rows of as many prompts as numbers are given, each with so many responses."""
     rng = np.random.default_rng(seed)
 
-    def row() -> Row:
-        tokens = rng.integers(2, VOCABULARY, rng.integers(1, 30)).astype(np.int32)
-        prompt = rng.integers(2, VOCABULARY, rng.integers(1, 20)).astype(np.int32)
-        return Row(prompt, tokens, np.zeros(len(tokens), np.float32), 1.0, 0)
+    def tokens(longest: int) -> Int32:
+        return rng.integers(2, VOCABULARY, rng.integers(1, longest)).astype(np.int32)
 
-    return [row() for _ in range(count)]
+    prompts = [prompt for count in responses for prompt in [tokens(20)] * count]
+    answers = [tokens(30) for _ in prompts]
+    return [Row(*pair, np.zeros(len(pair[1]), np.float32), 1.0, 0) for pair in zip(prompts, answers, strict=True)]
 
 
 def padded_logprobs(model: PreTrainedModel, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
@@ -85,7 +89,7 @@ def test_packed_equals_padded(name: str, dtype: torch.dtype, tolerance: float, t
     path = folder(KNOWN[name], tmp_path)
     packed = load_model(path, torch.device("cpu")).to(dtype)
     padded = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa").to(dtype)
-    rows = some_rows(0, 7)
+    rows = some_rows(0, 3, 1, 1, 4)
     results = []
     for model, (logp_T, entropy_T) in [
         (padded, padded_logprobs(padded, rows)),
@@ -104,7 +108,7 @@ def test_packed_equals_padded(name: str, dtype: torch.dtype, tolerance: float, t
 
 def test_a_row_does_not_see_its_neighbours(tmp_path: Path) -> None:
     model = load_model(folder(KNOWN["qwen3"], tmp_path), torch.device("cpu"))
-    first, second, third = some_rows(1, 3)
+    first, second, third = some_rows(1, 1, 2)
     other, *_ = some_rows(2, 1)
     with torch.no_grad():
         one, _ = response_logprobs(model, pack([first, second, third]), 1.0, bf16=False)
@@ -134,6 +138,51 @@ def test_a_model_that_is_not_computed_as_transformers_does_is_refused(config: Pr
         load_model(path, torch.device("cpu"))
 
 
+def test_the_flash_kernel_is_asked_for_the_same_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel runs on CUDA alone; here it is written out as documented: the last query sees the last key."""
+
+    def kernel(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        starts: Tensor,
+        seen_starts: Tensor,
+        longest: int,
+        most_seen: int,
+        **how: Any,
+    ) -> Tensor:
+        assert (how["window_size"], how["enable_gqa"]) == ((-1, 0), True)
+        assert (longest, most_seen) == (int(starts.diff().max()), int(seen_starts.diff().max()))
+        outs = []
+        for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(seen_starts.tolist()), strict=True):
+            keys, values = (x[c:d].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+            scores_HQK = torch.einsum("qhd,khd->hqk", query[a:b], keys) * how["scale"]
+            hidden_QK = torch.ones(b - a, d - c, dtype=torch.bool).triu(1 + (d - c) - (b - a))
+            outs.append(torch.einsum("hqk,khd->qhd", scores_HQK.masked_fill(hidden_QK, -torch.inf).softmax(-1), values))
+        return torch.cat(outs)
+
+    monkeypatch.setattr(attention, "varlen_attn", kernel)
+    segments = pack(some_rows(6, 3, 1, 2)).segments
+    torch.manual_seed(0)
+    tokens = sum(segments.lengths)
+    query, key, value = (torch.randn(1, heads, tokens, 8, dtype=torch.float64) for heads in (4, 2, 2))
+    torch.testing.assert_close(
+        attention._flash(query, key, value, segments, 0.3), attention._by_segment(query, key, value, segments, 0.3)
+    )
+
+
+def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path: Path) -> None:
+    model = load_model(folder(KNOWN["qwen2"], tmp_path), torch.device("cpu"))
+    (row,) = some_rows(5, 1)
+    empty = Row(row.prompt_tokens, row.tokens[:0], row.sampler_logprobs[:0], 0.0, 0)
+    with torch.no_grad():
+        alone, _ = response_logprobs(model, pack([row]), 1.0, bf16=False)
+        both, _ = response_logprobs(model, pack([empty, row, empty]), 1.0, bf16=False)
+        none, _ = response_logprobs(model, pack([empty]), 1.0, bf16=False)
+    torch.testing.assert_close(both, alone, rtol=0, atol=1e-5)
+    assert none.shape == (0,)
+
+
 def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroBatch]:
     packer, batches, rest = Packer(budget), [], list(rows)
     for size in pieces:
@@ -142,19 +191,39 @@ def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroB
     return [*batches, *packer.flush()]
 
 
-def test_batches_fill_the_budget_and_hold_every_token_once() -> None:
-    rows = some_rows(3, 40)
+def test_batches_fill_the_budget_and_hold_every_token_that_is_needed_once() -> None:
+    rows = some_rows(3, *[5] * 8)
     batches = cuts(100, rows, [40])
     assert all(batch.input_ids.shape[1] <= 100 for batch in batches)
-    assert all(batch.input_ids.shape[1] + after.segments.lengths[0] > 100 for batch, after in pairwise(batches))
-    wanted = np.concatenate([part for row in rows for part in (row.prompt_tokens, row.tokens)])
-    assert torch.cat([batch.input_ids[0] for batch in batches]).tolist() == wanted.tolist()
-    for batch in batches:
-        assert torch.equal(batch.input_ids[0, batch.predicts + 1], batch.targets)
+    done = 0
+    for batch, after in pairwise(batches):
+        done += len(batch.lengths)
+        shared = np.array_equal(rows[done - 1].prompt_tokens, rows[done].prompt_tokens)
+        needed = len(rows[done].tokens) if shared else rows[done].length
+        assert batch.input_ids.shape[1] + needed > 100
+        assert after.targets[: len(rows[done].tokens)].tolist() == rows[done].tokens.tolist()
+    assert torch.cat([batch.targets for batch in batches]).tolist() == np.concatenate([r.tokens for r in rows]).tolist()
+
+
+def test_a_prompt_of_neighbouring_rows_is_there_once() -> None:
+    rows = some_rows(4, 3, 2)
+    batch = pack(rows)
+    (first, _, _, second, _) = rows
+    lengths = [len(row.tokens) for row in rows]
+    assert batch.segments.lengths == (
+        len(first.prompt_tokens),
+        *lengths[:3],
+        len(second.prompt_tokens),
+        *lengths[3:],
+    )
+    assert batch.segments.prompts == (None, 0, 0, 0, None, 4, 4)
+    assert batch.positions[0, batch.predicts].tolist() == [
+        len(row.prompt_tokens) - 1 + i for row in rows for i in range(len(row.tokens))
+    ]
 
 
 def test_cuts_depend_on_the_order_of_rows_alone() -> None:
-    rows = some_rows(3, 40)
+    rows = some_rows(3, *[5] * 8)
     shapes = {
         tuple(batch.segments.lengths for batch in cuts(100, rows, pieces))
         for pieces in ([40], [1] * 40, [8, 8, 8, 8, 8], [13, 27])
@@ -163,5 +232,5 @@ def test_cuts_depend_on_the_order_of_rows_alone() -> None:
 
 
 def test_a_row_longer_than_the_budget_is_alone() -> None:
-    rows = some_rows(3, 3)
+    rows = some_rows(3, 2, 1)
     assert [len(batch.lengths) for batch in cuts(1, rows, [3])] == [1, 1, 1]

@@ -1,6 +1,7 @@
 """What must change nothing beyond rounding, and what float32 master weights are for."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,16 @@ def distance(want: Mapping[str, torch.Tensor], got: Mapping[str, torch.Tensor]) 
     return max(float((want[key] - got[key]).norm() / want[key].norm().clamp(min=1e-12)) for key in want)
 
 
+def test_a_gradient_that_is_no_number_changes_no_weight(folder: Path) -> None:
+    one = learner(folder)
+    before = one.digest()
+    one.begin(0, NORMALISERS)
+    one.accumulate([replace(row, advantage=float("nan")) for row in rows()])
+    with pytest.raises(FloatingPointError, match="step 0"):
+        one.apply()
+    assert (one.digest(), one.version) == (before, 0)
+
+
 def test_micro_batches_of_any_size_give_the_same_gradients(folder: Path) -> None:
     whole = gradients(learner(folder, token_budget=10_000))
     for budget in (1, 50, 120):
@@ -70,6 +81,14 @@ def test_activation_checkpointing_gives_the_same_bits(folder: Path, dtype: str) 
         gradients(one)
         digests.add(one.digest())
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("kind", ["products", "layers"])
+def test_log_probabilities_are_the_same_without_a_backward_pass(folder: Path, kind: str) -> None:
+    (row, *_) = rows()
+    want = learner(folder).logprobs(row.prompt_tokens, row.tokens, 1.0)
+    got = learner(folder, activation_checkpointing=kind).logprobs(row.prompt_tokens, row.tokens, 1.0)
+    assert want.tolist() == got.tolist()
 
 
 def test_activation_checkpointing_computes_again_what_it_says(folder: Path) -> None:
