@@ -61,8 +61,9 @@ class _Node:
 class Machines:
     """Up inside `with`."""
 
-    def __init__(self) -> None:
-        self.why_no_partition = ""
+    def __init__(self, partitions: bool = True) -> None:
+        """`partitions`: whether each node gets a network of its own, in which 127.0.0.1 is another place."""
+        self.why_no_partition = "" if partitions else "it was not asked for"
         self._stack = contextlib.ExitStack()
         self._network: Network | None = None
         self._nodes: list[_Node] = []
@@ -71,10 +72,11 @@ class Machines:
         with contextlib.ExitStack() as stack:
             self._folder = tempfile.mkdtemp(prefix="rc-", dir="/tmp")  # Ray's sockets need a short path
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
-            try:
-                self._network = stack.enter_context(Network())
-            except Impossible as reason:
-                self.why_no_partition = str(reason)
+            if not self.why_no_partition:
+                try:
+                    self._network = stack.enter_context(Network())
+                except Impossible as reason:
+                    self.why_no_partition = str(reason)
             head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False, "_system_config": _SYSTEM}
             if self._network is not None:
                 head["node_ip_address"] = self._network.address

@@ -20,7 +20,7 @@ def _no_driver_is_left_running() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def machines() -> Iterator[Machines]:
     """A Ray cluster for many drivers: one that is started for each costs more than the runs."""
-    with Machines() as running:
+    with Machines(partitions=False) as running:
         yield running
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from benchmarks.chaos.driver import ROOT, SMALL
 from benchmarks.chaos.plan import COMMITS_A_STEP
 from raypoly import Run
 
-__all__ = ["ROOT", "SMALL", "Driver", "run_with_kills"]
+__all__ = ["ROOT", "SMALL", "Driver"]
 
 
 class Driver(benchmarks.chaos.driver.Driver):
@@ -60,18 +59,3 @@ class Driver(benchmarks.chaos.driver.Driver):
     def digests(self) -> list[str]:
         """The digest of the weights after each step."""
         return [row["weight_digest"] for row in self.rows()]
-
-
-def run_with_kills(driver: Driver, kills: int, rng: random.Random, steps: int = 5) -> int:
-    """Kill at random points of the run, start again each time, and run to the end; the kills that struck."""
-    points = sorted(rng.randrange(0, COMMITS_A_STEP * steps) for _ in range(kills))
-    struck = 0
-    for point in points:
-        driver.start()
-        if driver.wait_for_commits(point):
-            time.sleep(rng.random() * 0.3)
-            driver.kill()
-            struck += 1
-    code = driver.finish()
-    assert code == 0, driver.log()
-    return struck

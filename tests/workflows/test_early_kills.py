@@ -36,7 +36,7 @@ RESUMING: dict[str, Moment] = {
     "replaying, once more": lambda driver, said, machines: machines.is_there("learner", "apply"),
     "replayed": lambda driver, said, machines: "5 steps." in said,
 }
-SHORT = ("lease taken", "weights on their way", "replaying", "replaying, once more")
+SHORT = ("weights on their way", "replaying, once more")
 ALL = os.environ.get("RAYPOLY_EARLY_KILLS") == "all"
 
 
@@ -50,7 +50,7 @@ def kill_at(driver: Driver, machines: Machines, moment: Moment) -> None:
     driver.start()
     while not moment(driver, driver.log()[before:], machines):
         assert driver.lives, driver.log()[before:]
-        time.sleep(0.002)
+        time.sleep(0.02)
     driver.kill()
     machines.wait_until_idle()
 
@@ -77,7 +77,8 @@ def test_driver_killed_while_it_replays_replays_again(
     assert differences(Run(driver.folder), Run(reference.folder)) == []
 
 
-@pytest.mark.parametrize("actor", ["learner", "generator", "scorer", "judge"] if ALL else ["learner"])
+@pytest.mark.skipif(not ALL, reason="RAYPOLY_EARLY_KILLS=all kills them; `benchmarks.chaos` kills them at any time")
+@pytest.mark.parametrize("actor", ["learner", "generator", "scorer", "judge"])
 def test_actor_killed_while_the_driver_takes_itself_up_is_replaced(
     machines: Machines, reference: Driver, small_run: list[str], tmp_path: Path, actor: str
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.chaos.machines import Machines
 from raypoly import Run
 from raypoly.reporting import write_report
 from tests.faulty_server import Server, completion, running
@@ -14,14 +15,14 @@ INPUT, OUTPUT = 100.0, 400.0
 KEY = "sk-costs-51b7"
 
 
-def driver(folder: Path, model: Path, server: Server, *more: str) -> Driver:
+def driver(folder: Path, model: Path, server: Server, machines: Machines, *more: str) -> Driver:
     own = [
         "generator.engine=transformers", f"model.path={model}", "train.steps=3", "judge.name=openai",
         f"judge.base_url={server.url}", "judge.model=marker", "judge.api_key_env=COSTS_KEY", "judge.view=raw",
         f"judge.cache_dir={folder}-cache", "judge.timeout=20", "judge.probe_seconds=0.3",
         f"judge.price_input={INPUT}", f"judge.price_output={OUTPUT}", *more,
     ]  # fmt: skip
-    return Driver(folder, [*SMALL, *own], {"COSTS_KEY": KEY})
+    return Driver(folder, [*SMALL, *own], {"COSTS_KEY": KEY, "RAY_ADDRESS": machines.address})
 
 
 def charged(server: Server) -> float:
@@ -31,10 +32,10 @@ def charged(server: Server) -> float:
 
 
 def test_a_budget_holds_over_restarts_and_neither_it_nor_a_canary_changes_what_is_learnt(
-    warm_model: Path, tmp_path: Path
+    machines: Machines, warm_model: Path, tmp_path: Path
 ) -> None:
     with running(Server(key=KEY)) as server:
-        poor = driver(tmp_path / "poor", warm_model, server, "judge.canary_every=0", "judge.max_pause=2")
+        poor = driver(tmp_path / "poor", warm_model, server, machines, "judge.canary_every=0", "judge.max_pause=2")
         poor.overrides = [*poor.overrides, "judge.budget_usd=1.2"]
         assert poor.finish() == 75, poor.log()
         assert "judge.budget_usd=1.2 would be exceeded" in poor.log()
@@ -56,7 +57,9 @@ def test_a_budget_holds_over_restarts_and_neither_it_nor_a_canary_changes_what_i
         assert all(pause["seconds"] > 0 and "budget" in pause["reason"] for pause in pauses)
 
     with running(Server(key=KEY)) as server:
-        watched = driver(tmp_path / "watched", warm_model, server, "judge.canary_every=1", "judge.canary_groups=2")
+        watched = driver(
+            tmp_path / "watched", warm_model, server, machines, "judge.canary_every=1", "judge.canary_groups=2"
+        )
         assert watched.finish() == 0, watched.log()
         assert watched.digests() == poor.digests()
         assert watched.weights() == poor.weights()

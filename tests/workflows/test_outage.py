@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.chaos.machines import Machines
 from raypoly import Run
 from raypoly.reporting import write_report
 from tests.workflows.runs import ROOT, SMALL, Driver
 
+Make = Callable[..., Driver]
+"""A run by its name, with overrides."""
 OUTAGE = float(os.environ.get("RAYPOLY_OUTAGE", "6"))
 
 
@@ -46,12 +49,6 @@ class Server:
             self.process.wait()
 
 
-def driver(folder: Path, model: Path, server: Server, *more: str) -> Driver:
-    url = f"judge.url=http://127.0.0.1:{server.port}"
-    own = ["generator.engine=transformers", f"model.path={model}", "judge.name=http", url, "judge.probe_seconds=0.5"]
-    return Driver(folder, [*SMALL, *own, *more])
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
     """Not started yet; stopped at the end."""
@@ -60,13 +57,23 @@ def server() -> Iterator[Server]:
     server.stop()
 
 
-def test_an_outage_pauses_the_run_and_changes_nothing(server: Server, warm_model: Path, tmp_path: Path) -> None:
-    server.start()
-    undisturbed = driver(tmp_path / "undisturbed", warm_model, server)
-    assert undisturbed.finish() == 0, undisturbed.log()
+@pytest.fixture
+def driver(machines: Machines, server: Server, warm_model: Path, tmp_path: Path) -> Make:
+    def make(name: str, *more: str) -> Driver:
+        url = f"judge.url=http://127.0.0.1:{server.port}"
+        own = ["judge.name=http", url, "judge.probe_seconds=0.5", "generator.engine=transformers"]
+        overrides = [*SMALL, *own, f"model.path={warm_model}", *more]
+        return Driver(tmp_path / name, overrides, {"RAY_ADDRESS": machines.address})
 
+    return make
+
+
+def test_an_outage_pauses_the_run_and_changes_nothing(
+    driver: Make, server: Server, reference: Driver, tmp_path: Path
+) -> None:
+    server.start()
     told = tmp_path / "told"
-    paused = driver(tmp_path / "paused", warm_model, server, f"run.on_pause=echo $RAYPOLY_PAUSE_REASON >> {told}")
+    paused = driver("paused", f"run.on_pause=echo $RAYPOLY_PAUSE_REASON >> {told}")
     paused.start()
     assert paused.wait_for_commits(8)
     server.stop()
@@ -78,27 +85,25 @@ def test_an_outage_pauses_the_run_and_changes_nothing(server: Server, warm_model
     server.start()
     assert paused.finish() == 0, paused.log()
 
-    assert paused.digests() == undisturbed.digests()
-    assert paused.weights() == undisturbed.weights()
+    assert paused.digests() == reference.digests()
+    assert paused.weights() == reference.weights()
     (pause,) = paused.summary["pauses"]
     assert pause["seconds"] >= OUTAGE
     assert sum(row["paused_seconds"] for row in paused.rows()) == pytest.approx(pause["seconds"])
-    assert undisturbed.summary["pauses"] == []
+    assert reference.summary["pauses"] == []
     assert len(told.read_text().splitlines()) == 1
 
 
-def test_a_pause_beyond_the_limit_exits_75_and_resumes(server: Server, warm_model: Path, tmp_path: Path) -> None:
-    limited = driver(tmp_path / "limited", warm_model, server, "judge.max_pause=2", "train.steps=1")
+def test_a_pause_beyond_the_limit_exits_75_and_resumes(driver: Make, server: Server) -> None:
+    limited = driver("limited", "judge.max_pause=2", "train.steps=1")
     assert limited.finish() == 75, limited.log()
     assert "resume with the same command" in limited.log()
     server.start()
     assert limited.finish() == 0, limited.log()
 
 
-def test_a_pause_in_an_evaluation_and_one_that_a_kill_cut_off_are_told(
-    server: Server, warm_model: Path, tmp_path: Path
-) -> None:
-    run = driver(tmp_path / "run", warm_model, server, "train.steps=1", "evaluate.every=1", "evaluate.judge=true")
+def test_a_pause_in_an_evaluation_and_one_that_a_kill_cut_off_are_told(driver: Make, server: Server) -> None:
+    run = driver("run", "train.steps=1", "evaluate.every=1", "evaluate.judge=true")
     run.overrides = [*run.overrides, "problems.test=2", "problems.validation=0", "evaluate.samples=2"]
     run.start()
     _until(lambda: run.log().count("Paused since") == 1, run)

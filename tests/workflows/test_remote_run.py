@@ -24,7 +24,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 
 @pytest.fixture
 def overrides(warm_model: Path) -> list[str]:
-    return [*SMALL, f"model.path={warm_model}", "generator.engine=transformers", "train.steps=3"]
+    return [*SMALL, f"model.path={warm_model}", "generator.engine=transformers"]
 
 
 def driver_on(s3: S3Server, overrides: list[str], scratch: Path) -> Driver:
@@ -39,11 +39,8 @@ def commits(s3: S3Server) -> int:
 
 
 def test_run_on_s3_that_is_killed_resumes_on_another_head_bit_identical(
-    s3: S3Server, overrides: list[str], tmp_path: Path
+    s3: S3Server, reference: Driver, overrides: list[str], tmp_path: Path
 ) -> None:
-    local = Driver(str(tmp_path / "local"), tmp_path / "local.log", overrides)
-    assert local.finish() == 0, local.log()
-
     first = driver_on(s3, overrides, tmp_path / "first")
     first.start()
     while commits(s3) < 9:
@@ -55,7 +52,7 @@ def test_run_on_s3_that_is_killed_resumes_on_another_head_bit_identical(
     assert second.finish() == 0, second.log()
     assert second.log().splitlines()[0] == s3.uri("runs/mine")
     run = Run(s3.uri("runs/mine"))
-    assert differences(run, Run(tmp_path / "local")) == []
+    assert differences(run, Run(reference.place)) == []
     assert run.store.list("starts/") == ("starts/epoch-000001.json", "starts/epoch-000002.json")
     assert run.store.read("report.html")
 

@@ -7,7 +7,7 @@
 
 A sum over a sliding minute is within every usual kind of limit: fixed windows, sliding ones, and buckets that refill.
 It allows a burst into an idle minute; whoever had to wait goes on evenly, so that nobody new waits for a minute to end,
-and in steady use it comes to 97 % of the limit. A refusal takes the bursts away. Pure arithmetic: the caller brings the
+and in steady use it comes to 98 % of the limit. A refusal takes the bursts away. Pure arithmetic: the caller brings the
 time, in seconds of any clock.
 """
 

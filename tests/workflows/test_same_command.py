@@ -1,0 +1,42 @@
+"""The same command, typed again: beside a run that goes on, after one that is done, and with other values."""
+
+import re
+import shutil
+from pathlib import Path
+
+from benchmarks.chaos.machines import Machines
+from tests.workflows.runs import Driver
+
+
+def test_a_second_driver_is_refused_with_the_holders_name(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    shared = {"RAY_ADDRESS": machines.address}
+    first = Driver(tmp_path / "run", [*small_run, "train.steps=500"], shared)
+    holder = first.start()
+    assert first.wait_for_commits(1)
+    second = Driver(tmp_path / "run", [*small_run, "train.steps=500"], shared)
+    assert second.finish() == 2
+    assert re.search(rf"held by pid {holder.pid}\b", second.log())
+    first.kill()
+    steps = len(list(first.folder.glob("rollouts/step-*.parquet"))) + 1
+    rest = Driver(tmp_path / "run", [*small_run, f"train.steps={steps}"], shared)
+    assert rest.finish() == 0, "the holder is dead: the run goes on"
+    assert len(rest.digests()) == steps
+
+
+def test_a_finished_run_is_left_as_it_is_and_more_steps_go_on(reference: Driver, tmp_path: Path) -> None:
+    shutil.copytree(reference.folder, tmp_path / "run")
+    again = Driver(tmp_path / "run", reference.overrides, reference.environment)
+    assert again.finish() == 0
+    assert again.weights() == reference.weights()
+    more = Driver(tmp_path / "run", [*reference.overrides, "train.steps=6"], reference.environment)
+    assert more.finish() == 0, more.log()
+    assert len(more.digests()) == 6
+    assert more.weights() != reference.weights()
+
+
+def test_another_seed_is_another_run(reference: Driver) -> None:
+    other = Driver(reference.folder, [*reference.overrides, "train.seed=1"], reference.environment)
+    assert other.finish() == 2
+    assert "train.seed is 1 now and was 0" in other.log()
