@@ -31,6 +31,7 @@ def charged(server: Server) -> float:
     return float(sum(u["prompt_tokens"] * INPUT + u["completion_tokens"] * OUTPUT for u in usages)) / 1e6
 
 
+@pytest.mark.slow
 def test_a_budget_holds_over_restarts_and_neither_it_nor_a_canary_changes_what_is_learnt(
     machines: Machines, warm_model: Path, tmp_path: Path
 ) -> None:

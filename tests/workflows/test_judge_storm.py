@@ -50,6 +50,7 @@ def driver(folder: Path, model: Path, server: Server, certificates: Certificates
     return Compressed(folder, [*SMALL, *own], {"STORM_KEY": KEY, "SSL_CERT_FILE": str(certificates.trusted)})
 
 
+@pytest.mark.slow
 def test_a_storm_of_faults_and_an_outage_change_no_label(
     certificates: Certificates, warm_model: Path, tmp_path: Path
 ) -> None:
