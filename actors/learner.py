@@ -14,9 +14,9 @@ from raypoly.engines import Weights
 from raypoly.errors import UsageError
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import PolicyLearner, UpdateStats
 from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import Snapshot
+from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import Shard, ShardReader, ShardWriter
 from raypoly.values import Float32, Int32
 
@@ -46,6 +46,8 @@ class LearnerActor(Watched):
 
     def setup(self, checkpoint: ShardReader | None) -> Standing:
         """Load the starting model, or a checkpoint."""
+        from raypoly.policy.learner import PolicyLearner  # brings a library of models, seconds that no driver needs
+
         config = self._config
         self._learner = PolicyLearner(
             self._model_path, config.train, of_run(config), config.generator.temperature, config.model

@@ -22,8 +22,8 @@ from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import UpdateStats
 from raypoly.policy.rows import rows_of
+from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import Shard, ShardWriter
 from raypoly.values import Float32, Float64, Group, Int32
 from workflows.checkpoints import Checkpoint

@@ -20,7 +20,7 @@ from raypoly.config import Config
 from raypoly.errors import CorruptData, RaypolyError, UsageError
 from raypoly.judge.use import told
 from raypoly.objectives import Objective
-from raypoly.policy.learner import UpdateStats
+from raypoly.policy.stats import UpdateStats
 from raypoly.problems import ProblemSet
 from raypoly.run import Run
 from raypoly.rundir import RunDirectory, storage_options

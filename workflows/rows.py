@@ -14,7 +14,7 @@ import numpy as np
 from raypoly.judge.structural import structural_labels
 from raypoly.judge.use import Use, told
 from raypoly.metrics import STRATEGY_DRAWS, expected_strategies
-from raypoly.policy.learner import UpdateStats
+from raypoly.policy.stats import UpdateStats
 from raypoly.values import Group
 from workflows.failures import set_aside
 from workflows.learning import Trained

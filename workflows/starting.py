@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
-from transformers import AutoTokenizer
 
 from actors.calls import Calls, Care
 from actors.generator import Generator
@@ -102,7 +101,7 @@ async def started(directory: RunDirectory, ending: Ending | None = None) -> Asyn
             paused=lambda: patience.pausing,
         )
         stack.enter_context(watchdog)
-        await workers.start()
+        _, tokenizer = await asyncio.gather(workers.start(), asyncio.to_thread(_tokenizer, model_path))
         objective = objectives.build(config.objective.name, **objective_parameters(config))
         aside = SetAside(config.run.max_set_aside, progress.note)
         canary = Canary(config, workers.scorers, workers.judge, progress.note)
@@ -111,7 +110,7 @@ async def started(directory: RunDirectory, ending: Ending | None = None) -> Asyn
             path=directory.path,
             config=config,
             problems=problem_set,
-            tokenizer=AutoTokenizer.from_pretrained(model_path),
+            tokenizer=tokenizer,
             objective=objective,
             store=store,
             journal=journal,
@@ -192,6 +191,12 @@ async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
     from workflows.warm_start import ensure_warm_start  # brings Ray Train and Data, which most starts don't need
 
     return await asyncio.to_thread(ensure_warm_start, config, problem_set)
+
+
+def _tokenizer(model_path: Path) -> Any:
+    from transformers import AutoTokenizer  # takes seconds, in which the actors start
+
+    return AutoTokenizer.from_pretrained(model_path)
 
 
 def _downloaded(name: str) -> Path:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
-from raypoly.policy.learner import UpdateStats
+from raypoly.policy.stats import UpdateStats
 from raypoly.problems.order import Order
 from raypoly.rundir import resolve
 from raypoly.seeds import derive

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from raypoly.config import GeneratorConfig
 from raypoly.plugins import load
@@ -64,17 +63,3 @@ def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
     """The engine that the config names, with the model loaded."""
     engine: Engine = load(config.engine, KNOWN, "generator.engine")(model_path, config, dtype)
     return engine
-
-
-def end_tokens(model_path: Path) -> list[int]:
-    """Every token id that ends a response, by generation config, model config or tokenizer."""
-    found: set[int] = set()
-    sources = [
-        AutoConfig.from_pretrained(model_path).eos_token_id,
-        AutoTokenizer.from_pretrained(model_path).eos_token_id,
-    ]
-    if (Path(model_path) / "generation_config.json").exists():
-        sources.append(GenerationConfig.from_pretrained(model_path).eos_token_id)
-    for ids in sources:
-        found.update([ids] if isinstance(ids, int) else ids or [])
-    return sorted(found)

@@ -14,7 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from raypoly.config import GeneratorConfig
-from raypoly.engines import Sample, SampleRequest, Weights, end_tokens
+from raypoly.engines import Sample, SampleRequest, Weights
+from raypoly.engines.endings import end_tokens
 from raypoly.values import Float32, Int32
 
 

@@ -17,7 +17,8 @@ import torch
 from transformers import AutoConfig
 
 from raypoly.config import GeneratorConfig
-from raypoly.engines import Sample, SampleRequest, Weights, end_tokens
+from raypoly.engines import Sample, SampleRequest, Weights
+from raypoly.engines.endings import end_tokens
 from raypoly.errors import UsageError
 from raypoly.values import Float32, Int32
 

@@ -26,7 +26,7 @@ from raypoly.config import ModelConfig, TrainConfig
 from raypoly.errors import CorruptData
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.base import Loss
-from raypoly.losses.measures import Measured, Sums
+from raypoly.losses.measures import Sums
 from raypoly.losses.tokens import Tokens
 from raypoly.policy.adapters import add_adapters, merged_weights, trained_weights
 from raypoly.policy.mismatch import check_mismatch
@@ -35,31 +35,12 @@ from raypoly.policy.recomputing import recompute
 from raypoly.policy.reference import Reference
 from raypoly.policy.rows import MicroBatch, Packer, Row, pack
 from raypoly.policy.snapshots import ADAPTERS, META, OPTIMIZER, Snapshot, host_copy, weight_digest
+from raypoly.policy.stats import UpdateStats
 from raypoly.seeds import derive
 from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
 
 _MODEL = ModelConfig.model_validate({})
-
-
-@dataclass(frozen=True)
-class UpdateStats:
-    """What one optimizer step was made of."""
-
-    version: int
-    """Of the weights after the step."""
-    weight_digest: str
-    loss: float
-    grad_norm: float
-    """Before clipping."""
-    clipped: bool
-    entropy: float
-    """Mean over the trained response tokens, nats; NaN where none was trained."""
-    rows: int
-    """Responses with a gradient."""
-    tokens: int
-    """Response tokens with a gradient."""
-    measured: Measured
 
 
 @dataclass

@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedModel
 
 from raypoly.errors import UsageError
-from raypoly.policy.attention import PACKED
+from raypoly.policy.attention import PACKED, attend
 from raypoly.policy.logprobs import CHUNK_MIB, token_logprobs
 from raypoly.policy.rows import MicroBatch, Row, pack
 
 TOLERANCE = {False: 1e-3, True: 0.5}
 """Largest |difference| of a log-probability by the model itself and packed, without and with bf16."""
+
+AttentionInterface.register(PACKED, attend)
 
 
 def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from raypoly.policy.attention import Segments
+from raypoly.policy.segments import Segments
 from raypoly.values import Float32, Float64, Int32, Rollout
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from raypoly.losses.measures import Measured
-from raypoly.policy.learner import UpdateStats
+from raypoly.policy.stats import UpdateStats
 from workflows.rows import JudgeNumbers, metrics_row
 
 

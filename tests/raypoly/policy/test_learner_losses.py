@@ -17,9 +17,10 @@ from raypoly.config import TrainConfig
 from raypoly.errors import UsageError, WeightsMismatch
 from raypoly.losses import KNOWN, build
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import PolicyLearner, UpdateStats
+from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import META, weight_digest
+from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
 from tests.raypoly.losses.loop import Responses, step_loss
 from tests.raypoly.tiny_model import random_model

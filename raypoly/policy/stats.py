@@ -1,0 +1,27 @@
+"""What the learner tells of a step; apart from the learner, so that a driver needs no model library to read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raypoly.losses.measures import Measured
+
+
+@dataclass(frozen=True)
+class UpdateStats:
+    """What one optimizer step was made of."""
+
+    version: int
+    """Of the weights after the step."""
+    weight_digest: str
+    loss: float
+    grad_norm: float
+    """Before clipping."""
+    clipped: bool
+    entropy: float
+    """Mean over the trained response tokens, nats; NaN where none was trained."""
+    rows: int
+    """Responses with a gradient."""
+    tokens: int
+    """Response tokens with a gradient."""
+    measured: Measured
