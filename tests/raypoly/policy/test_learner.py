@@ -10,12 +10,10 @@ from transformers import AutoModelForCausalLM
 from raypoly.config import TrainConfig
 from raypoly.errors import CorruptData
 from raypoly.losses import build
-from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.rows import Row
+from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
-
-NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def learner(folder: Path, **train: object) -> PolicyLearner:
     return PolicyLearner(folder, TrainConfig.model_validate(train), build("policy_gradient"), temperature=1.0)
-
-
-def rows(seed: int = 0) -> list[Row]:
-    rng = np.random.default_rng(seed)
-
-    def row() -> Row:
-        tokens = rng.integers(2, 200, rng.integers(1, 16)).astype(np.int32)
-        prompt = rng.integers(2, 200, rng.integers(1, 20)).astype(np.int32)
-        return Row(prompt, tokens, np.full(len(tokens), -3.0, np.float32), float(rng.normal()), 0)
-
-    return [row() for _ in range(8)]
 
 
 def test_the_gradient_is_equation_four(folder: Path) -> None:

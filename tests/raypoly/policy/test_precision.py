@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -12,14 +11,12 @@ from transformers import AutoModelForCausalLM
 
 from raypoly.config import ModelConfig, TrainConfig
 from raypoly.losses import build
-from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.attention import PACKED
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.models import response_logprobs
-from raypoly.policy.rows import Row, pack
+from raypoly.policy.rows import pack
+from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
-
-NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def learner(folder: Path, dtype: str = "float32", **train: object) -> PolicyLearner:
     config = TrainConfig.model_validate({"max_grad_norm": 1e9, **train})
     return PolicyLearner(folder, config, build("policy_gradient"), 1.0, ModelConfig.model_validate({"dtype": dtype}))
-
-
-def rows(seed: int = 0) -> list[Row]:
-    rng = np.random.default_rng(seed)
-
-    def row() -> Row:
-        tokens = rng.integers(2, 200, rng.integers(1, 16)).astype(np.int32)
-        prompt = rng.integers(2, 200, rng.integers(1, 20)).astype(np.int32)
-        return Row(prompt, tokens, np.full(len(tokens), -3.0, np.float32), float(rng.normal()), 0)
-
-    return [row() for _ in range(8)]
 
 
 def gradients(one: PolicyLearner) -> Mapping[str, torch.Tensor]:
