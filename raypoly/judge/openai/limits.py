@@ -19,6 +19,8 @@ from raypoly.judge.openai.window import Use, Window
 
 LONGEST_PAUSE = 60.0
 """Seconds for which a refusal without a word about when holds requests back, at most."""
+_TOKEN_MARGIN = 0.015
+"""More than of requests: tokens are estimated until the answer says how many they were."""
 _LATELY, _OFTEN = 0.05, 0.15
 """Weight of the newest answer in the share of refusals, and the share from which on they are taken for a limit."""
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -37,7 +39,7 @@ class Limiter:
     """The limits of one server and key."""
 
     def __init__(self, requests: int | None, tokens: int | None, concurrency: int) -> None:
-        self.requests, self.tokens = Window(requests, guesses=True), Window(tokens)
+        self.requests, self.tokens = Window(requests, guesses=True), Window(tokens, margin=_TOKEN_MARGIN)
         self._most = concurrency
         self._allowed = 1.0
         self._starting = True

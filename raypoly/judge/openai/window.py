@@ -20,7 +20,8 @@ HOLD, _LONGEST_HOLD = 60.5, 61.5
 """Seconds for which a use counts: a minute, and what a request may be late on the wire; more where that was refused."""
 _NEARLY = 0.9
 """Share of a known limit: a refusal above it is one of the minute's sum, one below it is one of a burst."""
-_MARGIN = 0.01
+MARGIN = 0.01
+"""Share of the limit that is left alone."""
 _NOTICEABLE = 0.03
 """Share of the limit by which the server's count has to be above ours before someone else is taken to use the key."""
 _GUESSED = 0.97
@@ -50,9 +51,9 @@ class Use:
 class Window:
     """Uses of the last minute, against the lower of our cap and the server's limit."""
 
-    def __init__(self, cap: float | None, guesses: bool = False) -> None:
+    def __init__(self, cap: float | None, guesses: bool = False, margin: float = MARGIN) -> None:
         """`guesses`: whether a refusal by a server that tells no limit is taken for one on this kind."""
-        self._cap, self._guesses = cap, guesses
+        self._cap, self._guesses, self._margin = cap, guesses, margin
         self._told: float | None = None
         self._guess: float | None = None
         self._growth, self._grows_at = 0.0, 0.0
@@ -173,7 +174,7 @@ class Window:
 
     def _usable(self) -> float | None:
         limit = self.limit
-        return None if limit is None else limit - int(_MARGIN * limit)
+        return None if limit is None else limit - int(self._margin * limit)
 
     def _left(self) -> float | None:
         limit = self.limit
