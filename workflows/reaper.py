@@ -83,14 +83,15 @@ class Reaper:
 
 def descendants(pid: int) -> set[int]:
     """Every process that this one has started, or that those have."""
-    parents = dict(_parents())
+    parent_of = dict(parents())
     found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
+    while more := {child for child, parent in parent_of.items() if parent in found} - found:
         found |= more
     return found - {pid}
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def parents() -> Iterator[tuple[int, int]]:
+    """Id and parent's id of every process of this machine."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:

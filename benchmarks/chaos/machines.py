@@ -18,7 +18,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from unittest.mock import patch
 from ray.cluster_utils import Cluster
 
 from benchmarks.chaos.network import Host, Impossible, Network
+from workflows.reaper import parents
 
 T = TypeVar("T")
 
@@ -150,7 +151,7 @@ class Machines:
     def _find(self, actor: str, call: str = "") -> tuple[int, _Node] | None:
         """An actor's process and its node; Ray puts the call that it is at work on into the title."""
         nodes = {node.raylet: node for node in self._nodes}
-        for pid, parent in _processes():
+        for pid, parent in parents():
             title = _title(pid) if parent in nodes else ""
             if title.startswith(f"ray::{TITLES[actor]}") and call in title:
                 return pid, nodes[parent]
@@ -191,15 +192,7 @@ class Machines:
 
 
 def _children() -> set[int]:
-    return {pid for pid, parent in _processes() if parent == os.getpid()}
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    """Id and parent's id of every process here."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):  # it has just ended
-                yield int(name), int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+    return {pid for pid, parent in parents() if parent == os.getpid()}
 
 
 def _title(pid: int) -> str:

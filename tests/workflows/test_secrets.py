@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.faulty_server import Server, running
 from tests.workflows.runs import ROOT
+from workflows.reaper import descendants
 
 KEY = "sk-test-c40d91b7ee25"
 
@@ -19,18 +20,6 @@ KEY = "sk-test-c40d91b7ee25"
 def files(*folders: Path) -> Iterator[Path]:
     for folder in folders:
         yield from (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def below(pid: int) -> set[int]:
-    """The processes that a process started, and theirs."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
 
 
 def test_the_key_is_in_no_file_log_error_page_or_process_listing(tmp_path: Path) -> None:
@@ -50,7 +39,7 @@ def test_the_key_is_in_no_file_log_error_page_or_process_listing(tmp_path: Path)
             line = driver.stdout.readline()
             assert line, (tmp_path / "errors.txt").read_text()
             told = json.loads(line)
-            workers = below(told["pid"])
+            workers = descendants(told["pid"])
             environments = {pid: _bytes(f"/proc/{pid}/environ") for pid in workers}
             listing = [_bytes(entry) for entry in Path("/proc").glob("[0-9]*/cmdline")]
             kept = {path: _bytes(path) for path in files(tmp_path, Path(told["session"]))}
