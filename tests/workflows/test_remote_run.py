@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,3 +74,32 @@ def test_storage_that_fails_now_and_then_changes_nothing(s3: S3Server, overrides
     run = Run(s3.uri("runs/mine"))
     assert [row["step"] for row in run.rows] == [0, 1]
     assert run.finished
+
+
+@pytest.mark.slow
+def test_storage_that_hangs_ends_the_run_within_its_time_and_says_where_it_stood(
+    s3: S3Server, reference: Driver, overrides: list[str], tmp_path: Path
+) -> None:
+    patient = ["run.storage_patience=3000", "run.stall_seconds=30", "run.grace_seconds=20"]
+    driver = driver_on(s3, [*overrides, *patient], tmp_path / "run")
+    process = driver.start()
+    while commits(s3) < 9:
+        assert driver.lives, driver.log()
+        time.sleep(0.01)
+    s3.faults.append(Fault("hang", times=-1))
+    began = time.monotonic()
+    assert process.wait(300) == 1, driver.log()
+    assert time.monotonic() - began < 120, "30 s of stillness, 20 s to end in, and a busy machine"
+    driver.finish()
+    said = re.search(
+        r"the storage made no progress for \d+ s \(\w+\): where each process stands is in (\S+\.txt)", driver.log()
+    )
+    assert said, driver.log()
+    stacks = Path(said[1])
+    assert re.search(r"raypoly/store/\w+\.py.*line \d+|raypoly/store/\w+\.py:\d+", stacks.read_text())
+    stacks.unlink()
+    assert "Traceback" not in driver.log()
+
+    s3.end_faults()
+    assert driver.finish() == 0, driver.log()
+    assert differences(Run(s3.uri("runs/mine")), Run(reference.place)) == []
