@@ -15,9 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflows.runs import ROOT, SMALL, Driver
+from raypoly import Run
+from tests.workflows.runs import ROOT, Driver
+from tests.workflows.test_ends import title, wait_for
+from workflows.reaper import descendants
 
 BIN = Path(sys.executable).parent
+OURS = r"ray::(Generator|Learner|Judge|Scorer)"
+"""Titles of the processes of a run's actors."""
 
 
 @dataclass
@@ -29,6 +34,23 @@ class Head:
     dashboard: str
     process: subprocess.Popen[str]
 
+    def job(self, command: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """`ray job command ...`; on a busy machine the agent that starts jobs comes up long after the dashboard."""
+        for last in (*11 * [False], True):
+            done = subprocess.run(
+                [BIN / "ray", "job", command, f"--address={self.dashboard}", *arguments],
+                cwd=ROOT,
+                env=self.environment | environment,
+                capture_output=True,
+                text=True,
+                timeout=400,
+                check=False,
+            )
+            if last or "No available agent" not in done.stderr + done.stdout:
+                break
+            time.sleep(5)
+        return done
+
 
 def _free_port() -> int:
     with socket.socket() as free:
@@ -37,7 +59,7 @@ def _free_port() -> int:
         return port
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
     folder = Path(tempfile.mkdtemp(prefix="rj-", dir="/tmp"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
@@ -83,31 +105,38 @@ def _end(process: subprocess.Popen[str], folder: Path) -> None:
     process.wait(60)
 
 
-def test_a_submitted_job_trains_and_its_log_shows_progress(head: Head, warm_model: Path, tmp_path: Path) -> None:
-    run = Driver(
-        tmp_path / "run", [*SMALL, f"model.path={warm_model}", "generator.engine=transformers", "train.steps=2"]
-    )
-    submit = [BIN / "ray", "job", "submit", f"--address={head.dashboard}", "--working-dir", ".", "--"]
-    done = subprocess.run(
-        [*submit, "python", *run.command[1:]],
-        cwd=ROOT,
-        env=head.environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+@pytest.fixture
+def run(small_run: list[str], tmp_path: Path) -> Driver:
+    return Driver(tmp_path / "run", small_run)
+
+
+def test_a_submitted_job_trains_and_its_log_shows_progress(head: Head, run: Driver, tmp_path: Path) -> None:
+    done = head.job("submit", "--working-dir", ".", "--", "python", *run.command[1:], "train.steps=2")
     assert done.returncode == 0, done.stdout + done.stderr + (head.folder / "head.log").read_text()
-    assert str(tmp_path / "run") in done.stdout
+    assert str(run.folder) in done.stdout
     assert re.search(r"step 2/2\b.*reward", done.stdout)
     assert run.summary["state"] == "finished"
 
-    refused = subprocess.run(
-        [BIN / "ray", "job", "list", f"--address={head.dashboard}"],
-        env={**head.environment, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    refused = head.job("list", HOME=str(tmp_path))
     assert refused.returncode != 0, "without the token nobody gets in"
+
+
+@pytest.mark.slow
+def test_a_stopped_job_leaves_no_actor_and_the_same_command_goes_on(head: Head, run: Driver) -> None:
+    training = ("--working-dir", ".", "--", "python", *run.command[1:], "train.steps=40")  # time to stop it in
+    head.job("submit", "--no-wait", "--submission-id=one", *training)
+    wait_for(lambda: bool(list(run.folder.glob("rollouts/step-*.parquet"))))
+    actors = [pid for pid in descendants(head.process.pid) if re.match(OURS, title(pid))]
+    assert len(actors) >= 4, "there must be something to leave behind"
+
+    assert head.job("stop", "one").returncode == 0
+    log = head.job("logs", "one").stdout
+    assert "Traceback" not in log, log
+    wait_for(lambda: not any(map(title, actors)), 60)
+    kept = {path: path.read_bytes() for path in run.folder.glob("rollouts/step-*.parquet")}
+    assert not Run(run.folder).finished, "it must have been stopped before its end"
+
+    again = head.job("submit", *training)
+    assert again.returncode == 0, again.stdout
+    assert run.summary["state"] == "finished"
+    assert all(path.read_bytes() == data for path, data in kept.items())
