@@ -119,7 +119,7 @@ class Parts:
                 step,
                 groups,
                 stats,
-                watch.seconds(),
+                watch.waterfall(),
                 self.patience.take_pauses(),
                 self.summary.clip_share(stats.clipped),
                 await self.judge_numbers(),

@@ -18,6 +18,7 @@ from raypoly.policy.stats import UpdateStats
 from raypoly.values import Group
 from workflows.failures import set_aside
 from workflows.learning import Trained
+from workflows.waterfall import Waterfall
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def metrics_row(
     step: int,
     groups: Sequence[Trained],
     stats: UpdateStats,
-    seconds: Mapping[str, float],
+    times: Waterfall,
     pauses: Sequence[Mapping[str, Any]],
     clip_share: float,
     judge: JudgeNumbers,
@@ -68,10 +69,12 @@ def metrics_row(
         **{name: _number(value) for name, value in asdict(stats.measured).items()},
         "rows": stats.rows,
         "response_tokens": tokens,
-        "tokens_per_second": tokens / seconds["generate"] if seconds.get("generate") else None,
+        "tokens_per_second": tokens / times.seconds["generate"] if times.seconds.get("generate") else None,
         "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
         "statuses": dict(statuses),
-        "seconds": {stage: round(value, 4) for stage, value in seconds.items()},
+        "seconds": _rounded(times.seconds),
+        "exposed": _rounded(times.exposed),
+        "tail": _rounded(times.tail),
         "paused_seconds": sum(pause["seconds"] for pause in pauses),
         "pauses": list(pauses),
         "judge": {
@@ -108,6 +111,10 @@ def _correct_strategies(group: Group) -> float:
 def _mean(values: Iterable[float]) -> float | None:
     found = list(values)
     return math.fsum(found) / len(found) if found else None
+
+
+def _rounded(seconds: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {stage: None if value is None else round(value, 4) for stage, value in seconds.items()}
 
 
 def _number(value: float) -> float | None:

@@ -64,7 +64,7 @@ class Stages:
             return group
         found = [extract_code(problem, rollout.text) for rollout in group.rollouts]
         codes = [None if code is None else program_of(problem, code) for code in found]
-        with watch.stage("score"):
+        with watch.stage("score", group.slot):
             verdicts = await self._aside.verdicts(problem, group.size, lambda: self._scorers.score(problem, codes))
         scored = replace(group, verdicts=verdicts)
         if training:
@@ -77,7 +77,7 @@ class Stages:
         """The group with its labels, or `unjudged`; as it is where nobody asked for labels."""
         if group.labels is not None or group.unjudged or set_aside(group) or not self._wanted(group):
             return group
-        with watch.stage("judge"):
+        with watch.stage("judge", group.slot):
             labels = await self.label(problem, group)
         await commit(Judged(group.step, group.slot, labels))
         watch.done("judge")

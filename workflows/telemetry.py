@@ -32,8 +32,11 @@ GAUGES: Mapping[str, str] = {
     "kl_reference": "KL to the starting model, nats a token, where the loss has such a term.",
     "tokens_per_second": "Sampled tokens a second.",
     "truncated": "Share of rollouts that reached the length limit.",
+    "tail/seconds": "Seconds from the end of generation to the last group's labels.",
+    "tail/exposed": "Seconds of those in which the step waited for the last group alone.",
 }
 STAGE = "seconds/"
+EXPOSED = "exposed/"
 STATUS = "statuses/"
 
 
@@ -43,8 +46,10 @@ class RayMetrics:
     def __init__(self, run: str, objective: str) -> None:
         self._tags = {"run": run, "objective": objective}
         keys = tuple(self._tags)
-        self._gauges = {name: Gauge(f"raypoly_{name}", text, keys) for name, text in GAUGES.items()}
+        self._gauges = {name: Gauge(_metric(name), text, keys) for name, text in GAUGES.items()}
         self._stage = Gauge("raypoly_stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
+        waited = "Seconds of the newest step that it waited for each stage, or for none of them (idle)."
+        self._exposed = Gauge("raypoly_exposed_seconds", waited, (*keys, "stage"))
         self._rollouts = Counter("raypoly_rollouts", "Rollouts by verdict.", (*keys, "status"))
         self._tokens = Counter("raypoly_response_tokens", "Sampled tokens.", keys)
         self._pause_seconds = Counter("raypoly_pause_seconds", "Seconds waited for the judge.", keys)
@@ -61,6 +66,8 @@ class RayMetrics:
         for name, value in numbers.items():
             if name.startswith(STAGE):
                 self._stage.set(value, {**self._tags, "stage": name.removeprefix(STAGE)})
+            elif name.startswith(EXPOSED):
+                self._exposed.set(value, {**self._tags, "stage": name.removeprefix(EXPOSED)})
             elif name.startswith(STATUS) and value > 0:
                 self._rollouts.inc(value, {**self._tags, "status": name.removeprefix(STATUS)})
         for counter, name in (
@@ -77,3 +84,7 @@ class RayMetrics:
 
     def close(self) -> None:
         """Nothing is held: Ray's own exporter serves the last values until the driver ends."""
+
+
+def _metric(name: str) -> str:
+    return "raypoly_" + name.replace("/", "_")

@@ -78,7 +78,7 @@ class Training:
             sampled = self.sample(tasks, step, problems, known.groups, watch)
             flows = [tasks.create_task(self.flow(*pair, watch)) for pair in zip(problems, sampled, strict=True)]
             update = tasks.create_task(self.learn(step, flows, watch))
-        with watch.stage("update"):
+        with watch.stage("sync"):
             await self.parts.publish_weights()
         groups = [flow.result() for flow in flows]
         await self.parts.complete(step, groups, update.result(), known.applied, watch)

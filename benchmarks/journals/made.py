@@ -96,7 +96,7 @@ def _row(step: int) -> Mapping[str, Any]:
         "time": "2026-01-01T00:00:00+00:00",
         **{f"number_{place}": float(value) for place, value in enumerate(rng.random(16))},
         "statuses": {"passed": 100, "wrong": 150, "error": 6},
-        "seconds": {stage: float(rng.random()) for stage in ("generate", "score", "judge", "learn", "update", "total")},
+        "seconds": {stage: float(rng.random()) for stage in ("generate", "score", "judge", "learn", "sync", "total")},
         "clipped": 0,
         "pauses": [],
         "judge": judge,

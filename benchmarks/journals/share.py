@@ -65,8 +65,8 @@ class TimedStopwatch(Stopwatch):
     """Notes when any stage is busy."""
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        with into(BUSY), super().stage(name):
+    def stage(self, name: str, slot: int | None = None) -> Iterator[None]:
+        with into(BUSY), super().stage(name, slot):
             yield
 
 

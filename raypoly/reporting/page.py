@@ -11,6 +11,7 @@ from raypoly.reporting.figure import figure
 from raypoly.reporting.judging import judge_rows
 from raypoly.reporting.samples import Sample, samples
 from raypoly.reporting.table import comparisons, first_and_last, number
+from raypoly.reporting.times import Rows, tail_words, time_rows, times_figure
 from raypoly.settings import dump
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _body(run: Run, png: bytes) -> str:
             "<h2>Before and after</h2>",
             _results(summary),
             "<h2>Where the time went</h2>",
-            _times(summary.get("stage_seconds", {})),
+            _times(summary.get("stage_seconds", {}), run.rows),
             _judge(judge_rows(run)),
             _pauses(summary.get("pauses", [])),
             _set_aside(summary.get("set_aside", {})),
@@ -90,9 +91,9 @@ def _head(run: Run) -> str:
     )
 
 
-def _image(png: bytes) -> str:
+def _image(png: bytes, shows: str = "pass@k and strategies over the steps") -> str:
     data = base64.b64encode(png).decode()
-    return f'<img alt="pass@k and strategies over the steps" src="data:image/png;base64,{data}">'
+    return f'<img alt="{shows}" src="data:image/png;base64,{data}">'
 
 
 def _results(summary: Mapping[str, Any]) -> str:
@@ -108,12 +109,17 @@ def _results(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _times(stages: Mapping[str, float]) -> str:
-    if not stages:
+def _times(stages: Mapping[str, float], rows: Rows) -> str:
+    lines, png, tail = time_rows(stages, rows), times_figure(rows), tail_words(rows)
+    if not lines:
         return '<p class="quiet">Not known yet.</p>'
-    rows = [(name, f"{seconds:,.1f}") for name, seconds in stages.items()]
-    note = '<p class="quiet">Stages run beside each other, so their times may add up to more than the total.</p>'
-    return table(("stage", "seconds"), rows) + note
+    note = (
+        "Stages run beside each other, so their times at work may add up to more than the total. A step waits for one "
+        "thing at a time: for generation while it goes on, then for the learner, the judge, the scorers, the move of "
+        "the weights; for none of them when idle." + (f" {tail}" if tail else "")
+    )
+    picture = _image(png, "what the steps waited for") if png else ""
+    return picture + table(("stage", "seconds at work", "waited for", "share"), lines) + f'<p class="quiet">{note}</p>'
 
 
 def _judge(rows: Sequence[tuple[str, str]]) -> str:

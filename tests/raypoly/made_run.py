@@ -59,7 +59,9 @@ def metrics_row(step: int) -> dict[str, Any]:
         "grad_norm": 1.7,
         "clipped": 1,
         "tokens_per_second": 4321.0,
-        "seconds": {"generate": 1.0, "score": 0.4, "judge": 0.1, "learn": 0.5, "total": 1.6},
+        "seconds": {"generate": 1.0, "score": 0.4, "judge": 0.1, "learn": 0.5, "sync": 0.1, "total": 1.6},
+        "exposed": {"generate": 1.0, "learn": 0.3, "judge": 0.05, "score": 0.1, "sync": 0.1, "idle": 0.05},
+        "tail": {"seconds": 0.2, "exposed": 0.08},
         "statuses": {"passed": 3, "wrong": 4, "error": 1},
     }
 

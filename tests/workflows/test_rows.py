@@ -8,12 +8,15 @@ from typing import Any
 
 from raypoly.losses.measures import Measured
 from raypoly.policy.stats import UpdateStats
+from raypoly.telemetry import flatten
 from workflows.rows import JudgeNumbers, metrics_row
+from workflows.waterfall import Waterfall
 
 
 def row(measured: Measured) -> dict[str, Any]:
     stats = UpdateStats(1, "digest", 0.1, 0.5, False, math.nan, 0, 0, measured)
-    return metrics_row(0, [], stats, {"total": 1.0}, [], 0.0, JudgeNumbers({}, None, None, None, None))
+    times = Waterfall({"total": 1.0}, dict.fromkeys(("judge", "score"), 0.25), {"seconds": None, "exposed": None})
+    return metrics_row(0, [], stats, times, [], 0.0, JudgeNumbers({}, None, None, None, None))
 
 
 def test_what_was_measured_of_the_loss_is_in_the_row() -> None:
@@ -28,3 +31,11 @@ def test_a_step_of_which_nothing_is_known_is_json_without_a_number_for_it() -> N
     found = json.loads(json.dumps(row(Measured()), allow_nan=False))
     assert {found[name] for name in vars(Measured())} == {None}
     assert found["entropy"] is None
+
+
+def test_a_step_without_generation_has_an_unknown_tail_and_no_zero_for_it() -> None:
+    found = json.loads(json.dumps(row(Measured())))
+    assert found["tail"] == {"seconds": None, "exposed": None}
+    assert found["exposed"] == {"judge": 0.25, "score": 0.25}
+    assert not {"tail/seconds", "tail/exposed"} & flatten(found).keys()
+    assert found["tokens_per_second"] is None

@@ -17,7 +17,8 @@ from raypoly.reporting import end_table, figure, write_report
 from raypoly.reporting.closing import other_arm, show_results
 from raypoly.reporting.figure import strategies_over_steps
 from raypoly.reporting.judging import judge_rows
-from tests.raypoly.made_run import HOSTILE, make, summary
+from raypoly.reporting.times import time_rows, times_figure
+from tests.raypoly.made_run import HOSTILE, STEPS, make, summary
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,23 @@ def test_diversity_stands_beside_a_count_by_structure_unless_the_judge_is_that(r
     assert "all, judged (N=8)" in embedded
     assert "correct, by execution (N=8)" in embedded
     assert not {"all, by structure (N=8)", "agreement (right)"} & embedded
+
+
+def test_the_report_tells_what_the_steps_waited_for(run: Run) -> None:
+    shown = {name: values for name, *values in time_rows(run.summary["stage_seconds"], run.rows)}
+    assert list(shown) == ["generate", "score", "judge", "learn", "sync", "idle", "total"]
+    assert shown["generate"] == ["40.0", f"{STEPS * 1.0:.1f}", "62.5%"]
+    assert shown["judge"] == ["-", f"{STEPS * 0.05:.1f}", "3.1%"]
+    page = Path(write_report(run)).read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "labelled 0.20 s after the end of generation; for 0.08 s of that" in page
+
+
+def test_rows_of_an_earlier_version_say_nothing_of_what_was_waited_for(run: Run) -> None:
+    earlier = [{name: value for name, value in row.items() if name not in ("exposed", "tail")} for row in run.rows]
+    assert times_figure(earlier) is None
+    assert time_rows(run.summary["stage_seconds"], earlier)[0] == ("generate", "40.0", "-", "-")
+    assert time_rows({}, []) == []
 
 
 def test_the_report_of_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
