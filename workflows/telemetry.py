@@ -32,8 +32,8 @@ GAUGES: Mapping[str, str] = {
     "kl_reference": "KL to the starting model, nats a token, where the loss has such a term.",
     "tokens_per_second": "Sampled tokens a second.",
     "truncated": "Share of rollouts that reached the length limit.",
-    "tail/seconds": "Seconds from the end of generation to the last group's labels.",
-    "tail/exposed": "Seconds of those in which the step waited for the last group alone.",
+    "tail/seconds": "Seconds from the end of generation to the labels of the group that came out last.",
+    "tail/exposed": "Seconds of those in which nothing hid scoring and judging.",
 }
 STAGE = "seconds/"
 EXPOSED = "exposed/"

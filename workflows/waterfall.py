@@ -8,10 +8,9 @@ Every instant of the step belongs to one entry of `exposed`, so these add up to 
 PRIORITY that is at work, or to `idle` where none is (the journal's commits, an actor that is being replaced, the
 driver's own work). A pause of the judge is the judge at work.
 
-The **tail** runs from the end of generation to the last group's labels (its verdicts, where nobody judges). Its
-`exposed` part is what the last group alone costs: scoring or judging is exposed, and the group that entered scoring
-last is the only one there. More scorers or a wider judge don't shorten that, quicker answers do; what of scoring and
-judging is exposed beyond it is a queue.
+The **tail** runs from the end of generation to the labels of the group that came out last (its verdicts, where nobody
+judges). What of scoring and judging is exposed in it is the price of that one group's answers, which nothing but the
+learner's work on other groups can hide; what is exposed beyond it is waited for because of other groups.
 """
 
 from __future__ import annotations
@@ -48,48 +47,47 @@ class Waterfall:
     exposed: Mapping[str, float]
     """By stage of PRIORITY and `idle`: what the step waited for; adds up to `total`."""
     tail: Mapping[str, float | None]
-    """`seconds` and `exposed`; None where nothing was generated (the journal held it all)."""
+    """`seconds`, and of them those of scoring and judging that are `exposed`; None where nothing was generated (the
+    journal held it all)."""
 
 
 def waterfall(intervals: Sequence[Interval], start: float, end: float) -> Waterfall:
     """The waterfall of a step that lasted from `start` to `end`."""
-    flows = [each for each in intervals if each.stage in HIDEABLE]
-    last = _last_group(flows)
+    tail = _tail(intervals)
     seconds: Counter[str] = Counter()
     exposed = dict.fromkeys((*PRIORITY, IDLE), 0.0)
-    alone = 0.0
+    exposed_tail = 0.0
     busy: Counter[str] = Counter()
-    flowing: Counter[int | None] = Counter()
     now = start
-    for time, change, each in [*_changes(intervals), (end, 0, None)]:
-        time = min(max(time, start), end)
-        length, now = time - now, time
-        waited_for = next((stage for stage in PRIORITY if busy[stage]), IDLE)
+    for time, stage, change in [*_changes(intervals), (end, IDLE, 0)]:
+        length, since, now = time - now, now, time
+        seconds.update({name: length for name, count in busy.items() if count})
+        waited_for = next((name for name in PRIORITY if busy[name]), IDLE)
         exposed[waited_for] += length
-        seconds.update({stage: length for stage, count in busy.items() if count})
-        if waited_for in HIDEABLE and {slot for slot, count in flowing.items() if count} == {last}:
-            alone += length
-        if each is not None:
-            busy[each.stage] += change
-            if each.stage in HIDEABLE:
-                flowing[each.slot] += change
-    generated = max((each.end for each in intervals if each.stage == GENERATE), default=None)
-    if generated is None or not flows:
-        return Waterfall({**seconds, "total": end - start}, exposed, {"seconds": None, "exposed": None})
-    tail = {"seconds": max(0.0, max(each.end for each in flows) - generated), "exposed": alone}
-    return Waterfall({**seconds, "total": end - start}, exposed, tail)
+        if tail is not None and waited_for in HIDEABLE and tail[0] <= since < tail[1]:
+            exposed_tail += length  # the tail begins and ends with stages, so no length is in it in part
+        busy[stage] += change
+    told = (
+        {"seconds": None, "exposed": None} if tail is None else {"seconds": tail[1] - tail[0], "exposed": exposed_tail}
+    )
+    return Waterfall({**seconds, "total": end - start}, exposed, told)
 
 
-def _changes(intervals: Sequence[Interval]) -> list[tuple[float, int, Interval | None]]:
+def _changes(intervals: Sequence[Interval]) -> list[tuple[float, str, int]]:
     """When a stage begins (+1) or ends (-1) to work on something, in order."""
-    begins = [(each.start, 1, each) for each in intervals]
-    ends = [(each.end, -1, each) for each in intervals]
+    begins = [(each.start, each.stage, 1) for each in intervals]
+    ends = [(each.end, each.stage, -1) for each in intervals]
     return sorted([*begins, *ends], key=lambda change: change[0])
 
 
-def _last_group(flows: Sequence[Interval]) -> int | None:
-    """The slot of the group that was the last to enter scoring (judging, where its verdicts were known)."""
-    entered: dict[int | None, float] = {}
-    for each in flows:
-        entered[each.slot] = min(each.start, entered.get(each.slot, each.start))
-    return max(entered, key=lambda slot: entered[slot], default=None)
+def _tail(intervals: Sequence[Interval]) -> tuple[float, float] | None:
+    """From the end of generation to the last label of the group that entered scoring (or judging) last."""
+    generated = max((each.end for each in intervals if each.stage == GENERATE), default=None)
+    flows: dict[int | None, list[Interval]] = {}
+    for each in intervals:
+        if each.stage in HIDEABLE:
+            flows.setdefault(each.slot, []).append(each)
+    if generated is None or not flows:
+        return None
+    last = max(flows.values(), key=lambda flow: min(each.start for each in flow))
+    return generated, max(generated, *(each.end for each in last))

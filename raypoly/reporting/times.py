@@ -57,8 +57,8 @@ def tail_words(rows: Rows) -> str | None:
         return None
     length, exposed = (sum(tail[key] for tail in tails) / len(tails) for key in ("seconds", "exposed"))
     return (
-        f"In the mean step the last group was labelled {length:.2f} s after the end of generation; "
-        f"for {exposed:.2f} s of that the step waited for it alone."
+        f"In the mean step the last group had its labels {length:.2f} s after the end of generation; for "
+        f"{exposed:.2f} s of that nothing hid scoring and judging."
     )
 
 

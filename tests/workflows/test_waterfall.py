@@ -32,11 +32,16 @@ def test_each_instant_belongs_to_the_first_stage_that_is_at_work() -> None:
     assert found.tail == {"seconds": 5, "exposed": 3.5}
 
 
-def test_a_queue_behind_generation_is_no_tail_of_the_last_group() -> None:
-    queue = [Interval("judge", 8 + slot, 10 + 2 * slot, slot) for slot in (0, 1, 2)]
-    found = waterfall([Interval("generate", 0, 10), *queue], 0, 14)
-    assert found.exposed["judge"] == 4
-    assert found.tail == {"seconds": 4, "exposed": 2}
+def test_the_tail_is_the_last_group_s_and_ends_before_what_others_are_waited_for() -> None:
+    judged = [Interval("judge", 8, 17, 0), Interval("judge", 9, 12, 1), Interval("judge", 10, 14, 2)]
+    found = waterfall([Interval("generate", 0, 10), *judged, Interval("learn", 12, 13)], 0, 17)
+    assert found.exposed["judge"] == 6
+    assert found.tail == {"seconds": 4, "exposed": 3}
+
+
+def test_a_last_group_that_was_labelled_while_others_were_generated_leaves_no_tail() -> None:
+    found = waterfall([Interval("generate", 0, 10), Interval("score", 2, 3, 0)], 0, 11)
+    assert found.tail == {"seconds": 0, "exposed": 0}
 
 
 def test_a_step_that_the_journal_held_has_no_tail() -> None:

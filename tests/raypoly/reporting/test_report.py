@@ -155,7 +155,7 @@ def test_the_report_tells_what_the_steps_waited_for(run: Run) -> None:
     assert shown["judge"] == ["-", f"{STEPS * 0.05:.1f}", "3.1%"]
     page = Path(write_report(run)).read_text()
     assert page.count("data:image/png;base64,") == 2
-    assert "labelled 0.20 s after the end of generation; for 0.08 s of that" in page
+    assert "its labels 0.20 s after the end of generation; for 0.08 s of that" in page
 
 
 def test_rows_of_an_earlier_version_say_nothing_of_what_was_waited_for(run: Run) -> None:
