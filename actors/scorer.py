@@ -4,8 +4,9 @@
     await pool.start()
     verdicts = await pool.score(problem, ["def f(n): ...", None])
 
-Programs of all groups wait in one queue; an actor has at most two small chunks in flight, so that a slow program holds
-up its own chunk alone. A program of a problem runs once in the pool's lifetime, unless its verdict may depend on the
+Programs of all groups wait in one queue, those first that are needed first. Short ones travel in small chunks, two of
+them in flight an actor; where they are not short each travels alone, to an actor that has nothing to do, so that a slow
+program holds up no other. A program of a problem runs once in the pool's lifetime, unless its verdict may depend on the
 moment. A problem with a known-right program is calibrated once, before its first chunk. What the sandbox itself failed
 at is tried elsewhere and never becomes a verdict of the program.
 """
@@ -13,7 +14,9 @@ at is tried elsewhere and never becomes a verdict of the program.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+import bisect
+import itertools
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,9 +33,15 @@ from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite, Verdict
 
 CHUNK = 4
-"""Programs that travel together."""
+"""Short programs that travel together."""
 IN_FLIGHT = 2
-"""Chunks that an actor has at once: one runs, the next is there when it ends."""
+"""Chunks of short programs that an actor has at once: one runs, the next is there when it ends."""
+SHORT_SECONDS = 0.05
+"""CPU time of a program, on the average of the newest, below which the way to an actor (1 to 2 ms) is worth sharing."""
+AFTER_ALL = 2**31
+"""The order of programs that nobody waits for as long as others are waited for."""
+_NEWEST = 0.1
+"""Weight of one program in that average."""
 RETRIES = 3
 """How often a program is tried again after the sandbox failed or its actor was lost."""
 _SUITES = 256
@@ -95,6 +104,8 @@ class _Chunk:
     """Without its tests."""
     suite: tuple[str, Any]
     jobs: tuple[_Job, ...]
+    turn: tuple[int, int]
+    """Its place in the queue: the lowest goes first."""
     avoid: int | None = None
     """The worker that should not have it again."""
 
@@ -108,6 +119,8 @@ class _Worker:
     started: int = 0
     measuring: int = 0
     """Problems that it is calibrating."""
+    chunks: int = 0
+    """In flight."""
     name: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -125,10 +138,13 @@ class ScorerPool:
         self._suites: OrderedDict[str, Any] = OrderedDict()
         self._submitting: set[asyncio.Task[None]] = set()
         self._references: dict[tuple[str, str, str], asyncio.Task[float | None]] = {}
-        self._queue: deque[_Chunk] = deque()
+        self._queue: list[_Chunk] = []
+        """By their turns, ascending."""
+        self._numbers = itertools.count()
         self._changed = asyncio.Condition()
         self._workers = [_Worker(index) for index in range(config.workers)]
         self._tasks: list[asyncio.Task[None]] = []
+        self._program_seconds = SHORT_SECONDS
         self.programs_run = 0
         """Programs that ran in a sandbox; what the cache knew is not among them."""
 
@@ -142,8 +158,9 @@ class ScorerPool:
         await asyncio.gather(*(self._start_patiently(worker) for worker in self._workers))
         self._tasks = [asyncio.create_task(self._serve(worker)) for worker in self._workers for _ in range(IN_FLIGHT)]
 
-    async def score(self, problem: Problem, codes: Sequence[str | None]) -> list[Verdict]:
-        """One verdict a program, in order, never `infra`.
+    async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
+        """One verdict a program, in order, never `infra`. Of all programs that wait those of the lowest `order` go
+        first.
 
         Raises `SandboxError` where the sandbox failed for good, `BrokenTests` where the tests can't be run.
         """
@@ -154,7 +171,7 @@ class ScorerPool:
         new = {key: _Job(key, loop.create_future()) for key in keys if key not in known and key not in asked}
         self._waiting.update(new)
         if new:  # a task of its own: it goes on where this caller gives up, as others may wait for the same programs
-            task = asyncio.create_task(self._submit(problem, list(new.values())))
+            task = asyncio.create_task(self._submit(problem, list(new.values()), order))
             self._submitting.add(task)
             task.add_done_callback(self._submitting.discard)
         jobs = asked | new
@@ -179,7 +196,7 @@ class ScorerPool:
             if worker.actor is not None:
                 ray.kill(worker.actor)
 
-    async def _submit(self, problem: Problem, jobs: list[_Job]) -> None:
+    async def _submit(self, problem: Problem, jobs: list[_Job], order: int) -> None:
         """Calibrate the problem where it has to be, and queue its programs."""
         suite = (problem.tests.hash, self._reference(problem.tests))
         shown = replace(problem, tests=replace(problem.tests, source=""))
@@ -189,10 +206,14 @@ class ScorerPool:
             for job in jobs:
                 self._fail(job, error)
             return
-        chunks = [_Chunk(shown, suite, tuple(jobs[i : i + CHUNK])) for i in range(0, len(jobs), CHUNK)]
+        size = CHUNK if self._short else 1
         async with self._changed:
-            self._queue.extend(chunks)
+            for i in range(0, len(jobs), size):
+                self._enqueue(_Chunk(shown, suite, tuple(jobs[i : i + size]), (order, next(self._numbers))))
             self._changed.notify_all()
+
+    def _enqueue(self, chunk: _Chunk) -> None:
+        bisect.insort(self._queue, chunk, key=lambda waiting: waiting.turn)
 
     async def _calibrated(self, problem: Problem, suite: tuple[str, Any]) -> float | None:
         """The problem's reference time: its own, or measured once in the pool's lifetime where it has a solution."""
@@ -235,6 +256,11 @@ class ScorerPool:
         self._suites.move_to_end(tests.hash)
         return self._suites[tests.hash]
 
+    @property
+    def _short(self) -> bool:
+        """Whether the newest programs were short, so that it pays to send several at once and ahead of time."""
+        return self._program_seconds < SHORT_SECONDS
+
     async def _serve(self, worker: _Worker) -> None:
         while True:
             chunk = await self._take(worker)
@@ -243,14 +269,17 @@ class ScorerPool:
             except (RayError, RaypolyError) as error:
                 for job in chunk.jobs:
                     self._fail(job, error)
+            finally:
+                worker.chunks -= 1
 
     async def _take(self, worker: _Worker) -> _Chunk:
-        """The oldest chunk that this worker may have."""
+        """The first chunk that this worker may have; none behind a program that may be slow."""
         async with self._changed:
             while True:
-                for chunk in self._queue:
+                for chunk in self._queue if self._short or not worker.chunks else ():
                     if chunk.avoid != worker.index or len(self._workers) == 1:
                         self._queue.remove(chunk)
+                        worker.chunks += 1
                         return chunk
                 await self._changed.wait()
 
@@ -266,13 +295,14 @@ class ScorerPool:
             return
         self.programs_run += len(verdicts)
         for job, verdict in zip(jobs, verdicts, strict=True):
+            self._program_seconds += _NEWEST * (verdict.cpu_seconds - self._program_seconds)
             if verdict.status == "infra":
                 await self._again(worker, chunk, (job,), verdict.detail)
             else:
                 self._finish(job, verdict)
 
     async def _again(self, worker: _Worker, chunk: _Chunk, jobs: Sequence[_Job], reason: str) -> None:
-        """Put programs back at the head of the queue, each alone, for another worker."""
+        """Put programs back to where they were in the queue, each alone, for another worker."""
         for job in jobs:
             job.failures += 1
             if job.failures > RETRIES:
@@ -285,7 +315,8 @@ class ScorerPool:
                 )
         left = [job for job in jobs if not job.done.done()]
         async with self._changed:
-            self._queue.extendleft(replace(chunk, jobs=(job,), avoid=worker.index) for job in reversed(left))
+            for job in left:
+                self._enqueue(replace(chunk, jobs=(job,), avoid=worker.index))
             self._changed.notify_all()
 
     def _finish(self, job: _Job, verdict: Verdict) -> None:

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from actors.judge import JudgeClient
-from actors.scorer import ScorerPool
+from actors.scorer import AFTER_ALL, ScorerPool
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge.agreement import adjusted_rand, ids_of
@@ -84,7 +84,7 @@ class Canary:
     async def _run(self, gold: GoldGroup) -> Seen:
         group = of_gold(gold)
         codes = [program if program.strip() else None for program in group.programs]
-        return Seen(group, tuple(await self._scorers.score(group.problem, codes)))
+        return Seen(group, tuple(await self._scorers.score(group.problem, codes, order=AFTER_ALL)))
 
     async def _agreement(self, gold: GoldGroup, seen: Seen) -> float:
         labels = await self._judge.label(seen.group.problem, seen.rollouts, seen.verdicts, fresh=True)

@@ -65,7 +65,9 @@ class Stages:
         found = [extract_code(problem, rollout.text) for rollout in group.rollouts]
         codes = [None if code is None else program_of(problem, code) for code in found]
         with watch.stage("score", group.slot):
-            verdicts = await self._aside.verdicts(problem, group.size, lambda: self._scorers.score(problem, codes))
+            verdicts = await self._aside.verdicts(
+                problem, group.size, lambda: self._scorers.score(problem, codes, order=group.slot)
+            )
         scored = replace(group, verdicts=verdicts)
         if training:
             self._aside.count(1, int(set_aside(scored) is not None))

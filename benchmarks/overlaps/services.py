@@ -1,0 +1,164 @@
+"""Services that take the time they are told, in place of the actors: engine, sandboxes, judge and learner do no work.
+
+A response says in its text how long its program runs and how long the judge looks at its group, so that the services
+need nothing but what the real ones are given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from actors.scorer import ScorerPool, _Worker
+from benchmarks.overlaps.times import APPLY, SYNC, UPDATE, Times
+from raypoly.engines import Sample, SampleRequest
+from raypoly.losses.aggregation import Normalisers
+from raypoly.losses.measures import Measured
+from raypoly.policy.rows import Row
+from raypoly.policy.stats import UpdateStats
+from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
+from workflows.learning import Learning
+
+_TOKENS = np.arange(4, dtype=np.int32)
+_LOGPROBS = np.zeros(4, np.float32)
+
+
+def text(program: float, judged: float, name: str) -> str:
+    return f"    run({program:.4f})  # judge({judged:.4f}) {name}\n"
+
+
+def told(word: str, of: str) -> float:
+    """The seconds that a text says."""
+    match = re.search(rf"{word}\(([\d.]+)\)", of)
+    assert match is not None
+    return float(match[1])
+
+
+class Handle:
+    """An actor of this process: calls go on one at a time, in their order, as those of a real one do."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor, self._turn = actor, asyncio.Lock()
+
+    def __getattr__(self, name: str) -> _Method:
+        return _Method(getattr(self._actor, name), self._turn)
+
+
+class _Method:
+    def __init__(self, method: Callable[..., Awaitable[Any]], turn: asyncio.Lock) -> None:
+        self._method, self._turn = method, turn
+
+    def remote(self, *arguments: Any) -> asyncio.Task[Any]:
+        return asyncio.create_task(self._in_turn(arguments))
+
+    async def _in_turn(self, arguments: Sequence[Any]) -> Any:
+        async with self._turn:
+            return await self._method(*arguments)
+
+
+class TimedGenerator:
+    """Groups come out when the times say; `over` is set when the last one has."""
+
+    def __init__(self, times: Times, over: asyncio.Event) -> None:
+        self._times, self._over = times, over
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        self._over.clear()
+        begun = asyncio.get_running_loop().time()
+        for request in sorted(requests, key=lambda request: self._times.groups[request.slot].generated):
+            group = self._times.groups[request.slot]
+            await asyncio.sleep(begun + group.generated - asyncio.get_running_loop().time())
+            texts = [text(s, group.judged, f"{request.slot}.{i}") for i, s in enumerate(group.programs)]
+            yield (
+                request.slot,
+                tuple(
+                    Rollout(request.prompt_tokens, _TOKENS, _LOGPROBS, said, "stop", seed, 0)
+                    for said, seed in zip(texts, request.seeds, strict=True)
+                ),
+            )
+        self._over.set()
+
+    async def update_weights(self, weights: Any, version: int, export: Any = None) -> None:
+        await asyncio.sleep(SYNC)
+
+    async def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
+        return Sample(_TOKENS, _LOGPROBS, "stop"), np.zeros(len(tokens) - 1, np.float32)
+
+
+class _TimedScorer:
+    async def score(self, problem: Problem, suite: Any, codes: Sequence[str]) -> list[Verdict]:
+        await asyncio.sleep(sum(told("run", code) for code in codes))
+        return [
+            Verdict("passed", 1, 1, seconds)
+            if (seconds := told("run", code)) < 1
+            else Verdict("timeout", 0, 1, seconds)
+            for code in codes
+        ]
+
+
+class TimedScorers(ScorerPool):
+    """The pool itself, over actors that sleep."""
+
+    async def _start(self, worker: _Worker) -> None:
+        worker.started += 1
+        worker.actor = Handle(_TimedScorer())
+
+    def _reference(self, tests: TestSuite) -> Any:
+        return tests
+
+    def stop(self) -> None:
+        for worker in self._workers:
+            worker.actor = None
+        super().stop()
+
+
+class TimedJudge:
+    """Answers any number of groups at once."""
+
+    async def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
+        await asyncio.sleep(told("judge", rollouts[0].text))
+        ids = np.array([1 + i % 3 for i in range(len(rollouts))], np.int32)
+        return Labels(ids, np.zeros(len(rollouts), np.bool_), "timed")
+
+    async def probe(self) -> None:
+        """It is always there."""
+
+    async def stats(self) -> dict[str, Any]:
+        return {}
+
+
+class _TimedLearner:
+    def __init__(self, groups: int, free: asyncio.Event | None) -> None:
+        self._seconds, self._free, self._version = (UPDATE - APPLY) / groups, free, 0
+
+    async def begin(self, step: int, normalisers: Normalisers) -> None:
+        """Nothing to forget."""
+
+    async def accumulate(self, rows: Sequence[Row]) -> None:
+        if self._free is not None:
+            await self._free.wait()
+        await asyncio.sleep(self._seconds)
+
+    async def apply(self) -> UpdateStats:
+        await asyncio.sleep(APPLY)
+        self._version += 1
+        return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, Measured())
+
+    async def export(self) -> None:
+        """No weights."""
+
+    async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
+        return np.zeros(len(tokens), np.float32)
+
+
+class TimedLearning(Learning):
+    """The learner's life itself, over an actor that sleeps; `free` is when its device is, None where it always is."""
+
+    def __init__(self, config: Any, journal: Any, saver: Any, groups: int, free: asyncio.Event | None) -> None:
+        super().__init__(config, Path(), journal, saver, {}, lambda text: None)
+        self._actor = Handle(_TimedLearner(groups, free))

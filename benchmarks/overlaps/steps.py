@@ -1,0 +1,171 @@
+"""One step over timed services: as the product runs it, with a barrier after each stage, and in order of arrival.
+
+All of it is the product's own code (`workflows.train.Training` with its stages, journal, scorer pool, learner's life
+and stopwatch) but for the services behind the actors' clients, and but for the order of things that gives a version
+its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from actors.calls import Care
+from benchmarks.overlaps.services import TimedGenerator, TimedJudge, TimedLearning, TimedScorers
+from benchmarks.overlaps.times import Times
+from raypoly import objectives
+from raypoly.config import Config
+from raypoly.policy.stats import UpdateStats
+from raypoly.problems import ProblemSet
+from raypoly.settings import load, objective_parameters
+from raypoly.store import Lease
+from raypoly.store.local import LocalStore
+from raypoly.telemetry import Sinks
+from raypoly.values import Problem, TestSuite
+from workflows.canary import Canary
+from workflows.checkpoints import Checkpoints
+from workflows.failures import SetAside
+from workflows.journal import Journal
+from workflows.judge_use import RunUse
+from workflows.learning import Trained
+from workflows.parts import Parts
+from workflows.patience import Patience
+from workflows.progress import PlainProgress
+from workflows.saving import Saver
+from workflows.stacks import Stacks
+from workflows.stages import Stages
+from workflows.stopwatch import Stopwatch
+from workflows.summary import Summary
+from workflows.train import Training
+from workflows.watchdog import Watchdog
+
+
+class Barrier(Training):
+    """All is generated, then all is scored, then all is judged, then the learner takes it."""
+
+    async def step(self, step: int) -> None:
+        problems, stages, commit = self.order.batch(step), self.parts.stages, self.parts.commit
+        watch = Stopwatch()
+        async with asyncio.TaskGroup() as tasks:
+            sampled = self.sample(tasks, step, problems, {}, watch)
+        pairs = [(done.result(), problem) for done, problem in zip(sampled, problems, strict=True)]
+        scored = await asyncio.gather(*(stages.score(*pair, watch, commit) for pair in pairs))
+        pairs = list(zip(scored, problems, strict=True))
+        judged = await asyncio.gather(*(stages.judge(*pair, watch, commit) for pair in pairs))
+        groups = [stages.value(*pair) for pair in zip(judged, problems, strict=True)]
+        stats = await self.parts.learning.update(step, list(map(_known, groups)), watch)
+        with watch.stage("sync"):
+            await self.parts.publish_weights()
+        await self.parts.complete(step, groups, stats, None, watch)
+
+
+class Arrival(Training):
+    """The learner takes groups as they become ready. No run may: other weights would come of it each time."""
+
+    async def learn(self, step: int, flows: Sequence[asyncio.Task[Trained]], watch: Stopwatch) -> UpdateStats:
+        ready: list[asyncio.Future[Trained]] = [asyncio.get_running_loop().create_future() for _ in flows]
+        following = iter(ready)
+        for flow in flows:
+            flow.add_done_callback(lambda flow: next(following).set_result(flow.result()))
+        return await self.parts.learning.update(step, ready, watch)
+
+
+VERSIONS: Mapping[str, type[Training]] = {"overlapped": Training, "barrier": Barrier, "arrival": Arrival}
+
+
+async def measured(version: str, times: Times, workers: int, colocated: bool) -> Mapping[str, Any]:
+    """The row of metrics.jsonl of one step. `colocated`: the learner's device is free when generation is over."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = _Rows()
+        parts = await _parts(Path(folder), times, workers, colocated, rows)
+        await VERSIONS[version](parts).step(0)
+        parts.stages._scorers.stop()
+        await parts.judge_use.close()
+        await parts.journal.close()
+        return rows.newest
+
+
+async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows: _Rows) -> Parts:
+    config = _config(len(times.groups), len(times.groups[0].programs), workers)
+    store = LocalStore(folder)
+    lease = Lease.acquire(store, "benchmarks.overlap")
+    journal = Journal(store, lease)
+    saver = Saver(Checkpoints(store, lease), journal.settle, _unheard)
+    care, over = Care(), asyncio.Event()
+    judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, care=care)
+    await scorers.start()
+    objective = objectives.build(config.objective.name, **objective_parameters(config))
+    progress = PlainProgress((folder / "progress.txt").open("w"))
+    patience, aside = Patience(config.judge, judge.probe, progress), SetAside(0.0, _unheard)
+    return Parts(
+        path=folder,
+        config=config,
+        problems=ProblemSet({"train": _problems(len(times.groups)), "validation": (), "test": ()}, ""),
+        tokenizer=lambda prompt, add_special_tokens: {"input_ids": [1, 2, 3, 4]},
+        objective=objective,
+        store=store,
+        journal=journal,
+        saver=saver,
+        generator=TimedGenerator(times, over),  # type: ignore[arg-type]
+        learning=TimedLearning(config, journal, saver, len(times.groups), over if colocated else None),
+        judge=judge,  # type: ignore[arg-type]
+        judge_use=RunUse(store),
+        canary=Canary(config, scorers, judge, _unheard),  # type: ignore[arg-type]
+        stages=Stages(config, objective, scorers, judge, patience, aside),  # type: ignore[arg-type]
+        patience=patience,
+        progress=progress,
+        sinks=Sinks([rows]),
+        summary=Summary(store, journal, config),
+        gauges=rows,  # type: ignore[arg-type]
+        care=care,
+        aside=aside,
+        watchdog=Watchdog(600.0, care.calls, dict, Stacks(store), _unheard, _raised),
+    )
+
+
+def _config(groups: int, rollouts: int, workers: int) -> Config:
+    keys = {
+        "train.prompts_per_step": groups,
+        "train.rollouts": rollouts,
+        "train.steps": 2,
+        "train.checkpoint_every": 2,
+        "scorer.workers": workers,
+        "objective.name": "poly_epo",
+    }
+    return load(None, [f"{key}={value}" for key, value in keys.items()], _unheard)
+
+
+def _problems(count: int) -> list[Problem]:
+    return [
+        Problem(f"p{i}", f"Problem {i}.", "f", TestSuite("calls", f"[{i}]"), answer="completion", prefix="def f():\n")
+        for i in range(count)
+    ]
+
+
+class _Rows:
+    """Keeps the newest row; stands for the gauges too."""
+
+    newest: Mapping[str, Any]
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self.newest = row
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _known(group: Trained) -> asyncio.Future[Trained]:
+    future: asyncio.Future[Trained] = asyncio.get_running_loop().create_future()
+    future.set_result(group)
+    return future
+
+
+def _unheard(text: str) -> None:
+    """Nobody reads what these short runs say."""
+
+
+def _raised(error: Exception) -> None:
+    raise error

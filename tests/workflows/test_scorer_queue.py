@@ -1,0 +1,94 @@
+"""In which order the pool's programs run, and what waits for what; on actors that sleep, in a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from actors.scorer import CHUNK, ScorerPool, _Worker
+from benchmarks.overlaps.clock import VirtualLoop
+from benchmarks.overlaps.services import Handle, TimedScorers, text
+from raypoly.config import ScorerConfig
+from raypoly.values import Problem, TestSuite, Verdict
+
+PROBLEM = Problem("p", "", "f", TestSuite("calls", "[]"))
+
+
+class Noting:
+    """An actor whose programs take the seconds that they say; it notes what it was given at once."""
+
+    def __init__(self, given: list[list[str]]) -> None:
+        self._given = given
+
+    async def score(self, problem: Problem, suite: Any, codes: Sequence[str]) -> list[Verdict]:
+        self._given.append(list(codes))
+        seconds = [float(code.split("(")[1].split(")")[0]) for code in codes]
+        await asyncio.sleep(sum(seconds))
+        return [Verdict("passed", 1, 1, each) for each in seconds]
+
+
+class NotingScorers(TimedScorers):
+    """The pool over such actors."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(ScorerConfig(workers=workers), {})
+        self.given: list[list[str]] = []
+
+    async def _start(self, worker: _Worker) -> None:
+        worker.started += 1
+        worker.actor = Handle(Noting(self.given))
+
+
+def programs(seconds: Sequence[float], name: str) -> list[str]:
+    return [text(each, 0.0, f"{name}.{i}") for i, each in enumerate(seconds)]
+
+
+def in_virtual_time(workers: int, work: Callable[[NotingScorers], Awaitable[None]]) -> NotingScorers:
+    async def main() -> NotingScorers:
+        pool = NotingScorers(workers)
+        await pool.start()
+        await work(pool)
+        pool.stop()
+        return pool
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
+
+
+async def ended(pool: ScorerPool, codes: Sequence[str], order: int = 0) -> float:
+    await pool.score(PROBLEM, codes, order)
+    return asyncio.get_running_loop().time()
+
+
+def test_a_loop_holds_up_no_other_program() -> None:
+    async def work(pool: NotingScorers) -> None:
+        loop, others = await asyncio.gather(
+            ended(pool, programs([5.0], "loop")), ended(pool, programs([0.1] * 7, "others"))
+        )
+        assert loop == pytest.approx(5.0)
+        assert others == pytest.approx(0.7)
+
+    in_virtual_time(2, work)
+
+
+def test_the_programs_that_are_needed_first_run_first() -> None:
+    async def work(pool: NotingScorers) -> None:
+        late, early = await asyncio.gather(
+            ended(pool, programs([1.0] * 4, "late"), order=7), ended(pool, programs([1.0] * 2, "early"), order=2)
+        )
+        assert early == pytest.approx(2.0)
+        assert late == pytest.approx(6.0)
+
+    in_virtual_time(1, work)
+
+
+def test_short_programs_travel_together() -> None:
+    async def work(pool: NotingScorers) -> None:
+        await pool.score(PROBLEM, programs([0.001], "first"))
+        await pool.score(PROBLEM, programs([0.001] * 8, "short"))
+
+    given = in_virtual_time(2, work).given
+    assert [len(codes) for codes in given] == [1, CHUNK, CHUNK]
