@@ -18,6 +18,10 @@ from raypoly.values import Float32, Int32, Rollout
 
 T = TypeVar("T")
 
+PROBE_RESPONSE = 64
+"""Tokens of the response that a weight update is verified with, at most: it is sampled alone, while the step waits, and
+spans two to four blocks of the KV cache."""
+
 
 class GeneratorActor(Watched):
     """Samples groups in the order in which they were submitted; one call at a time."""
@@ -50,7 +54,7 @@ class GeneratorActor(Watched):
 
     def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
         """A response sampled after `tokens`, and float32 [T-1] log-probabilities of the tokens themselves."""
-        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,))])
+        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), PROBE_RESPONSE)])
         return sample, self._engine.prompt_logprobs(tokens)
 
     def _pulse(self) -> Pulse:

@@ -29,6 +29,12 @@ class SampleRequest:
     slot: int
     prompt_tokens: Int32
     seeds: tuple[int, ...]
+    max_tokens: int | None = None
+    """Of a response, where it is fewer than `generator.max_tokens`."""
+
+    def limit(self, tokens: int) -> int:
+        """Tokens of a response at most, for an engine whose own limit is `tokens`."""
+        return tokens if self.max_tokens is None else min(tokens, self.max_tokens)
 
 
 @dataclass(frozen=True)

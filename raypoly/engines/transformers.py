@@ -36,7 +36,7 @@ class TransformersEngine:
         for batch in self._batches(requests):
             prompts = [request.prompt_tokens for request in batch for _ in request.seeds]
             seeds = [seed for request in batch for seed in request.seeds]
-            samples = self._decode(prompts, seeds)
+            samples = self._decode(prompts, seeds, batch[0].limit(self._config.max_tokens))
             for request in batch:
                 yield request.slot, samples[: len(request.seeds)]
                 samples = samples[len(request.seeds) :]
@@ -57,7 +57,8 @@ class TransformersEngine:
     def _batches(self, requests: Sequence[SampleRequest]) -> Iterator[list[SampleRequest]]:
         batch: list[SampleRequest] = []
         for request in requests:
-            if batch and sum(len(r.seeds) for r in batch) + len(request.seeds) > self._config.max_sequences:
+            size = sum(len(r.seeds) for r in batch) + len(request.seeds)
+            if batch and (size > self._config.max_sequences or batch[0].max_tokens != request.max_tokens):
                 yield batch
                 batch = []
             batch.append(request)
@@ -65,8 +66,7 @@ class TransformersEngine:
             yield batch
 
     @torch.no_grad()
-    def _decode(self, prompts: Sequence[Int32], seeds: Sequence[int]) -> list[Sample]:
-        steps = self._config.max_tokens
+    def _decode(self, prompts: Sequence[Int32], seeds: Sequence[int], steps: int) -> list[Sample]:
         uniform_BT = torch.from_numpy(
             np.stack([np.random.Generator(np.random.Philox(key=seed)).random(steps) for seed in seeds])
         ).to(self._device)

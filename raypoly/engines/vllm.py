@@ -77,11 +77,12 @@ class VllmEngine:
         for request in requests:
             groups[request.slot] = [None] * len(request.seeds)
             prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
+            limit = request.limit(self._config.max_tokens)
             for index, seed in enumerate(request.seeds):
                 self._submitted += 1
                 name = str(self._submitted)
                 place[name] = (request.slot, index)
-                self._engine.add_request(name, prompt, self._params(seed=seed))
+                self._engine.add_request(name, prompt, self._params(seed=seed, max_tokens=limit))
         while self._engine.has_unfinished_requests():
             self.decoded += 1
             for output in self._engine.step():

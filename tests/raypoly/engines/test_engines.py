@@ -1,5 +1,6 @@
 """Engines: the learner's log-probabilities, the same samples again, no stale weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,15 @@ def test_a_submission_larger_than_one_batch_of_the_engine_is_sampled_whole(engin
     found = dict(engine.sample(requests))
     assert sorted(found) == list(range(130))
     assert all(len(samples) == 2 for samples in found.values())
+
+
+def test_a_limit_of_a_request_s_own_gives_the_beginning_of_the_response(engine: Engine) -> None:
+    whole = sample(engine)
+    short = dict(engine.sample([replace(request, max_tokens=3) for request in REQUESTS]))
+    for slot, samples in whole.items():
+        assert [each.tokens.tolist() for each in short[slot]] == [each.tokens[:3].tolist() for each in samples]
+    long = dict(engine.sample([replace(request, max_tokens=1000) for request in REQUESTS[:1]]))
+    assert max(len(each.tokens) for each in long[0]) <= 24
 
 
 def test_an_update_leaves_nothing_of_the_old_weights(engine: Engine, folder: Path) -> None:
