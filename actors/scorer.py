@@ -38,10 +38,10 @@ IN_FLIGHT = 2
 """Chunks of short programs that an actor has at once: one runs, the next is there when it ends."""
 SHORT_SECONDS = 0.05
 """CPU time of a program, on the average of the newest, below which the way to an actor (1 to 2 ms) is worth sharing."""
-AFTER_ALL = 2**31
-"""The order of programs that nobody waits for as long as others are waited for."""
 _NEWEST = 0.1
 """Weight of one program in that average."""
+AFTER_ALL = 2**31
+"""The order of programs that nobody waits for as long as others are waited for."""
 RETRIES = 3
 """How often a program is tried again after the sandbox failed or its actor was lost."""
 _SUITES = 256
