@@ -120,12 +120,20 @@ class WarmStartConfig(Section):
 class ProblemsConfig(Section):
     """Which problems are trained on."""
 
-    source: str = Field("puzzles", description="`puzzles`, `jsonl`, or package.module:Class.")
+    source: str = Field("puzzles", description="`puzzles`, `jsonl`, `verl`, or package.module:Class.")
     path: str | None = Field(
-        None, description="For `jsonl`: a file of rows in one of the formats of docs/problem-formats.md."
+        None,
+        description="For `jsonl`: a file of rows in one of the formats of docs/problem-formats.md. For `verl`: a "
+        "Parquet file, or a folder of them (docs/from-verl.md).",
     )
     exclude: str | None = Field(
-        None, description="For `jsonl`: an exclusion list of `raypoly score --validate`; its problems are left out."
+        None,
+        description="For `jsonl`, `verl`: an exclusion list of `raypoly score --validate`; its problems are left out.",
+    )
+    chat_template: str | None = Field(
+        None,
+        description="For `verl`: folder or hub id of the tokenizer whose chat template makes a prompt of messages, as "
+        "a rule what model.path says; `plain` takes their texts alone.",
     )
     seed: int = Field(0, description="Seed of generated problems and of the split.")
     budgets: bool = Field(True, description="Puzzles: hidden resource budgets. Off is the control experiment.")
@@ -369,7 +377,13 @@ class RewardConfig(Section):
 
     name: str = Field(
         "passed",
-        description="`passed` (1 or 0), `fraction` (of tests), or package.module:function(problem, rollout, verdict).",
+        description="`passed` (1 or 0), `fraction` (of tests), `compute_score`, or "
+        "package.module:function(problem, rollout, verdict).",
+    )
+    compute_score: str | None = Field(
+        None,
+        description="For `compute_score`: a function of verl's kind as package.module:function, called with "
+        "data_source, solution_str, ground_truth and extra_info.",
     )
 
 

@@ -25,8 +25,8 @@ def load(name: str, known: Mapping[str, str], key: str) -> Any:
     if not colon:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        names = ", ".join(sorted(known))
-        raise UsageError(f"{key}={name!r} is unknown{hint} Known: {names}, or one of your own as package.module:Name.")
+        choice = f"Known: {', '.join(sorted(known))}, or one" if known else "Give one"
+        raise UsageError(f"{key}={name!r} is unknown{hint} {choice} of your own as package.module:Name.")
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raypoly import judge, losses, objectives, problems
+from raypoly.compute_score import ComputeScore
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.plugins import load
+from raypoly.problems.verl import NO_TEMPLATE
 from raypoly.settings import objective_parameters
 from raypoly.telemetry import check_packages
 
@@ -54,6 +56,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: losses.of_run(config),
         lambda: _judge(config),
         lambda: _problems(config),
+        lambda: _reward(config),
         lambda: _model(config),
         lambda: _lengths(config),
         lambda: check_packages(config),
@@ -98,12 +101,26 @@ def _judge(config: Config) -> None:
 
 
 def _problems(config: Config) -> None:
-    if config.problems.source != "jsonl":
+    source, path = config.problems.source, config.problems.path
+    if source not in ("jsonl", "verl"):
         return
-    if config.problems.path is None:
-        raise UsageError("problems.source=jsonl needs problems.path, a file of rows in LeetCodeDataset's format.")
-    if not Path(config.problems.path).expanduser().is_file():
-        raise UsageError(f"problems.path={config.problems.path} is not a file.")
+    if path is None:
+        raise UsageError(f"problems.source={source} needs problems.path, a file of problems.")
+    if not Path(path).expanduser().is_file() and not (source == "verl" and Path(path).expanduser().is_dir()):
+        raise UsageError(f"problems.path={path} is not a file.")
+    if source == "verl" and config.problems.chat_template is None:
+        raise UsageError(NO_TEMPLATE)
+
+
+def _reward(config: Config) -> None:
+    if config.reward.name != "compute_score":
+        return
+    ComputeScore(config.reward)
+    if config.problems.source in problems.KNOWN and config.problems.source != "verl":
+        raise UsageError(
+            f"reward.name=compute_score needs the ground truths of verl's rows, which problems.source="
+            f"{config.problems.source} has not: set problems.source=verl."
+        )
 
 
 def _model(config: Config) -> None:

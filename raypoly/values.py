@@ -27,7 +27,7 @@ Status = Literal["passed", "wrong", "error", "timeout", "memory", "no_code", "in
 STATUSES: tuple[str, ...] = get_args(Status)
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "validation", "test"]
-TestKind = Literal["calls", "check", "stdin", "operations"]
+TestKind = Literal["calls", "check", "stdin", "operations", "none"]
 Comparison = Literal["exact", "json"]
 
 
@@ -44,6 +44,8 @@ class TestSuite:
     with that standard input; what it prints is compared line by line, numbers by value.
     `kind="operations"`: `source` is JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1],
     [1]], "expected": [null, null, 1]}`: the first operation makes an object, the others are its methods.
+    `kind="none"`: there are no tests (`source` is empty). Nothing is run, each verdict is `no_code`, and what an answer
+    is worth is for a reward function alone to say.
     """
 
     __test__ = False  # not a pytest class

@@ -21,6 +21,7 @@ from raypoly.errors import TooManySetAside, UsageError
 from raypoly.judge.structural import structural_labels
 from raypoly.judge.use import told
 from raypoly.metrics import ProblemOutcome, summarise
+from raypoly.problems.untested import with_tests
 from raypoly.rundir import resolve
 from raypoly.seeds import derive
 from raypoly.store.parquet import encode_table
@@ -54,7 +55,7 @@ class Evaluator:
         splits: list[Split] = ["test"] if step in (0, last) else []
         if step % every == 0 or step == last:
             splits.append("validation")
-        return [split for split in splits if self.parts.problems.splits[split]]
+        return [split for split in splits if with_tests(self.parts.problems.splits[split])]
 
     async def evaluate(self, step: int, split: Split) -> None:
         evaluate = self.config.evaluate
@@ -68,7 +69,9 @@ class Evaluator:
 
 async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[dict[str, Any], pa.Table]:
     """What an evaluation came to (JSON values), and its table of one row a sample."""
-    problems = parts.problems.splits[split]
+    problems = with_tests(parts.problems.splits[split])
+    if not problems:
+        raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     started = time.monotonic()
     requests = [
         SampleRequest(

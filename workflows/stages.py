@@ -10,6 +10,7 @@ import numpy as np
 
 from actors.judge import JudgeClient
 from actors.scorer import ScorerPool
+from raypoly.compute_score import ComputeScore
 from raypoly.config import Config
 from raypoly.errors import JudgeRefused, RaypolyError
 from raypoly.objectives import Objective
@@ -149,7 +150,9 @@ def _ready(trained: Trained) -> Awaitable[Trained]:
 
 
 def reward_function(config: Config) -> Reward:
-    """How a verdict becomes a number: `passed`, `fraction`, or the user's own function."""
+    """How a verdict becomes a number: `passed`, `fraction`, `compute_score`, or the user's own function."""
+    if config.reward.name == "compute_score":
+        return ComputeScore(config.reward)
     known = {name: f"workflows.stages:{name}" for name in ("passed", "fraction")}
     function: Reward = load(config.reward.name, known, "reward.name")
     return function

@@ -21,6 +21,7 @@ from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet
+from raypoly.problems.untested import require_tests
 from raypoly.rundir import RunDirectory
 from raypoly.settings import objective_parameters
 from raypoly.store import Store
@@ -78,6 +79,7 @@ async def started(directory: RunDirectory, ending: Ending | None = None) -> Asyn
         store, lease = directory.open()
         stack.callback(lease.release)
         problem_set = await asyncio.to_thread(problems.build, config.problems)
+        require_tests(problem_set, config)
         stack.enter_context(connected(config, directory.name))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")

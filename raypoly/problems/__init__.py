@@ -16,6 +16,7 @@ from raypoly.values import Problem, Split
 KNOWN: Mapping[str, str] = {
     "puzzles": "raypoly.problems.puzzles:load_puzzles",
     "jsonl": "raypoly.problems.jsonl:load_jsonl",
+    "verl": "raypoly.problems.verl:load_verl",
 }
 
 

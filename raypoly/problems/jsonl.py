@@ -58,7 +58,7 @@ def _excluded(path: Path) -> set[str]:
     return ids
 
 
-def _without(problems: list[Problem], path: Path) -> list[Problem]:
+def without_excluded(problems: list[Problem], path: Path) -> list[Problem]:
     """The problems that the exclusion list does not name."""
     excluded = _excluded(path)
     kept = [problem for problem in problems if problem.id not in excluded]
@@ -66,7 +66,7 @@ def _without(problems: list[Problem], path: Path) -> list[Problem]:
     return kept
 
 
-def _hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
+def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
     """SHA-256, hex, over what the problems say, in order; where the file lies does not matter."""
     digest = hashlib.sha256()
     for name in sorted(splits):
@@ -87,8 +87,8 @@ def load_jsonl(config: ProblemsConfig) -> ProblemSet:
     path = Path(config.path).expanduser()
     problems = _read(path)
     if config.exclude is not None:
-        problems = _without(problems, Path(config.exclude).expanduser())
+        problems = without_excluded(problems, Path(config.exclude).expanduser())
     if not problems:
         raise UsageError(f"problems.path={str(path)!r} leaves no problem to train on; the log says why for each.")
     splits = split(sorted(problems, key=lambda p: p.id), config, "jsonl split", f"problems of {path}")
-    return ProblemSet(splits, _hash(splits))
+    return ProblemSet(splits, content_hash(splits))

@@ -65,6 +65,8 @@ class Sandbox:
 
         Raises `BrokenTests` where the problem's tests or prelude can't be run, whatever the program.
         """
+        if problem.tests.kind == "none":
+            return Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
         if code is None:
             return Verdict("no_code", 0, 0, 0.0, "no code in the response")
         try:

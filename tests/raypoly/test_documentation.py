@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 import yaml
 
-from raypoly.config import TrainConfig
-from raypoly.losses import build
+from raypoly import objectives, settings
+from raypoly.config import Config, TrainConfig
+from raypoly.losses import KNOWN as LOSSES
+from raypoly.losses import build, of_run
 from raypoly.losses.aggregation import Normalisers
+from raypoly.objectives.grpo import GRPOConfig
+from raypoly.plugins import load
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.rows import Row
+from raypoly.settings import keys
 from tests.raypoly.tiny_model import random_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,3 +78,28 @@ def test_the_cluster_file_is_one_that_ray_up_takes() -> None:
     config = util.prepare_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()))
     util.validate_config(config)
     assert config["head_node_type"] in config["available_node_types"]
+
+
+def test_every_key_beside_one_of_verls_exists() -> None:
+    known = {key.name for key in keys()}
+    known |= {f"objective.{name}" for name in GRPOConfig.model_fields}
+    known |= {f"loss.{name}" for loss in LOSSES for name in load(loss, LOSSES, "loss.name").Config.model_fields}
+    page = (ROOT / "docs" / "from-verl.md").read_text()
+    sections = "|".join(Config.model_fields)
+    named = set(re.findall(rf"`((?:{sections})\.\w+)[`=]", page))
+    verls = {"reward.custom_reward_function"}
+    assert {"problems.chat_template", "loss.clip_low", "objective.std"} <= named
+    assert named - known - verls == set()
+
+
+def test_the_pages_config_and_words_are_taken(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "from-verl.md").read_text()
+    found = re.search(r"```yaml\n(.*?)```", page, re.S)
+    words = re.search(r"as verl's defaults have it:\n\n    (.*)\n", page)
+    assert found is not None
+    assert words is not None
+    (tmp_path / "mine.yaml").write_text(found[1])
+    config = settings.load(str(tmp_path / "mine.yaml"), words[1].split(), lambda text: None)
+    assert config.problems.source == "verl"
+    assert of_run(config).config.model_dump()["clip_high"] == 0.2
+    assert objectives.build(config.objective.name, **settings.objective_parameters(config)).needs == frozenset()

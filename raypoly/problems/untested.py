@@ -1,0 +1,40 @@
+"""Problems without tests: what an answer is worth is for the run's own reward to say, and nothing else knows.
+
+require_tests(problem_set, config)      # refuses what would take "not run" for "wrong"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raypoly import objectives
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.problems import ProblemSet
+from raypoly.settings import objective_parameters
+from raypoly.values import Problem
+
+
+def with_tests(problems: Sequence[Problem]) -> list[Problem]:
+    """Those whose answers can be run."""
+    return [problem for problem in problems if problem.tests.kind != "none"]
+
+
+def require_tests(problem_set: ProblemSet, config: Config) -> None:
+    """Raise `UsageError` where problems to train on have no tests, and the reward or the objective needs them."""
+    train = problem_set.splits["train"]
+    without = next((problem.id for problem in train if problem.tests.kind == "none"), None)
+    if without is None:
+        return
+    what = f"{len(train) - len(with_tests(train))} of {len(train)} training problems have no tests to run ({without})"
+    if config.reward.name in ("passed", "fraction"):
+        raise UsageError(
+            f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score and "
+            "reward.compute_score=package.module:function, or leave them out by problems.exclude."
+        )
+    needs = objectives.build(config.objective.name, **objective_parameters(config)).needs
+    if "labels" in needs:
+        raise UsageError(
+            f"{what}, and objective.name={config.objective.name} needs strategies, which are those of programs: "
+            "set objective.name=grpo, or leave them out by problems.exclude."
+        )
