@@ -1,0 +1,130 @@
+"""One training step beside TRL's `GRPOTrainer`, on this machine's CPU.
+
+    uv pip install trl==1.16.0 ; python -m benchmarks.step [--rounds 7] [--model FOLDER] [--trl-threads 1] [--json FILE]
+
+Both sides: the tiny model after a short supervised start (made once, 30 seconds), the same 20 puzzles a step x 8
+responses of at most 56 tokens at temperature 1, float32, the same Dr.GRPO loss (no std, no KL) and AdamW, programs
+executed by raypoly's sandboxes, two of them. Each arm is a process tree of its own; after two steps to warm up they
+take turns step by step, and a ratio is the median of the rounds' ratios. `least` is the quickest round, which other
+work on the machine lengthened least. `rows` entered the loss, `dropped` did not. Memory is taken in an extra step:
+all of an arm's processes, shared pages counted once. The update is measured apart, on the same sampled rows with no
+advantage zero, one thread each; its memory is its process's largest. Exit code 1 where a target is missed.
+
+What is not comparable:
+- raypoly's step has what TRL's has not: rollouts, verdicts and update durable in a journal, new weights verified in the
+  engine, a digest of the weights, evidence of how each program works (a second run of it), Ray. All of it is
+  counted, in time and in memory. TRL has judge, evaluation and checkpoints off, and so has raypoly.
+- raypoly samples ahead while programs run, in several processes of a thread each; TRL is one process. It may have two
+  threads (`--trl-threads 2`), which is slower on a machine that does anything else.
+- Responses differ after the first update: the sides draw other random numbers. A short one costs less, so look at
+  `tokens`.
+- TRL's vLLM engine is not an arm: in 1.16 it takes vLLM up to 0.31, starts it without `enforce_eager` and loads weights
+  tensor by tensor, which vLLM's CPU build does not do (`--trl-vllm` tries it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.steps import processes
+from benchmarks.steps.arm import Arm
+from benchmarks.steps.setting import Setting
+from benchmarks.steps.tables import Measured, stages, table, targets
+
+STEP_TARGET, UPDATE_TARGET = 2.0, 1.5
+WARM_UP = 2
+
+
+def taking_turns(arms: Sequence[Arm], rounds: int, memory: Callable[[int], int] | None) -> list[Measured]:
+    """`rounds` steps of each arm, one at a time; with `memory`, one more in which it is looked at."""
+    found = [Measured(arm.name) for arm in arms]
+    for number in range(WARM_UP + rounds):
+        for arm, measured in zip(arms, found, strict=True):
+            before = processes.cpu_seconds(arm.pid)
+            step = arm.step()
+            measured.first_norm = step.grad_norm or measured.first_norm
+            if number >= WARM_UP:
+                measured.steps.append(step)
+                measured.cpu_seconds.append(processes.cpu_seconds(arm.pid) - before)
+            print(".", end="", file=sys.stderr, flush=True)
+    for arm, measured in zip(arms, found, strict=True):
+        if memory is None:
+            measured.memory_bytes = processes.largest_resident_bytes(arm.pid)
+            continue
+        with processes.peak(lambda pid=arm.pid: memory(pid)) as values:  # type: ignore[misc]
+            arm.step()
+        measured.memory_bytes = max(values, default=None)
+    print(file=sys.stderr)
+    return found
+
+
+def whole_steps(setting: Setting, rounds: int, trl_vllm: bool) -> list[Measured]:
+    """TRL's arms, then raypoly's with each engine."""
+    from benchmarks.steps import ours, trl
+
+    with ExitStack() as stack:
+        engines = ("transformers", "vllm") if trl_vllm else ("transformers",)
+        theirs = [stack.enter_context(Arm(f"TRL, {e}", trl.step_by_step, setting, e)) for e in engines]
+        arms = [
+            stack.enter_context(Arm(f"raypoly, {engine}", ours.step_by_step, setting, engine))
+            for engine in ("transformers", "vllm")
+        ]
+        return taking_turns([*theirs, *arms], rounds, processes.resident_bytes)
+
+
+def updates(setting: Setting, rounds: int) -> list[Measured]:
+    """TRL's update and raypoly's on the same rows."""
+    from benchmarks.steps import ours, trl
+    from benchmarks.steps.rows import sampled
+
+    rows = sampled(setting)
+    with ExitStack() as stack:
+        arms = [
+            stack.enter_context(Arm("TRL", trl.updates, setting, rows, 1)),
+            stack.enter_context(Arm("raypoly", ours.updates, setting, rows, 1)),
+        ]
+        return taking_turns(arms, rounds, None)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--model", type=Path, help="a warm-started tiny model; default: one made for this user")
+    parser.add_argument("--trl-threads", type=int, default=1)
+    parser.add_argument("--trl-vllm", action="store_true")
+    parser.add_argument("--only", choices=("step", "update"))
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    given = parser.parse_args(arguments)
+    if importlib.util.find_spec("trl") is None:
+        parser.error("TRL is not installed: pip install 'raypoly[bench]', or uv pip install trl==1.16.0.")
+    from benchmarks.chaos.model import cached_warm_model
+
+    setting = Setting(given.model or cached_warm_model(), trl_threads=given.trl_threads)
+    found: dict[str, list[Measured]] = {}
+    verdicts: list[tuple[bool, str]] = []
+    if given.only != "step":
+        theirs, ours = found["update"] = updates(setting, given.rounds)
+        print(table(f"The update, {setting.sequences} rows", [theirs, ours]))
+        print(f"gradient norm of the first: {theirs.first_norm:.7g}, {ours.first_norm:.7g}\n", flush=True)
+        verdicts += targets(theirs, [ours], UPDATE_TARGET, "update")
+    if given.only != "update":
+        arms = found["step"] = whole_steps(setting, given.rounds, given.trl_vllm)
+        print(table(f"The step, {setting.prompts} x {setting.rollouts} responses", arms))
+        print(f"\nBusy in a step's stages, which overlap in raypoly's:\n{stages(arms)}\n", flush=True)
+        verdicts += targets(arms[0], arms[-2:], STEP_TARGET, "step")
+    for met, what in verdicts:
+        print(("met     " if met else "MISSED  ") + what)
+    if given.json is not None:
+        given.json.write_text(json.dumps({name: [asdict(arm) for arm in arms] for name, arms in found.items()}))
+    sys.exit(0 if all(met for met, _ in verdicts) else 1)
+
+
+if __name__ == "__main__":
+    main()

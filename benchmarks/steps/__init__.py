@@ -1,0 +1,1 @@
+"""The arms of `python -m benchmarks.step`."""

@@ -1,0 +1,101 @@
+"""raypoly's side: its own step, driver, Ray and actors included, and its learner's update alone."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.steps.arm import Pace
+from benchmarks.steps.setting import Setting, Step
+from raypoly import settings
+from raypoly.config import Config, TrainConfig
+from raypoly.losses import build
+from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.rows import Row
+from raypoly.policy.stats import UpdateStats
+from raypoly.rundir import resolve
+from workflows.learning import Trained
+from workflows.starting import started
+from workflows.stopwatch import Stopwatch
+from workflows.train import Training
+
+STEPS = 1000
+"""More than are measured: nothing is done as in a last step."""
+
+
+def config_of(setting: Setting, engine: str, folder: str) -> Config:
+    """The embedded default with GRPO, without judge, evaluations and checkpoints, which the other side has not."""
+    overrides = {
+        "run.dir": folder,
+        "model.path": setting.model,
+        "generator.engine": engine,
+        "generator.max_tokens": setting.max_tokens,
+        "generator.temperature": setting.temperature,
+        "objective.name": "benchmarks.steps.every_row:EveryRow",
+        "scorer.workers": setting.workers,
+        "train.prompts_per_step": setting.prompts,
+        "train.rollouts": setting.rollouts,
+        "train.lr": setting.lr,
+        "train.steps": STEPS,
+        "train.checkpoint_every": STEPS,
+        "evaluate.every": 0,
+        "ray.dashboard": "false",
+    }
+    return settings.load(None, [f"{key}={value}" for key, value in overrides.items()], note=lambda text: None)
+
+
+class _Counted(Training):
+    """Keeps what the learner says of each update."""
+
+    stats: UpdateStats
+
+    async def learn(self, step: int, flows: Sequence[asyncio.Task[Trained]], watch: Stopwatch) -> UpdateStats:
+        self.stats = await super().learn(step, flows, watch)
+        return self.stats
+
+
+def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
+    """Whole steps of `workflows.train`, committed to a journal in a temporary folder as always."""
+
+    async def run(folder: str) -> None:
+        async with started(resolve(config_of(setting, engine, folder))) as parts:
+            training = _Counted(parts)
+            parts.progress.start(STEPS, 0, parts.path)
+            await parts.publish_weights()
+            pace.ready()
+            step = 0
+            while await asyncio.to_thread(pace.next):
+                begin = time.perf_counter()
+                await training.step(step)
+                seconds = time.perf_counter() - begin
+                applied = parts.journal.applied(step)
+                assert applied is not None
+                stats, row = training.stats, applied.metrics
+                stages = {stage: spent for stage, spent in row["seconds"].items() if stage != "total"}
+                pace.done(Step(seconds, setting.sequences, stats.rows, stats.tokens, row["reward"], stages))
+                step += 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(folder))
+
+
+def updates(setting: Setting, rows: Sequence[Row], threads: int, pace: Pace) -> None:
+    """The learner's updates on these rows, a group at a time as they come in a step; no Ray."""
+    from raypoly.policy.learner import PolicyLearner
+
+    config = TrainConfig(lr=setting.lr, threads=threads)
+    learner = PolicyLearner(Path(setting.model), config, build("policy_gradient"), setting.temperature)
+    normalisers = Normalisers(setting.prompts, setting.rollouts, setting.max_tokens)
+    pace.ready()
+    while pace.next():
+        begin = time.perf_counter()
+        learner.begin(learner.version, normalisers)
+        for start in range(0, len(rows), setting.rollouts):
+            learner.accumulate(rows[start : start + setting.rollouts])
+        stats = learner.apply()
+        seconds = time.perf_counter() - begin
+        first = stats.grad_norm if stats.version == 1 else None
+        pace.done(Step(seconds, len(rows), stats.rows, stats.tokens, grad_norm=first))

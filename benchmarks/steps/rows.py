@@ -1,0 +1,38 @@
+"""Rows for an update: what the starting model samples for the first step's prompts."""
+
+from __future__ import annotations
+
+import numpy as np
+from transformers import AutoTokenizer
+
+from benchmarks.steps.setting import Setting
+from raypoly.config import GeneratorConfig, ProblemsConfig
+from raypoly.engines import SampleRequest
+from raypoly.engines.transformers import TransformersEngine
+from raypoly.policy.rows import Row
+from raypoly.problems import build
+from raypoly.problems.order import Order
+from raypoly.seeds import derive
+
+
+def sampled(setting: Setting) -> list[Row]:
+    """Advantages are drawn, none is zero: nothing may be left out on either side."""
+    problems = Order(build(ProblemsConfig()).splits["train"], setting.prompts, seed=0).batch(0)
+    tokenizer = AutoTokenizer.from_pretrained(setting.model)
+    config = GeneratorConfig(engine="transformers", temperature=setting.temperature, max_tokens=setting.max_tokens)
+    requests = [
+        SampleRequest(
+            slot,
+            np.array(tokenizer(problem.prompt, add_special_tokens=False)["input_ids"], np.int32),
+            tuple(derive(0, "benchmark", slot, rollout) for rollout in range(setting.rollouts)),
+        )
+        for slot, problem in enumerate(problems)
+    ]
+    rng = np.random.default_rng(0)
+    advantages = rng.choice([-0.25, 0.75], setting.sequences)
+    groups = TransformersEngine(setting.model, config, "float32").sample(requests)
+    return [
+        Row(requests[slot].prompt_tokens, sample.tokens, sample.logprobs, float(advantages[place]), 0)
+        for slot, samples in groups
+        for place, sample in enumerate(samples, slot * setting.rollouts)
+    ]

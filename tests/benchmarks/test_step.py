@@ -1,0 +1,96 @@
+"""The comparison with TRL counts and divides rightly; TRL itself is not needed here."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.steps import processes
+from benchmarks.steps.arm import Arm, Pace
+from benchmarks.steps.every_row import EveryRow
+from benchmarks.steps.setting import Step
+from benchmarks.steps.tables import GIB, Measured, speed_up, stages, table, targets
+
+
+def measured(name: str, seconds: list[float], trained: int = 160, memory: float = 1.0) -> Measured:
+    steps = [Step(value, 160, trained, 5000) for value in seconds]
+    return Measured(name, steps, [value / 2 for value in seconds], int(memory * GIB))
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_not_of_the_arms() -> None:
+    slow, fast = measured("a", [4.0, 30.0, 2.0]), measured("b", [2.0, 10.0, 2.0])
+    ratio = speed_up(slow, fast)
+    assert (ratio.median, ratio.lowest, ratio.highest) == (2.0, 1.0, 3.0)
+    with pytest.raises(ValueError, match="zip"):
+        speed_up(slow, measured("c", [1.0]))
+
+
+def test_the_table_shows_each_arm_against_the_first() -> None:
+    lines = table("The step", [measured("TRL", [4.0, 6.0]), measured("ours", [2.0, 2.0], trained=100)]).splitlines()
+    assert lines[0].split()[:2] == ["The", "step"]
+    assert lines[1].split() == ["TRL", "5.000", "4.000", "1", "2.50", "160", "0", "5000", "1.00"]
+    assert lines[2].split()[:6] == ["ours", "2.000", "2.000", "2.50", "(2.00", "to"]
+    assert lines[2].split()[6:] == ["3.00)", "1.00", "100", "120", "5000", "1.00"]
+
+
+def test_stages_are_medians_by_name() -> None:
+    arm = measured("ours", [2.0, 2.0, 2.0])
+    arm.steps = [replace(step, stages={"score": spent}) for step, spent in zip(arm.steps, (1.0, 9.0, 2.0), strict=True)]
+    assert stages([arm]).split() == ["ours", "score", "2.00"]
+
+
+def test_targets_are_judged_by_the_better_arm_and_every_arms_rows() -> None:
+    theirs = measured("TRL", [4.0], memory=1.5)
+    slow, fast = measured("slow", [4.0]), measured("fast", [1.0], memory=2.0)
+    verdicts = targets(theirs, [slow, fast], 2.0, "step")
+    assert [met for met, _ in verdicts] == [True, True, False]
+    assert "4.00 times as fast with fast" in verdicts[0][1]
+    assert [met for met, _ in targets(theirs, [measured("skips", [4.0], trained=159)], 2.0, "step")] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_an_arm_does_a_step_when_it_is_told_and_its_death_is_said() -> None:
+    with Arm("waits", waiting, 3) as arm:
+        assert [arm.step().tokens for _ in range(2)] == [3, 6]
+        assert processes.largest_resident_bytes(arm.pid) > 1 << 20
+        before = processes.cpu_seconds(arm.pid)
+        arm.step()
+        assert processes.cpu_seconds(arm.pid) >= before + 0.05
+        with processes.peak(lambda: processes.resident_bytes(arm.pid)) as values:
+            time.sleep(3 * processes.EVERY_SECONDS)
+        assert min(values) > 1 << 20
+    with Arm("dies", dying) as arm, pytest.raises(RuntimeError, match="dies died with exit code 3"):
+        arm.step()
+
+
+def waiting(tokens: int, pace: Pace) -> None:
+    pace.ready()
+    done = 0
+    while pace.next():
+        until = time.process_time() + 0.06
+        while time.process_time() < until:
+            pass
+        done += tokens
+        pace.done(Step(0.0, 1, 1, done))
+
+
+def dying(pace: Pace) -> None:
+    pace.ready()
+    pace.next()
+    os._exit(3)
+
+
+def test_no_row_is_left_out_and_none_is_changed() -> None:
+    objective = EveryRow(EveryRow.Config())
+    mixed = objective.advantages(rewards=[1.0, 0.0, 0.0, 0.0], labels=None, degenerate=None, lengths=[1] * 4)
+    assert np.allclose(mixed, [0.75, -0.25, -0.25, -0.25])
+    equal = objective.advantages(rewards=[0.0] * 4, labels=None, degenerate=None, lengths=[1] * 4)
+    assert np.all(equal != 0.0)
+    assert np.abs(equal).max() < 1e-9
