@@ -76,10 +76,10 @@ async def started(directory: RunDirectory, ending: Ending | None = None) -> Asyn
         stack.enter_context(ending.held())
         progress = make_progress()
         stack.callback(progress.finish)
+        problem_set = await asyncio.to_thread(problems.build, config.problems)
+        require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         store, lease = directory.open()
         stack.callback(lease.release)
-        problem_set = await asyncio.to_thread(problems.build, config.problems)
-        require_tests(problem_set, config)
         stack.enter_context(connected(config, directory.name))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
