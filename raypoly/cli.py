@@ -1,6 +1,6 @@
 """The command `raypoly`, and the way it ends.
 
-    raypoly train [--config PATH] [--dry-run] [section.key=value ...]
+    raypoly train [--config PATH] [--dry-run [--gpu h200]] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
     raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
@@ -53,21 +53,27 @@ def train(
     overrides: Overrides = None,
     config: ConfigPath = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print config, a prompt and the plan; start nothing.")
+        bool, typer.Option("--dry-run", help="Print config, a prompt, the plan, memory and time; start nothing.")
     ] = False,
+    gpu: Annotated[
+        str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: what is here.")
+    ] = None,
 ) -> None:
     """Train, or go on with a run that was stopped; print its results where it is finished."""
     with _reported():
         from raypoly import preflight
 
+        if gpu is not None and not dry_run:
+            raise UsageError("--gpu goes with --dry-run: a run takes what is really here.")
         chosen = settings.load(config, overrides or [])
         directory = resolve(chosen)
-        for remark in preflight.check(chosen, directory.path, remote=directory.location.folder is None):
+        here = None if gpu is None else preflight.ELSEWHERE
+        for remark in preflight.check(chosen, directory.path, here, remote=directory.location.folder is None):
             typer.echo(f"Note: {remark}", err=True)
         if dry_run:
-            from raypoly.plan import describe
+            from raypoly.plan import show
 
-            typer.echo(describe(chosen, directory.uri, directory.resumes))
+            show(chosen, directory, gpu)
             return
         Crash.run_dir = directory.location.folder
         from workflows.train import run

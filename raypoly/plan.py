@@ -6,15 +6,28 @@ from collections.abc import Iterator
 
 from raypoly import problems
 from raypoly.config import Config
+from raypoly.planning.gpus import chosen
+from raypoly.planning.page import forecast, refuse_what_does_not_fit
+from raypoly.preflight import machine
+from raypoly.problems import ProblemSet
+from raypoly.rundir import RunDirectory
 from raypoly.settings import dump
 
 
-def describe(config: Config, run_dir: str, resumes: bool) -> str:
-    """The resolved config, one rendered prompt, and the plan, as text.
+def show(config: Config, directory: RunDirectory, gpu: str | None = None) -> None:
+    """Print it, for the GPU of that name or for what is here.
 
-    Raises `UsageError` where the problems can't be loaded.
+    Raises `UsageError` where the problems can't be loaded, the GPU is not known, or the run can't fit.
     """
+    device = chosen(gpu, machine(directory.path).memory)
     source = problems.build(config.problems)
+    print(describe(config, source, directory.uri, directory.resumes), flush=True)
+    print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
+    refuse_what_does_not_fit(config, device)
+
+
+def describe(config: Config, source: ProblemSet, run_dir: str, resumes: bool) -> str:
+    """The resolved config, one rendered prompt, and the plan, as text."""
     train = source.splits["train"]
     first = train[0] if train else None
     sizes = ", ".join(f"{len(split)} {name}" for name, split in source.splits.items())

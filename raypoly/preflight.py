@@ -40,6 +40,10 @@ class Machine:
     disk: int
 
 
+ELSEWHERE = Machine(memory=1 << 60, disk=1 << 60)
+"""A machine that is only planned for: what is free there is not known here, and nothing is refused for it."""
+
+
 def machine(folder: Path) -> Machine:
     """Free memory (the smaller of the machine's and the control group's) and free disk under `folder`."""
     return Machine(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)

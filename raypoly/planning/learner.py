@@ -1,0 +1,90 @@
+"""What the learner holds on its device, by part.
+
+Of P weights, of which T are trained (all, or adapters alone), over R ranks:
+
+    weights      4 P / R    float32 masters                 moments     8 T / R    AdamW's two, float32
+    gradients    4 T / R    float32                         reference   4 P / R    where the loss has a KL term
+
+so 16 bytes a weight where all are trained on one rank. Beside them, while gradients are computed: activations of a
+micro-batch (`raypoly.planning.activations`), weights rounded to bfloat16 (those of every layer where autograd keeps
+them, of one where they are computed again), a chunk's logits, and the head's gradient before it is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from raypoly import losses
+from raypoly.config import Config
+from raypoly.planning.activations import Activations
+from raypoly.planning.layout import Layout
+from raypoly.planning.parts import ADAMW, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, Part
+from raypoly.planning.shapes import Shape
+from raypoly.policy.logprobs import tokens_of_chunk
+
+CONTEXT = 3 << 29
+"""1.5 GiB of a process on a GPU: the context, libraries' workspaces, and what the allocator can't use. An estimate."""
+
+
+def learner_parts(config: Config, shape: Shape, layout: Layout) -> Iterator[Part]:
+    """Of the rank that holds most."""
+    yield from _state(config, shape, layout)
+    yield from _micro_batch(config, shape, layout)
+    if layout.ranks > 1:
+        yield Part("layers gathered from all ranks", 8 * shape.layer_parameters + 4 * shape.head, LEARNING)
+    if layout.kind != "cpu":
+        yield Part("learner: CUDA context, fragments", CONTEXT)
+
+
+def _state(config: Config, shape: Shape, layout: Layout) -> Iterator[Part]:
+    """What stays from step to step; gradients do until the next step begins."""
+    trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
+    adapters = trained if lora else 0
+    keys = () if lora else ("model.lora_rank",)
+    yield Part("weights (float32 masters)", _share(4 * (shape.parameters + adapters), ranks))
+    yield Part("gradients", _share(4 * trained, ranks), keys=keys)
+    yield Part("AdamW's moments", _share(8 * trained, ranks), keys=keys)
+    if "reference" in losses.of_run(config).needs:
+        yield Part("frozen reference", _share(4 * shape.parameters, ranks), keys=("loss.kl_coefficient",))
+    if layout.kind == "cpu":
+        yield Part("AdamW's temporaries", 4 * trained, ADAMW, keys)
+    if lora:
+        yield Part("merged weights", 4 * shape.layers * shape.layer_matrices, HAND_OVER)
+
+
+def _micro_batch(config: Config, shape: Shape, layout: Layout) -> Iterator[Part]:
+    train, bf16 = config.train, config.model.dtype == "bfloat16"
+    kind, generator = train.activation_checkpointing, config.generator
+    longest = generator.max_prompt_tokens + generator.max_tokens
+    each = Activations(shape, bf16, kind, longest if layout.kind == "cpu" else None)
+    budget = ("train.token_budget",)
+    keys = budget if kind == "layers" else (*budget, "train.activation_checkpointing")
+    yield Part("activations", train.token_budget * each.kept, GRADIENTS, keys)
+    yield Part("activations at the head", train.token_budget * each.at_the_head, LOGITS, budget)
+    yield Part("activations of a layer at work", train.token_budget * each.at_a_layer, LAYERS, budget)
+    if bf16:
+        every = kind == "off"
+        matrices = 2 * shape.layer_matrices * (shape.layers if every else 1)
+        yield Part("weights rounded to bfloat16", matrices, GRADIENTS if every else LAYERS, keys[1:] if every else ())
+        yield Part("the head rounded", (2 if layout.kind != "cpu" else 6) * shape.head, LOGITS)
+    arrays = 3 if "entropy" in losses.of_run(config).needs else 2
+    chunk = 4 * shape.vocabulary * min(train.token_budget, tokens_of_chunk(shape.vocabulary, train.logits_mib))
+    yield Part("a chunk's logits", arrays * chunk, LOGITS, ("train.logits_mib",))
+    if not config.model.lora_rank:  # a tied head's waits for the embedding's
+        yield Part("the head's own gradient", 4 * shape.head, GRADIENTS if shape.tied else LOGITS)
+
+
+def trained_weights(config: Config, shape: Shape) -> int:
+    """All, or those of the adapters."""
+    return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
+
+
+def checkpoint_bytes(config: Config, shape: Shape) -> int:
+    """Weights and moments in float32, or the adapters' alone; a tied head is written under both of its names."""
+    trained = trained_weights(config, shape)
+    twice = shape.head if shape.tied and not config.model.lora_rank else 0
+    return 12 * trained + 4 * twice
+
+
+def _share(count: int, ranks: int) -> int:
+    return -(-count // ranks)

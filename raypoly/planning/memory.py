@@ -1,0 +1,84 @@
+"""What each device of a run holds, and whether it can.
+
+    holdings = memory(config, shape, device, layout)
+    check(config, shape, device, layout)            # `UsageError`: the part that is too much, and what to turn
+
+On one GPU that engine and learner share, what both hold counts in every phase; where the engine sleeps it counts while
+it samples and takes new weights; with GPUs of their own each counts alone. A part that is unknown is left out of sums,
+which then are "at least".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.planning.engine import engine_parts
+from raypoly.planning.gpus import Device
+from raypoly.planning.layout import Layout
+from raypoly.planning.learner import checkpoint_bytes, learner_parts, trained_weights
+from raypoly.planning.parts import ALWAYS, HAND_OVER, Holding, Part, size
+from raypoly.planning.shapes import Shape
+from raypoly.planning.turns import enough
+from raypoly.preflight import BASE_MEMORY, GIB, WORKER_MEMORY
+
+ACTIVITY = {
+    "sampling": "while responses are sampled",
+    "logits": "while logits are computed",
+    "layers": "while gradients are computed",
+    "AdamW": "while AdamW steps",
+    "hand-over": "while new weights go to the engine",
+}
+
+
+def memory(config: Config, shape: Shape, device: Device, layout: Layout) -> Sequence[Holding]:
+    """Raises `UsageError` where the engine has no room for one sequence."""
+    learner = tuple(learner_parts(config, shape, layout))
+    engine = tuple(engine_parts(config, shape, device, layout))
+    if layout.kind == "split":
+        return [Holding("the learner's GPU", learner), Holding("the engine's GPU", engine)]
+    if layout.kind == "cpu":
+        return [Holding("memory", (*learner, *engine, *_others(config)))]
+    return [Holding("the GPU", (*learner, *engine))]
+
+
+def host_memory(config: Config, shape: Shape) -> Holding:
+    """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy and the file that is being
+    written beside training, and new weights twice, as the learner gives them and as Ray carries them."""
+    moments = 8 * trained_weights(config, shape)
+    parts = (
+        Part("a checkpoint's copy", checkpoint_bytes(config, shape)),
+        Part("its largest file, being written", moments),
+        Part("weights on their way to the engine", 8 * shape.parameters, HAND_OVER),
+        *_others(config),
+    )
+    return Holding("the host", parts)
+
+
+def check(config: Config, shape: Shape, device: Device, layout: Layout) -> None:
+    """Raise `UsageError` for the first device that can't hold its parts."""
+    for place, holding in enumerate(memory(config, shape, device, layout)):
+        if holding.needed <= device.memory:
+            continue
+        phase = holding.peak
+        largest = holding.largest(phase)
+
+        def need(changed: Config, place: int = place) -> int:
+            return memory(changed, shape, device, layout)[place].needed
+
+        named = f"--gpu NAME plans for a GPU elsewhere ({device.name} is planned for). " if not device.gpu else ""
+        raise UsageError(
+            f"This does not fit: {holding.where} ({device.name}) has {size(device.memory)}, and "
+            f"{size(holding.needed)} are needed {ACTIVITY[phase]}, of which {size(largest.bytes)} are {largest.name}. "
+            f"{named}{enough(config, need, device)}"
+        )
+
+
+def _others(config: Config) -> tuple[Part, ...]:
+    """What Ray, the libraries and the scorers take of the host, as `raypoly.preflight` counts it."""
+    workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
+    return (
+        Part("Ray, driver, libraries", round(BASE_MEMORY * GIB)),
+        Part("scorers", round(workers * GIB), ALWAYS, ("scorer.workers", "scorer.memory_mib")),
+    )

@@ -1,0 +1,111 @@
+"""How long a step takes on a GPU, by stage; measured by nobody, so read it as a first guess that `--rehearse` replaces.
+
+Sampling. A decoding step of b sequences reads all weights and every sequence's cache once, and multiplies 2 P b times:
+    seconds = max((w P + b c k) / (bandwidth READING), 2 P b / (flops MULTIPLYING)) + LAUNCH
+with w the bytes of a weight, c the mean length so far and k the bytes of a token's cache. All sequences are taken to be
+equally long; prompts are read once a problem (the engine keeps prefixes).
+
+Gradients. 2 operations a weight and token forward and 4 backward, those of the layers once more where they are computed
+again; the head at response tokens, whose logits are computed twice, 8; attention 6 L A (length^2) and its repetition.
+    seconds = operations / (flops MULTIPLYING)
+
+AdamW reads and writes 28 bytes a trained weight, and a digest is taken of the weights on the host, 4 bytes each.
+
+Hand-over through the host: 4 bytes a weight copied COPIES times at HOST bytes a second.
+
+Scoring and judging are the programs' and the server's own time: unknown before they run. They hide behind sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raypoly.config import Config
+from raypoly.planning.activations import width
+from raypoly.planning.engine import room
+from raypoly.planning.gpus import Device
+from raypoly.planning.layout import Layout
+from raypoly.planning.learner import trained_weights
+from raypoly.planning.shapes import Shape
+
+READING = 0.6
+"""Share of the memory's bandwidth that decoding reaches."""
+MULTIPLYING = 0.5
+"""Share of the board's peak that large products reach, all told."""
+LAUNCH = 4e-3
+"""Seconds of a decoding step beside reading: launches, and one random draw a sequence with a seed of its own."""
+HOST, COPIES = 5e9, 3
+"""Bytes a second of a copy from or within the host, and copies of a weight on its way from learner to engine."""
+HASHED = 1.5e9
+"""Bytes a second of SHA-256 on one core."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds by stage."""
+
+    sampling: float
+    gradients: float
+    update: float
+    """AdamW and the digest of the weights."""
+    hand_over: float
+
+    @property
+    def total(self) -> float:
+        """Without what scoring and judging add, and as if the learner began when all is sampled."""
+        return self.sampling + self.gradients + self.update + self.hand_over
+
+
+def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, response: int) -> Step | None:
+    """Of a step whose responses have `response` tokens each, with prompts at their limit; None where the device's speed
+    or the engine is unknown, or products are in float32."""
+    if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
+        return None
+    train = config.train
+    prompts, rollouts = train.prompts_per_step, train.prompts_per_step * train.rollouts
+    sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
+    if sampling is None:
+        return None
+    multiplied = operations(config, shape, prompts, rollouts, response)
+    trained, parameters = trained_weights(config, shape), shape.parameters
+    digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / HASHED
+    return Step(
+        sampling=sampling,
+        gradients=multiplied / (device.flops * MULTIPLYING * layout.ranks),
+        update=28 * trained / layout.ranks / _bandwidth(device) + digest,
+        hand_over=COPIES * 4 * parameters / HOST,
+    )
+
+
+def sampling_seconds(
+    config: Config, shape: Shape, device: Device, layout: Layout, prompts: int, responses: int, length: int
+) -> float | None:
+    """Of so many responses in one submission; None where the device or the engine is unknown."""
+    space = room(config, shape, device)
+    if space is None or config.generator.engine != "vllm" or device.flops is None or config.model.dtype != "bfloat16":
+        return None
+    share = -(-responses // layout.engines)
+    prompt = config.generator.max_prompt_tokens
+    at_once = max(1.0, min(share, config.generator.max_sequences, space.tokens / (prompt + length)))
+    w, mean = width(config.model.dtype == "bfloat16"), prompt + length / 2
+    read = w * shape.parameters + at_once * mean * shape.cache_bytes(w)
+    multiplied = 2 * shape.parameters * at_once
+    a_step = max(read / _bandwidth(device), multiplied / (device.flops * MULTIPLYING)) + LAUNCH
+    prefill = 2 * shape.parameters * prompt * prompts / layout.engines / (device.flops * MULTIPLYING)
+    return share * length / at_once * a_step + prefill
+
+
+def operations(config: Config, shape: Shape, prompts: int, rollouts: int, response: int) -> float:
+    """Floating-point operations of a step's gradients; a group's prompt is computed once for its responses."""
+    prompt, again = config.generator.max_prompt_tokens, config.train.activation_checkpointing == "layers"
+    tokens = prompts * prompt + rollouts * response
+    body = (8 if again else 6) * shape.layers * shape.layer_matrices * tokens
+    head = 8 * shape.head * rollouts * response
+    pairs = prompts * prompt**2 + rollouts * (response**2 + 2 * response * prompt)
+    attention = (8 if again else 6) * shape.layers * shape.queries * pairs
+    return float(body + head + attention)
+
+
+def _bandwidth(device: Device) -> float:
+    assert device.bandwidth is not None, "a board whose products are known has a known memory"
+    return device.bandwidth * READING

@@ -1,0 +1,128 @@
+"""`raypoly train --dry-run` as a user meets it; the configs for GPUs are planned for where there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from raypoly.cli import main
+from raypoly.settings import CONFIGS, load
+
+GPU_CONFIGS = ("leetcode_h200", "poly_epo_4xh200")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("OPENAI_API_KEY", "not a key")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("PATH", "/nowhere")  # a GPU of the machine that tests is not asked
+    monkeypatch.setattr("sys.excepthook", None)
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    """A file of 100 problems."""
+    tests = {"kind": "calls", "cases": [{"args": [1], "expected": 1}]}
+    rows = ({"id": f"p{i}", "prompt": f"Give back x, {i}.", "entry_point": "f", "tests": tests} for i in range(100))
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def dry_run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--dry-run", *words])
+    return int(str(ended.value.code or 0))
+
+
+@pytest.mark.parametrize("name", GPU_CONFIGS)
+def test_a_config_for_h200_fits_one_and_says_what_it_takes(
+    name: str, problems: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config", str(CONFIGS / f"{name}.yaml"), f"problems.path={problems}"]
+    assert dry_run("--gpu", "h200", *words) == 0
+    said = capsys.readouterr().out
+    for line in ("# memory: NVIDIA H200, 139.8 GiB", "4,022,468,096 weights", "AdamW's moments", "GPU-hours", "a step"):
+        assert line in said
+    assert "unknown before programs run" in said, "what scoring takes is no number yet"
+    assert "in all, evaluations apart" in said
+
+
+@pytest.mark.parametrize("name", GPU_CONFIGS)
+def test_a_config_for_h200_opens_with_what_it_needs_and_costs(name: str) -> None:
+    head = (CONFIGS / f"{name}.yaml").read_text().partition("\nmodel:")[0]
+    assert all(line.startswith("#") for line in head.splitlines() if line)
+    for word in ("# For: ", "# Needs: ", "# Costs: "):
+        assert word in head
+
+
+def test_the_studys_setting_is_that_of_its_table() -> None:
+    config = load(str(CONFIGS / "leetcode_h200.yaml"))
+    train, generator = config.train, config.generator
+    assert (config.model.path, config.model.dtype) == ("Qwen/Qwen3-4B-Base", "bfloat16")
+    assert (train.prompts_per_step, train.rollouts, train.steps) == (32, 8, 250)
+    assert (train.lr, train.max_grad_norm, train.weight_decay) == (1e-6, 1.0, 0.0)
+    assert (generator.temperature, generator.max_prompt_tokens, generator.max_tokens) == (1.0, 1024, 4096)
+    assert config.objective.model_extra == {"set_size": 4, "reduction": "sum", "gate": True}
+    assert (config.judge.name, config.judge.model, config.judge.when) == ("openai", "gpt-4.1-mini", "sampled")
+    assert (config.problems.validation, config.evaluate.every, config.evaluate.validation_samples) == (45, 25, 1)
+    assert (config.loss.name, config.loss.model_extra) == ("policy_gradient", {})
+    grpo = load(str(CONFIGS / "leetcode_h200.yaml"), ["objective.name=grpo"], lambda text: None)
+    assert grpo.judge.when == "sampled", "the other arm has its diversity curve"
+
+
+def test_the_papers_setting_is_the_papers() -> None:
+    config = load(str(CONFIGS / "poly_epo_4xh200.yaml"))
+    assert (config.train.prompts_per_step, config.train.rollouts, config.train.steps) == (128, 8, 850)
+    assert config.loss.model_extra == {"clip_low": 0.20, "clip_high": 0.28}
+    assert (config.generator.max_prompt_tokens, config.generator.max_tokens) == (1024, 4096)
+
+
+def test_a_config_that_cannot_fit_ends_with_2_after_the_table(
+    problems: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config", str(CONFIGS / "leetcode_h200.yaml"), f"problems.path={problems}"]
+    assert dry_run("--gpu", "a100", *words, "generator.gpu_memory_fraction=0.3") == 2
+    said = capsys.readouterr()
+    assert "together" in said.out
+    assert "(NVIDIA A100 80GB SXM) has 79.1 GiB" in said.err
+    assert "model.lora_rank=32 needs" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_model_that_nobody_knows_is_unknown_and_not_refused(
+    problems: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--config", str(CONFIGS / "leetcode_h200.yaml"), f"problems.path={problems}"]
+    assert dry_run("--gpu", "h200", *words, "model.path=nobody/secret-70B") == 0
+    said = capsys.readouterr().out
+    assert "unknown: the sizes of nobody/secret-70B" in said
+    assert "time of a step: unknown" in said
+    assert "GPU-hours" not in said
+
+
+def test_the_tiny_run_is_planned_for_on_this_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dry_run() == 0
+    said = capsys.readouterr().out
+    assert "# memory: this machine's CPU" in said
+    assert "the tiny model, 424,800 weights" in said
+    assert "time of a step: unknown on a CPU" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--dry-run", "--gpu", "h300"], "--gpu h300 is not known: b200, h200"),
+        (["--gpu", "h200"], "--gpu goes with --dry-run"),
+    ],
+)
+def test_words_that_do_not_go_together_are_refused(
+    words: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *words])
+    assert ended.value.code == 2
+    assert wrong in capsys.readouterr().err

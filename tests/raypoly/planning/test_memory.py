@@ -1,0 +1,183 @@
+"""Memory by part: against what PyTorch really allocates, and against the facts that are known of a 4B model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.planning.gpus import GIB, Device, named
+from raypoly.planning.layout import Layout
+from raypoly.planning.learner import learner_parts
+from raypoly.planning.memory import check, memory
+from raypoly.planning.parts import GRADIENTS, Holding
+from raypoly.planning.shapes import PUBLISHED, from_config
+from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.recomputing import recompute
+from raypoly.policy.rows import Row, pack
+from raypoly.settings import load
+
+TOKENS = 512
+BAND = (0.88, 1.05)
+"""Measured over predicted."""
+QWEN3_4B = PUBLISHED["Qwen/Qwen3-4B"]
+H200 = named("h200")
+
+
+def wide(kind: Any, configuration: Any, folder: Path) -> Path:
+    """A model small enough for a test, whose micro-batch is much larger than its weights."""
+    sizes = {
+        "vocab_size": 512,
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+    }
+    kind(configuration(**sizes, max_position_embeddings=1024, tie_word_embeddings=False)).save_pretrained(folder)
+    return folder
+
+
+def peak_of_gradients(folder: Path, bf16: bool, kind: Any) -> int:
+    """Bytes that one micro-batch's forward and backward pass need beside weights and their gradients."""
+    model = load_model(folder, torch.device("cpu"), bf16)
+    recompute(model, kind)
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 500, (4, TOKENS // 4)).astype(np.int32)
+    batch = pack([Row(row[:8], row[8:], np.zeros(TOKENS // 4 - 8, np.float32), 1.0, 0) for row in tokens])
+
+    def gradients() -> None:
+        response_logprobs(model, batch, 1.0, bf16, 1)[0].sum().backward()  # type: ignore[no-untyped-call]
+
+    gradients()  # gradients are there from now on
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        gradients()
+    assert profiled.profiler is not None
+    events = [e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"]
+    sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return int(np.cumsum(sizes).max())
+
+
+@pytest.mark.parametrize("kind", ["off", "products", "layers"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("model", [(Qwen3ForCausalLM, Qwen3Config), (LlamaForCausalLM, LlamaConfig)], ids=str)
+def test_activations_and_logits_are_those_that_pytorch_allocates(
+    tmp_path: Path, model: tuple[Any, Any], dtype: str, kind: str
+) -> None:
+    folder = wide(*model, tmp_path)
+    measured = peak_of_gradients(folder, dtype == "bfloat16", kind)
+    config = Config.model_validate(
+        {
+            "model": {"dtype": dtype},
+            "train": {"token_budget": TOKENS, "logits_mib": 1, "activation_checkpointing": kind},
+            "generator": {"max_prompt_tokens": 8, "max_tokens": TOKENS // 4 - 8},
+            "loss": {"name": "clipped_surrogate"},
+        }
+    )
+    shape = from_config(load_config(folder))
+    assert shape is not None
+    passing = [part for part in learner_parts(config, shape, Layout("cpu")) if part.phases <= GRADIENTS]
+    predicted = Holding("here", tuple(passing)).needed
+    assert BAND[0] < measured / predicted < BAND[1], f"{measured} measured, {predicted} predicted"
+
+
+def load_config(folder: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return values
+
+
+def h200_run(*overrides: str) -> Config:
+    base = ["model.path=Qwen/Qwen3-4B-Base", "model.dtype=bfloat16", "generator.max_tokens=4096", "train.lr=1e-6"]
+    more = ["generator.max_prompt_tokens=1024", "train.token_budget=8192", "generator.gpu_memory_fraction=0.3"]
+    return load(None, [*base, *more, *overrides], lambda text: None)
+
+
+def part(config: Config, name: str) -> int:
+    (holding,) = memory(config, QWEN3_4B, H200, Layout("shared"))
+    (found,) = [p.bytes for p in holding.parts if p.name == name]
+    assert found is not None
+    return found
+
+
+def test_masters_gradients_and_moments_are_16_bytes_a_weight() -> None:
+    config = h200_run("train.activation_checkpointing=layers")
+    held = [part(config, name) for name in ("weights (float32 masters)", "gradients", "AdamW's moments")]
+    assert sum(held) == 16 * 4_022_468_096
+    assert sum(held) / 1e9 == pytest.approx(64, abs=0.5)
+
+
+def test_the_engine_takes_its_share_of_the_gpu_and_no_more() -> None:
+    (holding,) = memory(h200_run(), QWEN3_4B, H200, Layout("shared"))
+    engine = sum(p.bytes or 0 for p in holding.parts if p.name.startswith("engine"))
+    assert engine == pytest.approx(0.3 * H200.memory, rel=1e-6)
+
+
+def test_a_config_that_fits_is_not_refused() -> None:
+    check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, H200, Layout("shared"))
+
+
+def test_a_config_that_cannot_fit_is_refused_with_the_part_and_what_to_turn() -> None:
+    with pytest.raises(UsageError) as caught:
+        check(h200_run("train.token_budget=16384"), QWEN3_4B, H200, Layout("shared"))
+    said = str(caught.value)
+    assert "(NVIDIA H200) has 139.8 GiB" in said
+    assert "are activations" in said
+    assert "train.activation_checkpointing=layers needs" in said
+    better = h200_run("train.token_budget=16384", "train.activation_checkpointing=layers")
+    check(better, QWEN3_4B, H200, Layout("shared"))
+
+
+def test_what_no_turn_can_make_fit_says_so() -> None:
+    with pytest.raises(UsageError, match="take a device with more memory"):
+        check(
+            h200_run("generator.gpu_memory_fraction=0.95"), PUBLISHED["Qwen/Qwen3-32B"], named("a100"), Layout("split")
+        )
+
+
+def test_adapters_make_an_8b_model_fit_where_all_weights_do_not() -> None:
+    config = h200_run("train.activation_checkpointing=layers", "generator.gpu_memory_fraction=0.2")
+    with pytest.raises(UsageError, match="lora_rank=32 needs"):
+        check(config, PUBLISHED["Qwen/Qwen3-8B"], H200, Layout("shared"))
+
+
+def test_an_engine_without_room_for_one_sequence_is_refused_with_the_share_that_would_do() -> None:
+    with pytest.raises(UsageError, match=r"KV cache does not fit.*set it to 0\.\d\d or more"):
+        check(h200_run("generator.gpu_memory_fraction=0.05"), QWEN3_4B, H200, Layout("shared"))
+
+
+def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
+    laptop = Device("this machine's CPU", 16 * GIB, gpu=False)
+    with pytest.raises(UsageError, match="--gpu NAME plans for a GPU elsewhere"):
+        check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, laptop, Layout("cpu"))
+
+
+def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:
+    config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.45")
+    (awake,) = memory(config, QWEN3_4B, H200, Layout("shared"))
+    (asleep,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
+    assert awake.total("sampling") == asleep.total("sampling")
+    assert awake.total("layers") - asleep.total("layers") > 0.4 * H200.memory
+
+
+def test_ranks_share_what_is_trained_and_each_computes_its_own_micro_batches() -> None:
+    learner, engine = memory(h200_run(), QWEN3_4B, H200, Layout("split", ranks=4))
+    alone, _ = memory(h200_run(), QWEN3_4B, H200, Layout("split"))
+    assert learner.total("sampling") < 0.3 * alone.total("sampling")
+    of = {p.name: p.bytes for p in learner.parts}
+    assert of["activations"] == {p.name: p.bytes for p in alone.parts}["activations"]
+    assert engine.needed < H200.memory
+
+
+def test_an_engine_of_ones_own_is_unknown_and_never_a_number() -> None:
+    config = h200_run("generator.engine=mine:Engine", "train.activation_checkpointing=layers")
+    (holding,) = memory(config, QWEN3_4B, H200, Layout("shared"))
+    assert list(holding.unknown) == ["engine mine:Engine"]

@@ -1,0 +1,101 @@
+"""Sizes of models: as transformers builds them, to the weight."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+
+from raypoly.planning.shapes import PUBLISHED, TINY, from_config, shape_of
+from raypoly.policy.adapters import add_adapters
+from raypoly.policy.tiny import build_model
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 1000,
+    "hidden_size": 96,
+    "intermediate_size": 272,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+}
+
+
+def on_meta(config: Any) -> Any:
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    "config",
+    [
+        Qwen3Config(**SIZES, head_dim=32),
+        Qwen3Config(**SIZES, head_dim=32, attention_bias=True),
+        Qwen2Config(**SIZES),
+        LlamaConfig(**SIZES),
+        LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
+    ],
+    ids=["qwen3", "qwen3 with biases", "qwen2", "llama", "llama with biases"],
+)
+def test_a_shape_counts_the_weights_that_transformers_makes(config: Any, tied: bool, tmp_path: Path) -> None:
+    config.tie_word_embeddings = tied
+    model = on_meta(config)
+    shape = from_config(config.to_dict())
+    assert shape is not None
+    assert shape.parameters == sum(weight.numel() for weight in model.parameters())
+    config.save_pretrained(tmp_path)
+    assert shape_of(str(tmp_path)) == shape, "the file that a folder has says the same"
+    add_adapters(model.to_empty(device="cpu"), rank=4, alpha=4, seed=0)
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert shape.adapters(4) == trained
+
+
+def test_a_cache_holds_a_key_and_a_value_for_each_layer_and_token() -> None:
+    config = Qwen3Config(**SIZES, head_dim=32)
+    shape = from_config(config.to_dict())
+    assert shape is not None
+    with torch.no_grad():
+        ids = torch.zeros(1, 5, dtype=torch.int64)
+        cache = AutoModelForCausalLM.from_config(config)(ids, use_cache=True).past_key_values
+    held = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+    assert shape.cache_bytes(4) * 5 == 4 * held
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("Qwen/Qwen3-4B", 4_022_468_096),
+        ("Qwen/Qwen3-8B", 8_190_735_360),
+        ("Qwen/Qwen2.5-0.5B", 494_032_768),
+        ("Qwen/Qwen2.5-7B", 7_615_616_512),
+        ("meta-llama/Llama-3.2-1B", 1_235_814_400),
+        ("meta-llama/Llama-3.1-8B", 8_030_261_248),
+    ],
+)
+def test_published_models_have_the_weights_that_their_files_have(name: str, weights: int) -> None:
+    assert PUBLISHED[name].parameters == weights
+
+
+def test_a_variant_of_a_published_model_has_its_shape_without_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert shape_of("Qwen/Qwen3-4B-Base") == PUBLISHED["Qwen/Qwen3-4B"]
+    assert shape_of("Qwen/Qwen2.5-Coder-7B-Instruct") == PUBLISHED["Qwen/Qwen2.5-7B"]
+
+
+def test_the_tiny_models_shape_is_that_of_the_model_that_is_built() -> None:
+    model = build_model(TINY.vocabulary, seed=0)
+    assert from_config(model.config.to_dict()) == TINY
+
+
+def test_what_is_not_known_is_no_shape(tmp_path: Path) -> None:
+    assert shape_of("nobody/no-such-model") is None
+    assert from_config({**SIZES, "model_type": "mamba"}) is None
+    assert from_config({"model_type": "qwen3", "hidden_size": 96}) is None
+    (tmp_path / "config.json").write_text("no JSON")
+    assert shape_of(str(tmp_path)) is None
+    (tmp_path / "config.json").write_text(json.dumps([1]))
+    assert shape_of(str(tmp_path)) is None
