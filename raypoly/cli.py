@@ -1,6 +1,6 @@
 """The command `raypoly`, and the way it ends.
 
-    raypoly train [--config PATH] [--dry-run [--gpu h200]] [section.key=value ...]
+    raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
     raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
@@ -58,13 +58,16 @@ def train(
     gpu: Annotated[
         str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: what is here.")
     ] = None,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="Try every part once, on two problems and aside; then leave.")
+    ] = False,
 ) -> None:
     """Train, or go on with a run that was stopped; print its results where it is finished."""
     with _reported():
         from raypoly import preflight
 
-        if gpu is not None and not dry_run:
-            raise UsageError("--gpu goes with --dry-run: a run takes what is really here.")
+        if (gpu is not None and not dry_run) or (dry_run and rehearse):
+            raise UsageError("--gpu goes with --dry-run, and --rehearse without it: it tries what is really here.")
         chosen = settings.load(config, overrides or [])
         directory = resolve(chosen)
         here = None if gpu is None else preflight.ELSEWHERE
@@ -74,6 +77,11 @@ def train(
             from raypoly.plan import show
 
             show(chosen, directory, gpu)
+            return
+        if rehearse:
+            from workflows.rehearsal import rehearse as rehearsed
+
+            rehearsed(chosen, directory)
             return
         Crash.run_dir = directory.location.folder
         from workflows.train import run

@@ -54,7 +54,7 @@ class Canary:
     def begin(self, step: int) -> None:
         """Look where it is time to, unless the last look still goes on."""
         if self._every and step % self._every == 0 and self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            self._looking = asyncio.get_running_loop().create_task(self._try_to_look())
 
     def take(self) -> float | None:
         """Mean adjusted Rand index of a look that has ended since this was last asked; None where none has."""
@@ -68,14 +68,18 @@ class Canary:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def _look(self) -> float | None:
+    async def look(self) -> float:
+        """Mean adjusted Rand index now. Raises what the scorers and the judge raise."""
+        if not self._seen:
+            golds = chosen(self._count, groups())
+            seen = await asyncio.gather(*map(self._run, golds))
+            self._seen = list(zip(golds, seen, strict=True))
+        agreements = await asyncio.gather(*(self._agreement(*pair) for pair in self._seen))
+        return math.fsum(agreements) / len(agreements)
+
+    async def _try_to_look(self) -> float | None:
         try:
-            if not self._seen:
-                golds = chosen(self._count, groups())
-                seen = await asyncio.gather(*map(self._run, golds))
-                self._seen = list(zip(golds, seen, strict=True))
-            agreements = await asyncio.gather(*(self._agreement(*pair) for pair in self._seen))
-            return math.fsum(agreements) / len(agreements)
+            return await self.look()
         except RaypolyError as error:
             # a mean over other groups than last time would look like drift
             self._note(f"The judge's agreement with the gold groups is unknown this time: {error}")

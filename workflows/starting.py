@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,13 @@ from workflows.summary import Summary
 from workflows.telemetry import RayMetrics
 from workflows.watchdog import Watchdog
 
+Around = Callable[[str, Awaitable[None]], Awaitable[None]]
+"""Waits for a part that starts, and may watch how it does."""
+
+
+async def _wait(name: str, start: Awaitable[None]) -> None:
+    await start
+
 
 @dataclass(frozen=True)
 class _Workers:
@@ -59,9 +66,14 @@ class _Workers:
     generator: Generator
     learning: Learning
 
-    async def start(self) -> None:
+    async def start(self, around: Around) -> None:
         """Return when every actor is up."""
-        await asyncio.gather(self.judge.start(), self.scorers.start(), self.generator.start(), self.learning.start())
+        await asyncio.gather(
+            around("judge, started", self.judge.start()),
+            around("sandbox, started", self.scorers.start()),
+            around("engine, started", self.generator.start()),
+            around("learner, started", self.learning.start()),
+        )
 
     def actors(self) -> Mapping[str, Any]:
         """Those there are now, by name."""
@@ -69,7 +81,9 @@ class _Workers:
 
 
 @asynccontextmanager
-async def started(directory: RunDirectory, ending: Ending | None = None) -> AsyncIterator[Parts]:
+async def started(
+    directory: RunDirectory, ending: Ending | None = None, around: Around = _wait
+) -> AsyncIterator[Parts]:
     """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
     config, ending = directory.config, ending or Ending()
     async with AsyncExitStack() as stack:
@@ -103,7 +117,7 @@ async def started(directory: RunDirectory, ending: Ending | None = None) -> Asyn
             paused=lambda: patience.pausing,
         )
         stack.enter_context(watchdog)
-        _, tokenizer = await asyncio.gather(workers.start(), asyncio.to_thread(_tokenizer, model_path))
+        _, tokenizer = await asyncio.gather(workers.start(around), asyncio.to_thread(_tokenizer, model_path))
         objective = objectives.build(config.objective.name, **objective_parameters(config))
         aside = SetAside(config.run.max_set_aside, progress.note)
         canary = Canary(config, workers.scorers, workers.judge, progress.note)

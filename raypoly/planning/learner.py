@@ -18,7 +18,7 @@ from raypoly import losses
 from raypoly.config import Config
 from raypoly.planning.activations import Activations
 from raypoly.planning.layout import Layout
-from raypoly.planning.parts import ADAMW, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, Part
+from raypoly.planning.parts import ADAMW, ALWAYS, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, Part
 from raypoly.planning.shapes import Shape
 from raypoly.policy.logprobs import tokens_of_chunk
 
@@ -37,12 +37,13 @@ def learner_parts(config: Config, shape: Shape, layout: Layout) -> Iterator[Part
 
 
 def _state(config: Config, shape: Shape, layout: Layout) -> Iterator[Part]:
-    """What stays from step to step; gradients do until the next step begins."""
+    """What stays from step to step; gradients do until the next step begins, or an engine that slept is woken."""
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0
     keys = () if lora else ("model.lora_rank",)
     yield Part("weights (float32 masters)", _share(4 * (shape.parameters + adapters), ranks))
-    yield Part("gradients", _share(4 * trained, ranks), keys=keys)
+    held = LEARNING if layout.kind == "colocated" else ALWAYS
+    yield Part("gradients", _share(4 * trained, ranks), held, keys)
     yield Part("AdamW's moments", _share(8 * trained, ranks), keys=keys)
     if "reference" in losses.of_run(config).needs:
         yield Part("frozen reference", _share(4 * shape.parameters, ranks), keys=("loss.kl_coefficient",))

@@ -24,9 +24,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def problems(tmp_path: Path) -> Path:
-    """A file of 100 problems."""
+    """A file of 160 problems."""
     tests = {"kind": "calls", "cases": [{"args": [1], "expected": 1}]}
-    rows = ({"id": f"p{i}", "prompt": f"Give back x, {i}.", "entry_point": "f", "tests": tests} for i in range(100))
+    rows = ({"id": f"p{i}", "prompt": f"Give back x, {i}.", "entry_point": "f", "tests": tests} for i in range(160))
     path = tmp_path / "problems.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -117,6 +117,7 @@ def test_the_tiny_run_is_planned_for_on_this_cpu(capsys: pytest.CaptureFixture[s
     [
         (["--dry-run", "--gpu", "h300"], "--gpu h300 is not known: b200, h200"),
         (["--gpu", "h200"], "--gpu goes with --dry-run"),
+        (["--dry-run", "--rehearse"], "--rehearse without it"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(

@@ -164,7 +164,7 @@ def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:
     config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.45")
     (awake,) = memory(config, QWEN3_4B, H200, Layout("shared"))
     (asleep,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
-    assert awake.total("sampling") == asleep.total("sampling")
+    assert awake.total("sampling") - asleep.total("sampling") == 4 * 4_022_468_096, "gradients are let go"
     assert awake.total("layers") - asleep.total("layers") > 0.4 * H200.memory
 
 
