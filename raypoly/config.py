@@ -369,6 +369,9 @@ class EvaluateConfig(Section):
     every: int = Field(20, ge=0, description="Steps between evaluations on validation; 0 is never.")
     samples: int = Field(128, ge=1, description="Responses a problem on test, first and last.")
     validation_samples: int = Field(16, ge=1, description="Responses a problem on validation.")
+    validation_greedy: bool = Field(
+        False, description="On validation take the likeliest token each time, one response a problem."
+    )
     judge: bool = Field(False, description="Also count strategies by the judge.")
 
 

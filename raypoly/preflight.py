@@ -63,6 +63,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: _reward(config),
         lambda: _model(config),
         lambda: _lengths(config),
+        lambda: _evaluation(config),
         lambda: check_packages(config),
     ]
     wrong = [message for message in map(_message, checks) if message]
@@ -147,6 +148,15 @@ def _lengths(config: Config) -> None:
         raise UsageError(
             f"train.token_budget={config.train.token_budget} is less than one longest sequence "
             f"(generator.max_prompt_tokens + generator.max_tokens = {longest})."
+        )
+
+
+def _evaluation(config: Config) -> None:
+    evaluate = config.evaluate
+    if evaluate.validation_greedy and evaluate.validation_samples > 1:
+        raise UsageError(
+            f"evaluate.validation_greedy gives the same response {evaluate.validation_samples} times: set "
+            "evaluate.validation_samples=1."
         )
 
 

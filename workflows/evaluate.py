@@ -73,11 +73,13 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     started = time.monotonic()
+    greedy = split == "validation" and parts.config.evaluate.validation_greedy
     requests = [
         SampleRequest(
             slot,
             parts.prompt_tokens(problem),
             tuple(derive(parts.config.train.seed, "evaluate", split, problem.id, i) for i in range(samples)),
+            greedy,
         )
         for slot, problem in enumerate(problems)
     ]

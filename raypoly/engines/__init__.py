@@ -31,6 +31,8 @@ class SampleRequest:
     seeds: tuple[int, ...]
     max_tokens: int | None = None
     """Of a response, where it is fewer than `generator.max_tokens`."""
+    greedy: bool = False
+    """Whether the likeliest token is taken each time, whatever the seed."""
 
     def limit(self, tokens: int) -> int:
         """Tokens of a response at most, for an engine whose own limit is `tokens`."""

@@ -36,7 +36,8 @@ class TransformersEngine:
         for batch in self._batches(requests):
             prompts = [request.prompt_tokens for request in batch for _ in request.seeds]
             seeds = [seed for request in batch for seed in request.seeds]
-            samples = self._decode(prompts, seeds, batch[0].limit(self._config.max_tokens))
+            greedy = [request.greedy for request in batch for _ in request.seeds]
+            samples = self._decode(prompts, seeds, greedy, batch[0].limit(self._config.max_tokens))
             for request in batch:
                 yield request.slot, samples[: len(request.seeds)]
                 samples = samples[len(request.seeds) :]
@@ -66,11 +67,14 @@ class TransformersEngine:
             yield batch
 
     @torch.no_grad()
-    def _decode(self, prompts: Sequence[Int32], seeds: Sequence[int], steps: int) -> list[Sample]:
+    def _decode(
+        self, prompts: Sequence[Int32], seeds: Sequence[int], greedy: Sequence[bool], steps: int
+    ) -> list[Sample]:
         uniform_BT = torch.from_numpy(
             np.stack([np.random.Generator(np.random.Philox(key=seed)).random(steps) for seed in seeds])
         ).to(self._device)
         ids_BL, mask_BL = _pad_left(prompts, self._device)
+        greedy_B1 = torch.tensor(greedy, device=self._device)[:, None]
         cache = DynamicCache()
         position_B1 = mask_BL.sum(1, keepdim=True) - 1
         positions = (mask_BL.cumsum(1) - 1).clamp(min=0)
@@ -86,6 +90,8 @@ class TransformersEngine:
             cumulative_BV = logp_BV.double().exp().cumsum(-1)
             point_B1 = uniform_BT[:, t : t + 1] * cumulative_BV[:, -1:]
             token_B1 = torch.searchsorted(cumulative_BV, point_B1, right=True).clamp(max=logp_BV.shape[1] - 1)
+            if any(greedy):
+                token_B1 = torch.where(greedy_B1, logp_BV.argmax(-1, keepdim=True), token_B1)
             self.decoded += 1
             tokens.append(token_B1[:, 0])
             logprobs.append(logp_BV.gather(1, token_B1)[:, 0])

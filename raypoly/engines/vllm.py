@@ -82,7 +82,8 @@ class VllmEngine:
                 self._submitted += 1
                 name = str(self._submitted)
                 place[name] = (request.slot, index)
-                self._engine.add_request(name, prompt, self._params(seed=seed, max_tokens=limit))
+                own = {"temperature": 0.0} if request.greedy else {"seed": seed}
+                self._engine.add_request(name, prompt, self._params(max_tokens=limit, **own))
         while self._engine.has_unfinished_requests():
             self.decoded += 1
             for output in self._engine.step():

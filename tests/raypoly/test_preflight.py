@@ -49,6 +49,7 @@ def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeyp
         ("model.path=/nowhere/model", "model.path=/nowhere/model does not exist"),
         ("model.path=nowhere", "model.path=nowhere does not exist"),
         ("train.token_budget=100", "less than one longest sequence"),
+        ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:

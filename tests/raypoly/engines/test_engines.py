@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from raypoly.config import GeneratorConfig, TrainConfig
 from raypoly.engines import Engine, Sample, SampleRequest, build
@@ -64,6 +66,21 @@ def test_every_seed_has_its_sample_and_asking_again_gives_the_same(engine: Engin
             assert 1 <= len(one.tokens) <= 24
             assert (one.finish_reason == "length") == (len(one.tokens) == 24 and one.tokens[-1] != 0)
     assert len({tuple(each.tokens.tolist()) for samples in first.values() for each in samples}) > 10
+
+
+def test_a_greedy_request_takes_the_likeliest_token_each_time_beside_others_that_sample(
+    engine: Engine, folder: Path
+) -> None:
+    prompt = REQUESTS[0].prompt_tokens
+    found = dict(engine.sample([SampleRequest(0, prompt, (1, 2), greedy=True), SampleRequest(1, prompt, (1, 2))]))
+    greedy, other = (sample.tokens for sample in found[0])
+    assert greedy.tolist() == other.tolist(), "whatever the seed"
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    ids = torch.from_numpy(np.concatenate([prompt, greedy]).astype(np.int64))[None]
+    with torch.no_grad():
+        likeliest = model(ids).logits[0].argmax(-1)
+    assert greedy.tolist() == likeliest[len(prompt) - 1 : -1].tolist()
+    assert any(sample.tokens.tolist() != greedy.tolist() for sample in found[1])
 
 
 def test_a_submission_larger_than_one_batch_of_the_engine_is_sampled_whole(engine: Engine) -> None:
