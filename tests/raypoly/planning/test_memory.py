@@ -136,6 +136,16 @@ def test_a_config_that_cannot_fit_is_refused_with_the_part_and_what_to_turn() ->
     check(better, QWEN3_4B, H200, Layout("shared"))
 
 
+def test_logits_that_are_computed_at_once_are_what_is_too_much() -> None:
+    unchunked = ["train.activation_checkpointing=layers", "train.token_budget=40960", "train.logits_mib=100000"]
+    with pytest.raises(UsageError) as caught:
+        check(h200_run(*unchunked), QWEN3_4B, H200, Layout("shared"))
+    said = str(caught.value)
+    assert "are needed while logits are computed" in said
+    assert f"{2 * 4 * 151_936 * 40_960 / GIB:.1f} GiB are a chunk's logits" in said
+    assert "What is enough: train.logits_mib=256 needs" in said
+
+
 def test_what_no_turn_can_make_fit_says_so() -> None:
     with pytest.raises(UsageError, match="take a device with more memory"):
         check(
