@@ -67,11 +67,11 @@ def check(config: Config, shape: Shape, device: Device, layout: Layout) -> None:
         def need(changed: Config, place: int = place) -> int:
             return memory(changed, shape, device, layout)[place].needed
 
-        named = f"--gpu NAME plans for a GPU elsewhere ({device.name} is planned for). " if not device.gpu else ""
+        elsewhere = "" if device.gpu else " (`--dry-run --gpu NAME` plans for a GPU that is not here.)"
         raise UsageError(
             f"This does not fit: {holding.where} ({device.name}) has {size(device.memory)}, and "
             f"{size(holding.needed)} are needed {ACTIVITY[phase]}, of which {size(largest.bytes)} are {largest.name}. "
-            f"{named}{enough(config, need, device)}"
+            f"{enough(config, need, device)}{elsewhere}"
         )
 
 

@@ -62,16 +62,14 @@ def turns(config: Config) -> Iterator[Turn]:
 def _together(config: Config, need: Need, device: Device) -> tuple[list[str], Config]:
     """Turn after turn, the last of each key, until it fits."""
     chosen: dict[str, str] = {}
-    changed = config
-    for _ in range(12):
-        left = [turn for turn in turns(changed) if _needed(need, turn[1]) is not None]
-        if not left:
+    changed, needed = config, need(config)
+    while needed > device.memory:
+        better = ((words, turned, _needed(need, turned)) for words, turned in turns(changed))
+        found = next(((words, turned, less) for words, turned, less in better if less and less < needed), None)
+        if found is None:
             break
-        words, changed = left[0]
+        words, changed, needed = found
         chosen[words.partition("=")[0]] = words
-        needed = _needed(need, changed)
-        if needed is not None and needed <= device.memory:
-            break
     return list(chosen.values()), changed
 
 

@@ -166,7 +166,7 @@ def test_an_engine_without_room_for_one_sequence_is_refused_with_the_share_that_
 
 def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
     laptop = Device("this machine's CPU", 16 * GIB, gpu=False)
-    with pytest.raises(UsageError, match="--gpu NAME plans for a GPU elsewhere"):
+    with pytest.raises(UsageError, match="--gpu NAME` plans for a GPU that is not here"):
         check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, laptop, Layout("cpu"))
 
 
