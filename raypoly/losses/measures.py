@@ -64,9 +64,15 @@ class Sums:
         *values, largest = torch.stack([*sums, off_T.abs().max()]).tolist()
         for name, value in zip(per_token, values, strict=True):
             self._sums[name] = self._sums.get(name, 0.0) + value
-        if math.isnan(largest) or largest > self._largest:  # once NaN, it stays so
-            self._largest = largest
+        self._note_largest(largest)
         self._tokens += len(off_T)
+
+    def merge(self, other: Sums) -> None:
+        """Take in what another rank has added up."""
+        for name, value in other._sums.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._note_largest(other._largest)
+        self._tokens += other._tokens
 
     def measured(self) -> Measured:
         """Of all that was added."""
@@ -75,6 +81,10 @@ class Sums:
         means = {name: value / self._tokens for name, value in self._sums.items()}
         square = means.pop(SQUARE)
         return Measured(mismatch_max=self._largest, importance_ess=means["importance_mean"] ** 2 / square, **means)
+
+    def _note_largest(self, largest: float) -> None:
+        if math.isnan(largest) or largest > self._largest:  # once NaN, it stays so
+            self._largest = largest
 
 
 def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -10,6 +10,7 @@ Merging never touches the model: adding a product to a weight and taking it off 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -46,14 +47,19 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     """All weights by their transformers names, with the adapters' products added; those without are not copied."""
+    return dict(merging(model, lambda tensor: tensor))
+
+
+def merging(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """`merged_weights`, one at a time; `whole` makes all of a tensor from what this rank has of it."""
     layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
-    merged = {}
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if ".lora_A." in name or ".lora_B." in name:
-                continue
-            owner, base, rest = name.partition("base_layer.")
-            if base and rest == "weight":
-                tensor = tensor + layers[owner].get_delta_weight(_NAME)
-            merged[owner + rest if base else name] = tensor
-    return merged
+    for name, tensor in model.state_dict().items():
+        if ".lora_A." in name or ".lora_B." in name:
+            continue
+        weight = whole(tensor)
+        owner, base, rest = name.partition("base_layer.")
+        if base and rest == "weight":
+            layer = layers[owner]
+            a, b = (whole(part[_NAME].weight.detach()) for part in (layer.lora_A, layer.lora_B))
+            weight = weight + b @ a * layer.scaling[_NAME]
+        yield owner + rest if base else name, weight

@@ -1,19 +1,21 @@
-"""The learner on one rank: gradients of a loss over packed responses, AdamW in fp32.
+"""The learner: gradients of a loss over packed responses, AdamW in fp32.
 
     learner.begin(step, Normalisers(prompts=20, rollouts=8, t_max=56))
     learner.accumulate(rows)          # as often as groups are ready, in prompt order
     stats = learner.apply()           # clip, step; the version goes up by one
 
-It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities.
+It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities. Where several ranks are one
+learner, each is such an object, is called with the same rows, and gives the same answers (`raypoly.policy.ranks`).
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,37 +25,57 @@ from safetensors.torch import load as load_safetensors
 from transformers import PreTrainedModel
 
 from raypoly.config import ModelConfig, TrainConfig
-from raypoly.errors import CorruptData
+from raypoly.errors import CorruptData, UsageError
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.base import Loss
 from raypoly.losses.measures import Sums
 from raypoly.losses.tokens import Tokens
-from raypoly.policy.adapters import add_adapters, merged_weights, trained_weights
+from raypoly.policy.adapters import add_adapters, merging, trained_weights
+from raypoly.policy.dealing import Dealer
 from raypoly.policy.mismatch import check_mismatch
 from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.ranks import ONE, Ranks, device
 from raypoly.policy.recomputing import recompute
 from raypoly.policy.reference import Reference
-from raypoly.policy.rows import MicroBatch, Packer, Row, pack
-from raypoly.policy.snapshots import ADAPTERS, META, OPTIMIZER, Snapshot, host_copy, weight_digest
+from raypoly.policy.rows import MicroBatch, Row, pack
+from raypoly.policy.snapshots import ADAPTERS, META, OPTIMIZER, Snapshot
 from raypoly.policy.stats import UpdateStats
 from raypoly.seeds import derive
 from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
 
 _MODEL = ModelConfig.model_validate({})
+_BLANK = Row(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
+"""What a rank without rows computes, so that the others' weights become whole; it counts for nothing."""
 
 
 @dataclass
-class _Running:
-    """Sums over the micro-batches of the step in progress."""
+class _Totals:
+    """Sums over micro-batches."""
 
-    normalisers: Normalisers
-    packer: Packer
     loss: float = 0.0
     entropy: float = 0.0
     sums: Sums = field(default_factory=Sums)
     rows: int = 0
     tokens: int = 0
+
+    def merge(self, other: _Totals) -> None:
+        """Take in another rank's."""
+        self.loss += other.loss
+        self.entropy += other.entropy
+        self.sums.merge(other.sums)
+        self.rows += other.rows
+        self.tokens += other.tokens
+
+
+@dataclass
+class _Running:
+    """The step in progress."""
+
+    normalisers: Normalisers
+    dealer: Dealer
+    totals: _Totals = field(default_factory=_Totals)
+    """Of this rank."""
     all_tokens: int = 0
     sampled_by: set[int] = field(default_factory=set)
     """Versions of the weights that the rows were sampled under, by their own word."""
@@ -63,11 +85,17 @@ class PolicyLearner:
     """Owns the fp32 master weights and the optimizer. One thread uses it."""
 
     def __init__(
-        self, model_path: Path, config: TrainConfig, loss: Loss, temperature: float, model: ModelConfig = _MODEL
+        self,
+        model_path: Path,
+        config: TrainConfig,
+        loss: Loss,
+        temperature: float,
+        model: ModelConfig = _MODEL,
+        ranks: Ranks = ONE,
     ) -> None:
         torch.set_num_threads(config.threads)
-        self._config, self._loss, self._temperature = config, loss, temperature
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._config, self._loss, self._temperature, self._ranks = config, loss, temperature, ranks
+        self._device = device()
         torch.use_deterministic_algorithms(self.exact)
         self._bf16 = model.dtype == "bfloat16"
         self._model = load_model(model_path, self._device, self._bf16)
@@ -75,9 +103,11 @@ class PolicyLearner:
         if model.lora_rank is not None:
             add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
         recompute(self._model, config.activation_checkpointing)
+        ranks.shard(self._model, self._bf16)
         self._reference: Reference | None = None
         if "reference" in loss.needs:
             self._reference = Reference(load_model(model_path, self._device, self._bf16))
+            ranks.shard(self._reference.model, self._bf16)
         self._optimizer = torch.optim.AdamW(
             [parameter for parameter in self._model.parameters() if parameter.requires_grad],
             lr=config.lr,
@@ -88,6 +118,8 @@ class PolicyLearner:
         )
         self.version = 0
         self._running: _Running | None = None
+        self._digest: str | None = None
+        """Of the weights as they are, where it was asked for."""
 
     @property
     def exact(self) -> bool:
@@ -104,7 +136,7 @@ class PolicyLearner:
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
         self._optimizer.zero_grad(set_to_none=True)
-        self._running = _Running(normalisers, Packer(self._config.token_budget))
+        self._running = _Running(normalisers, Dealer(self._config.token_budget, self._ranks.rank, self._ranks.size))
 
     def accumulate(self, rows: Sequence[Row]) -> None:
         """Add the gradients of these rows; rows come in prompt and rollout order, in pieces of any size."""
@@ -112,16 +144,19 @@ class PolicyLearner:
         running.all_tokens += sum(len(row.tokens) for row in rows)
         running.sampled_by.update(row.weight_version for row in rows)
         wanted = [row for row in rows if row.advantage != 0.0 or self._loss.zero_advantage_matters]
-        for batch in running.packer.add([row for row in wanted if len(row.tokens)]):
-            self._backward(batch)
+        for mine in running.dealer.add([row for row in wanted if len(row.tokens)]):
+            self._backward(mine)
 
     def apply(self) -> UpdateStats:
         """Clip, step, and count the version up."""
         running = self._started()
-        for batch in running.packer.flush():
-            self._backward(batch)
-        measured = running.sums.measured()
-        if running.tokens:
+        for mine in running.dealer.flush():
+            self._backward(mine)
+        totals, *others = self._ranks.gather(running.totals)
+        for other in others:
+            totals.merge(other)
+        measured = totals.sums.measured()
+        if totals.tokens:
             check_mismatch(measured, self._config.max_mismatch, self.version, running.sampled_by)
         factor = final_factor(self._loss.config.aggregation, running.all_tokens)
         parameters = [p for p in self._model.parameters() if p.requires_grad]
@@ -130,21 +165,21 @@ class PolicyLearner:
                 parameter.grad = torch.zeros_like(parameter)
             elif factor != 1.0:
                 parameter.grad.mul_(factor)
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self._config.max_grad_norm))
+        norm = self._clip(parameters)
         if not math.isfinite(norm):
             raise FloatingPointError(f"step {self.version}: the gradient norm is {norm}; lower train.lr")
         self._optimizer.step()
         self.version += 1
-        self._running = None
-        tokens = running.tokens
+        self._running, self._digest = None, None
+        tokens = totals.tokens
         return UpdateStats(
             version=self.version,
             weight_digest=self.digest(),
-            loss=running.loss * factor,
+            loss=totals.loss * factor,
             grad_norm=norm,
             clipped=norm > self._config.max_grad_norm,
-            entropy=running.entropy / tokens if tokens else math.nan,
-            rows=running.rows,
+            entropy=totals.entropy / tokens if tokens else math.nan,
+            rows=totals.rows,
             tokens=tokens,
             measured=measured,
         )
@@ -157,63 +192,94 @@ class PolicyLearner:
         out: Float32 = logp_T.cpu().numpy().astype(np.float32)
         return out
 
+    def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The current weights by their transformers names, adapters merged, whole, float32, one at a time."""
+        return merging(self._model, self._ranks.whole)
+
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """The current weights by their transformers names, adapters merged, float32 on the host."""
-        return {name: tensor.cpu().numpy().copy() for name, tensor in merged_weights(self._model).items()}
+        """The current weights by their transformers names, adapters merged, float32 on the host; empty on other ranks
+        than the first."""
+        return {name: tensor.cpu().numpy().copy() for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
         """Of all weights, or of the adapters where they alone are trained: equal iff they are bit-identical."""
-        return weight_digest(self._state())
+        self._digest = self._ranks.digest(self._state())
+        return self._digest
 
     def save_pretrained(self) -> dict[str, bytes]:
-        """The files of an ordinary Hugging Face folder with these weights (no tokenizer)."""
+        """The files of an ordinary Hugging Face folder with these weights (no tokenizer); none on other ranks than the
+        first."""
+        first = self._ranks.rank == 0
+        weights = {name: tensor.cpu() for name, tensor in self.weights() if first}
+        if not first:
+            return {}
+        for name, tied_to in (self._model.all_tied_weights_keys or {}).items():  # so that it is saved once
+            weights[name] = weights[tied_to]
         with tempfile.TemporaryDirectory() as folder:
-            merged = merged_weights(self._model) if self._adapters else None
-            self._model.save_pretrained(folder, state_dict=merged)
+            self._model.save_pretrained(folder, state_dict=weights)
             return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
     def pretrained_config(self) -> dict[str, bytes]:
         """What makes a folder with these weights, in float32, a Hugging Face one (no tokenizer)."""
         config = copy.deepcopy(self._model.config)
-        config.architectures, config.dtype = [type(self._model).__name__], torch.float32
+        config.architectures, config.dtype = [type(self._model).__name__.removeprefix("FSDP")], torch.float32
         files = {"config.json": config.to_json_string().encode()}
         if self._model.can_generate():
             files["generation_config.json"] = self._model.generation_config.to_json_string().encode()
         return files
 
     def snapshot(self) -> Snapshot:
-        """A copy on the host of all that a checkpoint needs; later updates don't reach it."""
+        """A copy on the host of this rank's part of a checkpoint: some tensors, whole; later updates don't reach it."""
         names = list(trained_weights(self._model))
         state = self._optimizer.state_dict()["state"]
-        moments = {
-            f"{names[index]}|{key}": host_copy(value) for index, entry in state.items() for key, value in entry.items()
-        }
-        weights = {name: host_copy(tensor) for name, tensor in self._state().items()}
-        part = ADAPTERS if self._adapters else WEIGHTS
-        return Snapshot(self.version, weights, part, moments, self.reference_digest)
+        moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
+        ranks = self._ranks
+        return Snapshot(
+            version=self.version,
+            weights=ranks.kept(self._state()),
+            weights_part=ADAPTERS if self._adapters else WEIGHTS,
+            moments=ranks.kept(moments),
+            reference_digest=self.reference_digest,
+            rank=ranks.rank,
+            weight_digest=None if ranks.size == 1 else self._digest or self.digest(),
+        )
 
     def save(self) -> dict[str, bytes]:
-        """The parts of a checkpoint, as `load` takes them."""
+        """This rank's part of a checkpoint, as `load` takes it."""
         return dict(self.snapshot().parts())
 
-    def load(self, files: Mapping[str, bytes]) -> None:
-        """Take up what `save` gave. Raises `CorruptData` where the weights are not what they were, and `UsageError`
-        where the reference is not what it was."""
-        meta = json.loads(files[META])
+    def load(self, *parts: Mapping[str, bytes]) -> None:
+        """Take up what `save` gave on each of any number of ranks; a part goes to one of the ranks that load.
+
+        Raises `CorruptData` where the weights are not what they were, and `UsageError` where the reference is not.
+        """
+        (meta,) = itertools.chain(*self._ranks.gather([json.loads(files[META]) for files in parts if META in files]))
         if self._reference is not None:
             self._reference.check(meta.get("reference_digest"))
-        weights = load_safetensors(files[ADAPTERS if self._adapters else WEIGHTS])
-        self._model.load_state_dict(weights, strict=not self._adapters)
+        self._load_weights(_tensors(parts, ADAPTERS if self._adapters else WEIGHTS))
+        self._load_moments(_tensors(parts, OPTIMIZER))
+        self.version, self._running = int(meta["version"]), None
+        if self.digest() != meta["weight_digest"]:
+            raise CorruptData(f"the checkpoint of version {self.version} does not give back the weights it was made of")
+
+    def _load_weights(self, found: Mapping[str, torch.Tensor]) -> None:
+        state, loaded = self._state(), set()
+        for name, tensor in self._ranks.placed(found):
+            if name not in state or state[name].shape != tensor.shape:
+                raise UsageError(f"The checkpoint has weights {name} of shape {list(tensor.shape)}, the model has not.")
+            state[name].copy_(tensor)
+            loaded.add(name)
+        if len(loaded) < len(state):
+            raise CorruptData(f"the checkpoint lacks the weights {min(state.keys() - loaded)}")
+
+    def _load_moments(self, found: Mapping[str, torch.Tensor]) -> None:
         index = {name: i for i, name in enumerate(trained_weights(self._model))}
         state: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in load_safetensors(files[OPTIMIZER]).items():
+        for key, value in self._ranks.placed(found):
             name, _, field = key.rpartition("|")
             state.setdefault(index[name], {})[field] = value
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
-        self.version, self._running = int(meta["version"]), None
-        if self.digest() != meta["weight_digest"]:
-            raise CorruptData(f"the checkpoint of version {self.version} does not give back the weights it was made of")
 
     def _state(self) -> Mapping[str, torch.Tensor]:
         """What a checkpoint holds of the weights."""
@@ -229,7 +295,7 @@ class PolicyLearner:
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability and entropy of the response tokens, float32 [T] each."""
-        return response_logprobs(model, batch, temperature, self._bf16, self._config.logits_mib)
+        return self._ranks.run(model, response_logprobs, batch, temperature, self._bf16, self._config.logits_mib)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """What the loss sees of these rows."""
@@ -249,8 +315,14 @@ class PolicyLearner:
             reference_logp_T=reference_logp_T,
         )
 
-    def _backward(self, batch: MicroBatch) -> None:
+    def _backward(self, rows: Sequence[Row]) -> None:
+        """Add the gradient of a micro-batch, and what is told of it. Without rows it is a pass that adds nothing."""
         running = self._started()
+        if not rows:
+            blank = self._tokens(pack([_BLANK]))
+            (0.0 * blank.logp_T.sum()).backward()  # type: ignore[no-untyped-call]
+            return
+        batch = pack(rows)
         tokens = self._tokens(batch)
         weights = [
             response_weight(self._loss.config.aggregation, length, running.normalisers) for length in batch.lengths
@@ -258,8 +330,21 @@ class PolicyLearner:
         weight_T = torch.tensor(weights, dtype=torch.float32, device=tokens.logp_T.device)[tokens.response_T]
         loss = (self._loss.total(tokens) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        running.loss += float(loss.detach())
-        running.entropy += float(tokens.entropy_T.detach().sum())
-        running.sums.add(tokens, self._loss)
-        running.rows += len(batch.lengths)
-        running.tokens += len(batch.targets)
+        totals = running.totals
+        totals.loss += float(loss.detach())
+        totals.entropy += float(tokens.entropy_T.detach().sum())
+        totals.sums.add(tokens, self._loss)
+        totals.rows += len(batch.lengths)
+        totals.tokens += len(batch.targets)
+
+    def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
+        """Scale the gradients down to `max_grad_norm` where they are longer; their norm before."""
+        found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = self._ranks.whole(found)
+        torch.nn.utils.clip_grads_with_norm_(parameters, self._config.max_grad_norm, norm)
+        return float(norm)
+
+
+def _tensors(parts: Sequence[Mapping[str, bytes]], name: str) -> dict[str, torch.Tensor]:
+    """Of all files of this name."""
+    return {key: tensor for files in parts for key, tensor in load_safetensors(files[name]).items()}

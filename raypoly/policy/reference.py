@@ -16,6 +16,7 @@ class Reference:
     """Float32 weights without gradients, beside those in training."""
 
     def __init__(self, model: PreTrainedModel) -> None:
+        """`model` is whole; what is done to it afterwards does not change its digest."""
         self.model = model.eval().requires_grad_(False)
         self.digest = weight_digest(model.state_dict())
 

@@ -110,8 +110,8 @@ class Packer:
         self._open: list[Row] = []
         self._tokens = 0
 
-    def add(self, rows: Sequence[Row]) -> Iterator[MicroBatch]:
-        """The micro-batches that these rows complete. A row longer than the budget gets one of its own."""
+    def add(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+        """The micro-batches that these rows complete, for `pack`. A row longer than the budget gets one of its own."""
         for row in rows:
             shared = bool(self._open) and _share_prompt(self._open[-1], row)
             tokens = len(row.tokens) if shared else row.length
@@ -121,11 +121,11 @@ class Packer:
             self._open.append(row)
             self._tokens += tokens
 
-    def flush(self) -> Iterator[MicroBatch]:
+    def flush(self) -> Iterator[list[Row]]:
         """The last, partly filled micro-batch, if there is one."""
         if self._open:
             yield self._close()
 
-    def _close(self) -> MicroBatch:
+    def _close(self) -> list[Row]:
         rows, self._open, self._tokens = self._open, [], 0
-        return pack(rows)
+        return rows

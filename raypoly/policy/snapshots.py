@@ -31,12 +31,19 @@ class Snapshot:
     """The optimizer's state, by `parameter|field`."""
     reference_digest: str | None = None
     """Of the frozen weights that the loss compares with; None where there are none."""
+    rank: int = 0
+    """Whose part of the state this is."""
+    weight_digest: str | None = None
+    """Of all ranks' weights; None where these are all."""
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
         """The files of a checkpoint, made one at a time: beside the copy, memory holds one of them."""
         yield self.weights_part, save_safetensors(dict(self.weights), _FORMAT)
         yield OPTIMIZER, save_safetensors(dict(self.moments), _FORMAT)
-        meta: dict[str, object] = {"version": self.version, "weight_digest": weight_digest(self.weights)}
+        if self.rank:
+            return
+        digest = self.weight_digest or weight_digest(self.weights)
+        meta: dict[str, object] = {"version": self.version, "weight_digest": digest}
         if self.reference_digest is not None:
             meta["reference_digest"] = self.reference_digest
         yield META, json.dumps(meta).encode()
@@ -51,6 +58,11 @@ def weight_digest(weights: Mapping[str, torch.Tensor]) -> str:
     """SHA-256 over names and bytes of all weights, hex: equal iff the weights are bit-identical."""
     sha = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
-        sha.update(name.encode())
-        sha.update(tensor.detach().cpu().contiguous().numpy().data)
+        add_weight(sha, name, tensor)
     return sha.hexdigest()
+
+
+def add_weight(sha: hashlib._Hash, name: str, tensor: torch.Tensor) -> None:
+    """One weight's part of `weight_digest`; weights come in the order of their names."""
+    sha.update(name.encode())
+    sha.update(tensor.detach().cpu().contiguous().numpy().data)

@@ -188,7 +188,7 @@ def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroB
     for size in pieces:
         batches += packer.add(rest[:size])
         rest = rest[size:]
-    return [*batches, *packer.flush()]
+    return [pack(batch) for batch in (*batches, *packer.flush())]
 
 
 def test_batches_fill_the_budget_and_hold_every_token_that_is_needed_once() -> None:

@@ -1,0 +1,198 @@
+"""Several ranks compute, tell and keep what one does."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from raypoly.config import ModelConfig, TrainConfig
+from raypoly.engines import Weights
+from raypoly.errors import UsageError
+from raypoly.losses import build
+from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.ranks import ONE, Ranks
+from raypoly.policy.sharding import dealt
+from raypoly.policy.snapshots import META
+from raypoly.policy.stats import UpdateStats
+from tests.raypoly.policy.samples import NORMALISERS, rows
+from tests.raypoly.policy.test_packing import SIZES
+from tests.raypoly.policy.test_packing import folder as random_folder
+from tests.raypoly.policy.together import Together
+from tests.raypoly.tiny_model import random_model
+
+needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
+Files = dict[str, bytes]
+TIED = Qwen2Config(**SIZES | {"vocab_size": 200}, tie_word_embeddings=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A learner, and what it is given: so many of eight rows a step."""
+
+    train: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    loss: dict[str, Any] = field(default_factory=dict)
+    counts: tuple[int, ...] = (8, 5, 7)
+
+    def learner(self, ranks: Ranks, folder: Path) -> PolicyLearner:
+        train = TrainConfig.model_validate({"lr": 1e-4, "token_budget": 40} | self.train)
+        loss = build("policy_gradient", **self.loss)
+        return PolicyLearner(folder, train, loss, 1.0, ModelConfig.model_validate(self.model), ranks)
+
+    def update(self, one: PolicyLearner) -> UpdateStats:
+        step = one.version
+        one.begin(step, NORMALISERS)
+        given = rows(step)[: self.counts[step]]
+        one.accumulate(given[:3])
+        one.accumulate(given[3:])
+        return one.apply()
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a rank tells."""
+
+    stats: list[UpdateStats]
+    logprobs: list[float]
+    weights: Weights
+    saved: Files
+    folder: Files
+
+
+def trained(ranks: Ranks, case: Case, folder: Path) -> Told:
+    one = case.learner(ranks, folder)
+    prompt = np.arange(5, dtype=np.int32)
+    stats = []
+    for _ in case.counts:
+        logp_T = one.logprobs(prompt, prompt, 1.0)  # between updates, as the proof of new weights asks for them
+        stats.append(case.update(one))
+    return Told(stats, logp_T.tolist(), one.export(), one.save(), one.save_pretrained())
+
+
+def gone_on(ranks: Ranks, case: Case, folder: Path, parts: Sequence[Files]) -> tuple[Files, UpdateStats | None]:
+    """What is saved of what was loaded, and the step after it."""
+    one = case.learner(ranks, folder)
+    one.load(*parts[ranks.rank :: ranks.size])
+    saved = one.save()
+    return saved, case.update(one) if one.version < len(case.counts) else None
+
+
+def numbers(stats: UpdateStats) -> dict[str, float]:
+    told = asdict(stats)
+    del told["weight_digest"]
+    return told | told.pop("measured")
+
+
+@pytest.fixture(scope="module")
+def together() -> Iterator[Together]:
+    with Together() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_model(tmp_path_factory.mktemp("model"))
+
+
+def assert_same(several: list[Told], one: Told) -> None:
+    """Losses and weights to 1e-6, on every rank."""
+    for told in several:
+        assert repr(told.stats) == repr(several[0].stats), "ranks tell different things"
+        assert told.logprobs == pytest.approx(one.logprobs, abs=5e-6)
+        assert told.weights.keys() == (one.weights.keys() if told is several[0] else set())
+    for got, want in zip(several[0].stats, one.stats, strict=True):
+        assert got.loss == pytest.approx(want.loss, abs=1e-6)
+        assert numbers(got) == pytest.approx(numbers(want), rel=2e-5, abs=1e-6, nan_ok=True)
+    for name, weight in several[0].weights.items():
+        assert float(np.abs(weight - one.weights[name]).max()) < 1e-6, name
+
+
+CASES = {
+    "unequal rows": Case(),
+    "fewer rows than ranks": Case(counts=(1, 3, 0)),
+    "one micro-batch": Case({"token_budget": 4096}, loss={"aggregation": "token_mean", "importance_cap": 2.0}),
+    "recomputed, with a reference": Case(
+        {"activation_checkpointing": "layers"},
+        loss={"kl_coefficient": 0.2, "entropy_coefficient": 0.01},
+    ),
+    "products recomputed": Case({"activation_checkpointing": "products"}),
+    "adapters": Case(model={"lora_rank": 4}, loss={"kl_coefficient": 0.2}),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs_peft if n == "adapters" else ()) for n in CASES])
+def test_two_and_four_ranks_give_the_losses_and_weights_of_one(together: Together, folder: Path, name: str) -> None:
+    case = CASES[name]
+    one = trained(ONE, case, folder)
+    start = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+    assert max(float(np.abs(one.weights[n] - start[n].numpy()).max()) for n in start) > 5e-5
+    for size in (2, 4):
+        assert_same(together.run(size, trained, case, folder), one)
+
+
+def test_tied_weights_and_biases_are_those_of_one_rank_in_every_form(together: Together, tmp_path: Path) -> None:
+    """Qwen2's head is its embedding; its attention has biases."""
+    case = replace(Case(), counts=(8, 8))
+    made = random_folder(TIED, tmp_path / "start")
+    one, several = trained(ONE, case, made), together.run(2, trained, case, made)
+    assert_same(several, one)
+    assert several[0].folder.keys() == one.folder.keys()
+    assert several[0].folder["config.json"] == one.folder["config.json"]
+    assert several[1].folder == {}
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    for name, data in several[0].folder.items():
+        (saved / name).write_bytes(data)
+    opened = AutoModelForCausalLM.from_pretrained(saved).state_dict()
+    assert opened.keys() == several[0].weights.keys()
+    assert all(np.array_equal(opened[name].numpy(), weight) for name, weight in several[0].weights.items())
+
+
+def test_in_bf16_several_ranks_round_what_one_rounds(together: Together, folder: Path) -> None:
+    """Where norms or the embedding were rounded too, the gradient's norm would be off by 1e-3."""
+    case = Case(model={"dtype": "bfloat16"}, counts=(8,))
+    one, (two, _) = trained(ONE, case, folder), together.run(2, trained, case, folder)
+    assert two.stats[0].loss == pytest.approx(one.stats[0].loss, rel=1e-5)
+    assert two.stats[0].grad_norm == pytest.approx(one.stats[0].grad_norm, rel=1e-5)
+    assert two.stats[0].entropy == pytest.approx(one.stats[0].entropy, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", [{}, pytest.param({"lora_rank": 4}, marks=needs_peft)], ids=["weights", "adapters"])
+def test_a_checkpoint_of_some_ranks_goes_on_on_any_number_of_ranks(
+    together: Together, folder: Path, model: dict[str, Any]
+) -> None:
+    """1 to 2 to 4 to 1: the same bits come back, of weights and moments, and the same step follows."""
+    case = Case(model=model)
+    first = trained(ONE, replace(case, counts=case.counts[:2]), folder).saved
+    parts, steps = [first], []
+    for size in (2, 4):
+        answers = together.run(size, gone_on, case, folder, parts)
+        parts = [saved for saved, _ in answers]
+        assert [META in files for files in parts] == [True] + [False] * (size - 1)
+        sizes = [sum(map(len, files.values())) for files in parts]
+        assert max(sizes) < 1.3 * sum(sizes) / size
+        steps.append(answers[0][1])
+    again, step = gone_on(ONE, case, folder, parts)
+    assert again == first
+    for other in steps:
+        assert numbers(other) == pytest.approx(numbers(step), rel=2e-5, abs=1e-6, nan_ok=True)
+
+
+def test_weights_of_another_model_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    saved = Case().learner(ONE, random_folder(TIED, tmp_path)).save()
+    with pytest.raises(UsageError, match=r"weights \S+ of shape \[.*32\]"):
+        Case().learner(ONE, folder).load(saved)
+
+
+def test_tensors_are_dealt_so_that_every_rank_writes_about_as_much() -> None:
+    owners = dealt({"embedding": 100, "head": 90, "a": 40, "b": 40, "c": 5, "norm": 1}, 3)
+    assert owners == {"embedding": 0, "head": 1, "a": 2, "b": 2, "c": 2, "norm": 2}
+    assert dealt({"a": 1}, 4) == {"a": 0}

@@ -1,0 +1,53 @@
+"""Learner ranks as processes of this machine, forked from one that has imported what they need.
+
+with Together() as together:
+    answers = together.run(4, function, "argument")       # function(ranks, "argument") on each rank
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+
+import raypoly.policy.learner  # noqa: F401  (so that ranks are forked with it)
+from raypoly.policy.ranks import Place, Ranks
+from raypoly.policy.sharding import Meeting, ShardedRanks
+
+T = TypeVar("T")
+P = ParamSpec("P")
+HOST = "127.0.0.1"
+
+
+class Together:
+    """At most four ranks at a time. Up inside `with`."""
+
+    def __enter__(self) -> Together:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._pool = ProcessPoolExecutor(4, context)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def run(
+        self, size: int, function: Callable[Concatenate[Ranks, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> list[T]:
+        """What the function gives on each rank. Raises what it raises."""
+        meeting = Meeting(HOST)
+        places = [Place(rank, size, HOST, meeting.port) for rank in range(size)]
+        answers: list[Any] = [self._pool.submit(_rank, place, function, *args, **kwargs) for place in places]
+        return [answer.result(timeout=120) for answer in answers]
+
+
+def _rank(place: Place, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    torch.set_num_threads(1)
+    ranks = ShardedRanks(place, torch.device("cpu"))
+    try:
+        return function(ranks, *args, **kwargs)
+    finally:
+        ranks.leave()
