@@ -1,4 +1,5 @@
-"""The learner actor: owns the master weights and the optimizer; `raypoly.policy.learner` does the work."""
+"""The learner actor: one rank, which owns its part of the master weights and the optimizer; `raypoly.policy.learner`
+does the work, and `actors.learners` calls all ranks together."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ import ray
 from actors.watched import Watched
 from raypoly.config import Config
 from raypoly.engines import Weights
-from raypoly.errors import UsageError
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.ranks import Place, join
 from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import Snapshot
 from raypoly.policy.stats import UpdateStats
@@ -44,18 +45,25 @@ class LearnerActor(Watched):
     def __repr__(self) -> str:
         return f"Learner(weights={self._learner.version if hasattr(self, '_learner') else 'none yet'})"
 
-    def setup(self, checkpoint: ShardReader | None) -> Standing:
-        """Load the starting model, or a checkpoint."""
+    def meeting(self) -> tuple[str, int]:
+        """For rank 0: host and port where the ranks of this learner meet, for as long as this actor lives."""
+        from raypoly.policy.sharding import Meeting
+
+        host = ray.util.get_node_ip_address()
+        self._meeting = Meeting(host)
+        return host, self._meeting.port
+
+    def setup(self, checkpoint: ShardReader | None, place: Place | None = None) -> Standing:
+        """Load the starting model, or a checkpoint; with the other ranks where there are some."""
         from raypoly.policy.learner import PolicyLearner  # brings a library of models, seconds that no driver needs
 
         config = self._config
+        self._ranks = join(place)
         self._learner = PolicyLearner(
-            self._model_path, config.train, of_run(config), config.generator.temperature, config.model
+            self._model_path, config.train, of_run(config), config.generator.temperature, config.model, self._ranks
         )
         if checkpoint is not None:
-            if checkpoint.ranks != 1:
-                raise UsageError(f"The checkpoint of step {checkpoint.step} is of {checkpoint.ranks} ranks, not of 1.")
-            self._learner.load(checkpoint.read(0))
+            self._learner.load(*checkpoint.share(self._ranks.rank, self._ranks.size))
         return Standing(self._learner.version, self._learner.exact)
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
@@ -72,7 +80,7 @@ class LearnerActor(Watched):
         return self._learner.version
 
     def export(self) -> Weights:
-        """The current weights; the caller owns what comes back, so it outlives this actor."""
+        """The current weights, from rank 0; the caller owns what comes back, so it outlives this actor."""
         return self._learner.export()
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
@@ -88,7 +96,7 @@ class LearnerActor(Watched):
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             raise RuntimeError("snapshot() comes before write()")
-        return writer.write(0, snapshot.parts())
+        return writer.write(snapshot.rank, snapshot.parts())
 
     def pretrained_config(self) -> dict[str, bytes]:
         return self._learner.pretrained_config()

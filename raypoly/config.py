@@ -348,7 +348,14 @@ class TrainConfig(Section):
         "input (least memory, a third more work), with `products` all but matrix products and attention.",
         json_schema_extra=ON_RESUME,
     )
-    threads: int = Field(1, ge=1, description="Compute threads of a CPU learner.")
+    ranks: int = Field(
+        1,
+        ge=1,
+        description="Processes that are the learner, a GPU each; weights, gradients and moments are divided over them "
+        "(docs/ranks.md).",
+        json_schema_extra=ON_RESUME,
+    )
+    threads: int = Field(1, ge=1, description="Compute threads of each CPU learner process.")
     checkpoint_every: int = Field(
         10, ge=1, description="Steps between checkpoints; steps in between are replayed.", json_schema_extra=ON_RESUME
     )

@@ -8,16 +8,13 @@ journalled digest says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import ray
-
-from actors.calls import LOST, START, Care, result
-from actors.learner import WRITING, LearnerActor, Standing
-from actors.watched import GROUP
+from actors.calls import LOST, Care
+from actors.learners import Learners
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.losses import of_run
@@ -33,6 +30,9 @@ from workflows.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
+RANKS = "learner_ranks"
+"""In a step's row of metrics: how many ranks took it; one where it is not there."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -46,7 +46,7 @@ class Trained:
 
 
 class Learning:
-    """One learner actor, restored to where it was when it is lost."""
+    """One learner of one or more ranks, restored to where it was when any of them is lost."""
 
     def __init__(
         self,
@@ -58,11 +58,9 @@ class Learning:
         note: Callable[[str], None],
         care: Care | None = None,
     ) -> None:
-        self._config, self._model_path, self._options = config, model_path, options
-        self._journal, self._saver, self._note = journal, saver, note
+        self._config, self._journal, self._saver, self._note = config, journal, saver, note
         self._care = care or Care()
-        self._actor: Any = None
-        self._started = 0
+        self._learners = Learners(config, model_path, options, self._care, note)
         self.version = 0
         """Of the weights: how many steps were applied."""
         self.checkpoint: Checkpoint | None = None
@@ -72,8 +70,8 @@ class Learning:
         self.drifted: list[int] = []
         """Steps whose replay gave other weights than the run had."""
         self._off_policy: dict[int, int] = {}
-        self._latest: tuple[int, Sequence[Trained], str] | None = None
-        """Step, groups and digest of the last update: the journal may not hold it whole yet."""
+        self._latest: tuple[int, Sequence[Trained], str, int] | None = None
+        """Step, groups, digest and ranks of the last update: the journal may not hold it whole yet."""
 
     @property
     def base(self) -> int:
@@ -94,81 +92,69 @@ class Learning:
         """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready."""
 
         async def attempt() -> UpdateStats:
-            await self._call("learn", self._actor.begin.remote(step, self._normalisers()))
+            await self._begin(step)
             for group in groups:
                 trained = await group
                 with watch.stage("learn"):
-                    await self._call(
-                        "learn", self._actor.accumulate.remote(rows_of(trained.group.rollouts, trained.advantages))
-                    )
+                    await self._accumulate(trained)
                 watch.done("learn")
             with watch.stage("learn"):
-                stats: UpdateStats = await self._call("learn", self._actor.apply.remote())
-            return stats
+                return await self._apply()
 
         stats = await self._patiently(attempt)
         self.version = stats.version
-        self._latest = (step, [await group for group in groups], stats.weight_digest)
+        self._latest = (step, [await group for group in groups], stats.weight_digest, self._config.train.ranks)
         return stats
 
     async def export(self) -> Any:
         """A reference to the current weights, owned by this process."""
 
-        async def attempt() -> Any:
-            weights = self._actor.export.remote()
-            await self._call("update", weights)
-            return weights
-
-        return await self._patiently(attempt)
+        return await self._patiently(lambda: self._learners.reference("update", lambda rank: rank.export.remote()))
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return await self._patiently(
-            lambda: self._call("update", self._actor.logprobs.remote(prompt_tokens, tokens, temperature))
+            lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))
         )
 
     async def copy(self) -> Copy:
         """Return when every rank has copied its state to the host; what is returned writes the copies."""
 
-        async def attempt() -> Any:
-            await self._call("checkpoint", self._actor.snapshot.remote())
-            return self._actor
+        async def attempt() -> Mapping[str, Any]:
+            await self._learners.each("checkpoint", lambda rank: rank.snapshot.remote())
+            return self._learners.actors
 
-        actor = await self._patiently(attempt)
+        holders = await self._patiently(attempt)
 
         async def write(writer: ShardWriter) -> Sequence[Shard]:
-            with self._care.calls.waiting("checkpoint", "learner", actor):
-                shards: Sequence[Shard] = await result(actor.write.remote(writer))
-            return shards
+            written = await self._learners.each("checkpoint", lambda rank: rank.write.remote(writer), holders)
+            return [shard for shards in written for shard in shards]
 
         return write
 
     async def applied(self) -> int:
-        """The version of the weights that the actor really has, which may be one ahead of what was asked for."""
-        return await self._call("update", self._actor.version.remote())
+        """The version of the weights that the ranks really have, which may be one ahead of what was asked for."""
+        return await self._learners.call("update", lambda rank: rank.version.remote())
 
     async def pretrained_config(self) -> dict[str, bytes]:
         """The files that make a folder of the weights a Hugging Face one, without the tokenizer's."""
-        return await self._patiently(lambda: self._call("export", self._actor.pretrained_config.remote()))
+        return await self._patiently(
+            lambda: self._learners.call("export", lambda rank: rank.pretrained_config.remote())
+        )
 
     async def pretrained(self) -> dict[str, bytes]:
         """The files of a Hugging Face folder, without the tokenizer's."""
-        return await self._patiently(lambda: self._call("export", self._actor.save_pretrained.remote()))
+        return await self._patiently(lambda: self._learners.call("export", lambda rank: rank.save_pretrained.remote()))
 
     @property
-    def actors(self) -> dict[str, Any]:
-        """The actor's handle by its name."""
-        return {} if self._actor is None else {"learner": self._actor}
-
-    async def _call(self, stage: str, answer: Awaitable[T]) -> T:
-        with self._care.calls.waiting(stage, "learner", self._actor):
-            return await result(answer)
+    def actors(self) -> Mapping[str, Any]:
+        """The ranks' handles by their names."""
+        return self._learners.actors
 
     def stop(self) -> None:
-        if self._actor is not None:
-            ray.kill(self._actor)
+        self._learners.stop()
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], replace: bool = True) -> T:
-        """Ask; where the actor is lost, bring another to the same version and ask again."""
+        """Ask; where a rank is lost, bring others to the same version and ask again."""
         losses = 0
         while True:
             try:
@@ -181,20 +167,24 @@ class Learning:
                 await self._care.retries.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:
-        """Another actor with the newest checkpoint's state."""
-        if self._actor is not None:
-            ray.kill(self._actor)
+        """Other actors with the newest checkpoint's state."""
+        self.stop()
         await self._saver.idle()  # else the one that is found could be dropped for a newer one
         checkpoint = await asyncio.to_thread(self._saver.checkpoints.newest_valid)
-        self._started += 1
-        name = "learner" if self._started == 1 else f"learner-{self._started}"
-        actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
-        self._actor = actor.options(name=name, **self._options).remote(str(self._model_path), self._config)
-        standing: Standing = await self._call(
-            START, self._actor.setup.remote(checkpoint.reader if checkpoint else None)
-        )
+        standing = await self._learners.start(checkpoint.reader if checkpoint else None)
         self.exact = standing.exact
         return checkpoint
+
+    async def _begin(self, step: int) -> None:
+        normalisers = self._normalisers()
+        await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
+
+    async def _accumulate(self, trained: Trained) -> None:
+        rows = self._learners.shared(rows_of(trained.group.rollouts, trained.advantages))
+        await self._learners.call("learn", lambda rank: rank.accumulate.remote(rows))
+
+    async def _apply(self) -> UpdateStats:
+        return await self._learners.call("learn", lambda rank: rank.apply.remote())
 
     async def _restore_newest(self) -> None:
         self.checkpoint = await self._launch()
@@ -213,38 +203,38 @@ class Learning:
             self._off_policy[version] = self._config.train.prompts_per_step
 
     async def _replay(self, step: int) -> None:
-        groups, digest = self._applied(step)
-        await self._call("learn", self._actor.begin.remote(step, self._normalisers()))
+        groups, digest, ranks = self._applied(step)
+        await self._begin(step)
         for trained in groups:
-            await self._call(
-                "learn", self._actor.accumulate.remote(rows_of(trained.group.rollouts, trained.advantages))
-            )
-        stats: UpdateStats = await self._call("learn", self._actor.apply.remote())
-        self.check_digest(step, stats.weight_digest, digest)
+            await self._accumulate(trained)
+        stats = await self._apply()
+        self.check_digest(step, stats.weight_digest, digest, ranks)
 
-    def _applied(self, step: int) -> tuple[Sequence[Trained], str]:
-        """The groups that made the step's update, and the digest of its weights."""
+    def _applied(self, step: int) -> tuple[Sequence[Trained], str, int]:
+        """The groups that made the step's update, the digest of its weights, and how many ranks took it."""
         if self._latest is not None and self._latest[0] == step:
             return self._latest[1:]
         done = self._journal.load_step(step)
-        return [Trained(*parts) for parts in zip(done.groups, done.rewards, done.advantages, strict=True)], (
-            done.applied.digest
-        )
+        groups = [Trained(*parts) for parts in zip(done.groups, done.rewards, done.advantages, strict=True)]
+        return groups, done.applied.digest, done.applied.metrics.get(RANKS, 1)
 
-    def check_digest(self, step: int, got: str, want: str) -> None:
-        """A repeated update gave these weights and the run had those.
+    def check_digest(self, step: int, got: str, want: str, ranks: int) -> None:
+        """A repeated update gave these weights; the run had those, of an update on so many ranks.
 
-        Where they differ, raise `WeightsMismatch` on a CPU; on a GPU, whose kernels may not be bit-exact, say so and
-        remember it: groups that were sampled under the old weights are kept, and their rows say how far they are off.
+        Where they differ, raise `WeightsMismatch` on a CPU with as many ranks. On a GPU, whose kernels may not be
+        bit-exact, and on another number of ranks, which sums in another order, say so and remember it: groups that were
+        sampled under the old weights are kept, and their rows say how far they are off.
         """
         if got == want:
             return
         message = f"Replaying step {step} gave other weights than the run had then"
-        if self.exact:
+        now = self._config.train.ranks
+        if self.exact and ranks == now:
             raise WeightsMismatch(f"{message}: was raypoly, torch or the machine changed? Use run.fresh=true to go on.")
         self.drifted.append(step)
+        why = "GPU kernels are not bit-exact" if ranks == now else f"with train.ranks={ranks}, now {now}"
         self._note(
-            f"{message} (GPU kernels are not bit-exact): groups sampled since are kept as off-policy"
+            f"{message} ({why}): groups sampled since are kept as off-policy"
             + ("." if of_run(self._config).corrects else "; loss.importance_cap corrects them.")
         )
 

@@ -32,7 +32,7 @@ from workflows.canary import Canary
 from workflows.failures import SetAside
 from workflows.journal import Journal
 from workflows.judge_use import RunUse
-from workflows.learning import Learning, Trained
+from workflows.learning import RANKS, Learning, Trained
 from workflows.patience import Patience
 from workflows.progress import Progress
 from workflows.rows import JudgeNumbers, metrics_row
@@ -125,10 +125,12 @@ class Parts:
                 await self.judge_numbers(),
             )
             row["off_policy_groups"] = self.learning.off_policy(step)
+            if self.config.train.ranks > 1:
+                row[RANKS] = self.config.train.ranks
             applied = Applied(step, stats.weight_digest, row)
             await self.commit(applied)
         else:
-            self.learning.check_digest(step, stats.weight_digest, applied.digest)
+            self.learning.check_digest(step, stats.weight_digest, applied.digest, applied.metrics.get(RANKS, 1))
             self.judge_use.take_up(applied.metrics.get("judge_step"))
         with self.care.calls.waiting("commit", STORAGE):
             await self.journal.compact(

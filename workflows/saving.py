@@ -25,10 +25,14 @@ class Saver:
     """Used from one event loop."""
 
     def __init__(
-        self, checkpoints: Checkpoints, settle: Callable[[int], Awaitable[None]], note: Callable[[str], None]
+        self,
+        checkpoints: Checkpoints,
+        settle: Callable[[int], Awaitable[None]],
+        note: Callable[[str], None],
+        ranks: int = 1,
     ) -> None:
-        """`settle`: told that the steps before a checkpoint are never done again."""
-        self.checkpoints, self._settle, self._note = checkpoints, settle, note
+        """`settle`: told that the steps before a checkpoint are never done again. `ranks` write each checkpoint."""
+        self.checkpoints, self._settle, self._note, self._ranks = checkpoints, settle, note, ranks
         self._task: asyncio.Task[None] | None = None
         self.saved: int | None = None
         """The step of the last checkpoint that was committed, or found valid, by this process."""
@@ -63,7 +67,7 @@ class Saver:
             self._note(f"The last checkpoint was not written, its steps will be replayed: {error}")
 
     async def _save(self, step: int, copied: Copy, files: Mapping[str, bytes]) -> None:
-        writer = await asyncio.to_thread(self.checkpoints.prepare, step)
+        writer = await asyncio.to_thread(self.checkpoints.prepare, step, self._ranks)
         if writer is not None:
             try:
                 shards = await copied(writer)

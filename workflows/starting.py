@@ -100,7 +100,7 @@ async def started(
         model_path = await _model_path(config, problem_set)
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
-        saver = Saver(checkpoints, journal.settle, progress.note)
+        saver = Saver(checkpoints, journal.settle, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
         stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
         workers = _workers(stack, directory, store, model_path, journal, saver, progress.note)
@@ -176,7 +176,8 @@ def _workers(
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
     scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
     generator = Generator(config, model_path, actor_options(0.5), care)
-    learning = Learning(config, model_path, journal, saver, actor_options(0.5), note, care)
+    gpu_share = 0.5 if config.train.ranks == 1 else 1.0  # several ranks share no GPU, nor with the engine
+    learning = Learning(config, model_path, journal, saver, actor_options(gpu_share), note, care)
     for part in (judge, scorers, generator, learning):
         stack.callback(part.stop)
     return _Workers(care, use, judge, scorers, generator, learning)

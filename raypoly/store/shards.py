@@ -83,6 +83,10 @@ class ShardReader:
     """How many wrote it."""
     shards: tuple[Shard, ...]
 
+    def share(self, rank: int, ranks: int) -> tuple[Mapping[str, bytes], ...]:
+        """What one of any number of ranks reads: the parts of some that wrote, each given to one. Raises as `read`."""
+        return tuple(self.read(writer) for writer in range(rank, self.ranks, ranks))
+
     def read(self, rank: int) -> Mapping[str, bytes]:
         """A rank's parts by name. Raises `StorageError`, `CorruptData`."""
         store = open_store(self.location, self.options, make=False)

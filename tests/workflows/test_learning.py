@@ -27,9 +27,9 @@ def learning(folder: Path, notes: list[str], *overrides: str) -> Learning:
 
 def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> None:
     one = learning(tmp_path, [])
-    one.check_digest(3, "abc", "abc")
+    one.check_digest(3, "abc", "abc", 1)
     with pytest.raises(WeightsMismatch, match="Replaying step 3 gave other weights") as refused:
-        one.check_digest(3, "abc", "abd")
+        one.check_digest(3, "abc", "abd", 1)
     assert "\n" not in str(refused.value)
     assert one.drifted == []
 
@@ -49,8 +49,18 @@ def test_kernels_that_round_otherwise_are_told_and_remembered(
     notes: list[str] = []
     one = learning(tmp_path, notes, *override)
     one.exact = False
-    one.check_digest(3, "abc", "abd")
+    one.check_digest(3, "abc", "abd", 1)
     assert one.drifted == [3]
     assert len(notes) == 1
     assert "off-policy" in notes[0]
     assert ("loss.importance_cap" in notes[0]) is advised
+
+
+def test_other_weights_on_another_number_of_ranks_are_told_on_a_cpu_too(tmp_path: Path) -> None:
+    notes: list[str] = []
+    one = learning(tmp_path, notes, "train.ranks=2")
+    one.check_digest(3, "abc", "abd", 1)
+    assert one.drifted == [3]
+    assert "with train.ranks=1, now 2" in notes[0]
+    with pytest.raises(WeightsMismatch, match="step 4"):
+        one.check_digest(4, "abc", "abd", 2)
