@@ -11,8 +11,6 @@ learner, each is such an object, is called with the same rows, and gives the sam
 from __future__ import annotations
 
 import copy
-import itertools
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,27 +19,25 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load as load_safetensors
 from transformers import PreTrainedModel
 
 from raypoly.config import ModelConfig, TrainConfig
-from raypoly.errors import CorruptData, UsageError
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.base import Loss
-from raypoly.losses.measures import Sums
 from raypoly.losses.tokens import Tokens
-from raypoly.policy.adapters import add_adapters, merging, trained_weights
+from raypoly.policy.adapters import add_adapters, merging
 from raypoly.policy.dealing import Dealer
+from raypoly.policy.keeping import Keeper
 from raypoly.policy.mismatch import check_mismatch
 from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.ranks import ONE, Ranks, device
 from raypoly.policy.recomputing import recompute
 from raypoly.policy.reference import Reference
 from raypoly.policy.rows import MicroBatch, Row, pack
-from raypoly.policy.snapshots import ADAPTERS, META, OPTIMIZER, Snapshot
+from raypoly.policy.snapshots import Snapshot
 from raypoly.policy.stats import UpdateStats
+from raypoly.policy.totals import Totals
 from raypoly.seeds import derive
-from raypoly.store.shards import WEIGHTS
 from raypoly.values import Float32, Int32
 
 _MODEL = ModelConfig.model_validate({})
@@ -50,31 +46,12 @@ _BLANK = Row(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float3
 
 
 @dataclass
-class _Totals:
-    """Sums over micro-batches."""
-
-    loss: float = 0.0
-    entropy: float = 0.0
-    sums: Sums = field(default_factory=Sums)
-    rows: int = 0
-    tokens: int = 0
-
-    def merge(self, other: _Totals) -> None:
-        """Take in another rank's."""
-        self.loss += other.loss
-        self.entropy += other.entropy
-        self.sums.merge(other.sums)
-        self.rows += other.rows
-        self.tokens += other.tokens
-
-
-@dataclass
 class _Running:
     """The step in progress."""
 
     normalisers: Normalisers
     dealer: Dealer
-    totals: _Totals = field(default_factory=_Totals)
+    totals: Totals = field(default_factory=Totals)
     """Of this rank."""
     all_tokens: int = 0
     sampled_by: set[int] = field(default_factory=set)
@@ -118,8 +95,7 @@ class PolicyLearner:
         )
         self.version = 0
         self._running: _Running | None = None
-        self._digest: str | None = None
-        """Of the weights as they are, where it was asked for."""
+        self._keeper = Keeper(self._model, self._optimizer, ranks, self._adapters)
 
     @property
     def exact(self) -> bool:
@@ -170,7 +146,8 @@ class PolicyLearner:
             raise FloatingPointError(f"step {self.version}: the gradient norm is {norm}; lower train.lr")
         self._optimizer.step()
         self.version += 1
-        self._running, self._digest = None, None
+        self._keeper.changed()
+        self._running = None
         tokens = totals.tokens
         return UpdateStats(
             version=self.version,
@@ -203,8 +180,7 @@ class PolicyLearner:
 
     def digest(self) -> str:
         """Of all weights, or of the adapters where they alone are trained: equal iff they are bit-identical."""
-        self._digest = self._ranks.digest(self._state())
-        return self._digest
+        return self._keeper.digest()
 
     def save_pretrained(self) -> dict[str, bytes]:
         """The files of an ordinary Hugging Face folder with these weights (no tokenizer); none on other ranks than the
@@ -230,19 +206,7 @@ class PolicyLearner:
 
     def snapshot(self) -> Snapshot:
         """A copy on the host of this rank's part of a checkpoint: some tensors, whole; later updates don't reach it."""
-        names = list(trained_weights(self._model))
-        state = self._optimizer.state_dict()["state"]
-        moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
-        ranks = self._ranks
-        return Snapshot(
-            version=self.version,
-            weights=ranks.kept(self._state()),
-            weights_part=ADAPTERS if self._adapters else WEIGHTS,
-            moments=ranks.kept(moments),
-            reference_digest=self.reference_digest,
-            rank=ranks.rank,
-            weight_digest=None if ranks.size == 1 else self._digest or self.digest(),
-        )
+        return self._keeper.snapshot(self.version, self.reference_digest)
 
     def save(self) -> dict[str, bytes]:
         """This rank's part of a checkpoint, as `load` takes it."""
@@ -251,40 +215,14 @@ class PolicyLearner:
     def load(self, *parts: Mapping[str, bytes]) -> None:
         """Take up what `save` gave on each of any number of ranks; a part goes to one of the ranks that load.
 
-        Raises `CorruptData` where the weights are not what they were, and `UsageError` where the reference is not.
+        Raises `CorruptData` where the weights are not what they were, `UsageError` where model or reference are others.
         """
-        (meta,) = itertools.chain(*self._ranks.gather([json.loads(files[META]) for files in parts if META in files]))
+        self.version = self._keeper.load(parts, self._check_reference)
+        self._running = None
+
+    def _check_reference(self, known: str | None) -> None:
         if self._reference is not None:
-            self._reference.check(meta.get("reference_digest"))
-        self._load_weights(_tensors(parts, ADAPTERS if self._adapters else WEIGHTS))
-        self._load_moments(_tensors(parts, OPTIMIZER))
-        self.version, self._running = int(meta["version"]), None
-        if self.digest() != meta["weight_digest"]:
-            raise CorruptData(f"the checkpoint of version {self.version} does not give back the weights it was made of")
-
-    def _load_weights(self, found: Mapping[str, torch.Tensor]) -> None:
-        state, loaded = self._state(), set()
-        for name, tensor in self._ranks.placed(found):
-            if name not in state or state[name].shape != tensor.shape:
-                raise UsageError(f"The checkpoint has weights {name} of shape {list(tensor.shape)}, the model has not.")
-            state[name].copy_(tensor)
-            loaded.add(name)
-        if len(loaded) < len(state):
-            raise CorruptData(f"the checkpoint lacks the weights {min(state.keys() - loaded)}")
-
-    def _load_moments(self, found: Mapping[str, torch.Tensor]) -> None:
-        index = {name: i for i, name in enumerate(trained_weights(self._model))}
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in self._ranks.placed(found):
-            name, _, field = key.rpartition("|")
-            state.setdefault(index[name], {})[field] = value
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-    def _state(self) -> Mapping[str, torch.Tensor]:
-        """What a checkpoint holds of the weights."""
-        state: dict[str, torch.Tensor] = trained_weights(self._model) if self._adapters else self._model.state_dict()
-        return state
+            self._reference.check(known)
 
     def _started(self) -> _Running:
         if self._running is None:
@@ -330,12 +268,7 @@ class PolicyLearner:
         weight_T = torch.tensor(weights, dtype=torch.float32, device=tokens.logp_T.device)[tokens.response_T]
         loss = (self._loss.total(tokens) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        totals = running.totals
-        totals.loss += float(loss.detach())
-        totals.entropy += float(tokens.entropy_T.detach().sum())
-        totals.sums.add(tokens, self._loss)
-        totals.rows += len(batch.lengths)
-        totals.tokens += len(batch.targets)
+        running.totals.add(tokens, self._loss, float(loss.detach()))
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
         """Scale the gradients down to `max_grad_norm` where they are longer; their norm before."""
@@ -343,8 +276,3 @@ class PolicyLearner:
         norm = self._ranks.whole(found)
         torch.nn.utils.clip_grads_with_norm_(parameters, self._config.max_grad_norm, norm)
         return float(norm)
-
-
-def _tensors(parts: Sequence[Mapping[str, bytes]], name: str) -> dict[str, torch.Tensor]:
-    """Of all files of this name."""
-    return {key: tensor for files in parts for key, tensor in load_safetensors(files[name]).items()}
