@@ -65,7 +65,7 @@ class Ranks:
 
     def placed(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Tensors that some rank has read, whole; each rank gets its part of all of them."""
-        yield from found.items()
+        yield from ((name, found[name]) for name in sorted(found))
 
 
 ONE = Ranks()

@@ -19,6 +19,7 @@ def local_ray() -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
     start_local(
         num_cpus=2,
+        num_gpus=2,  # by Ray's count alone
         include_dashboard=False,
         _temp_dir=folder,
         namespace="actor-tests",

@@ -18,7 +18,7 @@ def driver(folder: Path, machines: Machines, small_run: list[str], *overrides: s
 
 
 def test_run_that_loses_a_rank_ends_with_the_weights_of_the_undisturbed_one(
-    machines: Machines, small_run: list[str], reference: Driver, tmp_path: Path
+    machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
     whole = driver(tmp_path / "whole", machines, small_run, "train.ranks=2")
     assert whole.finish() == 0, whole.log()
@@ -30,9 +30,7 @@ def test_run_that_loses_a_rank_ends_with_the_weights_of_the_undisturbed_one(
     assert hit.log().count("The learner was lost (its process died") == 1, hit.log()
     assert hit.digests() == whole.digests()
     assert hit.weights() == whole.weights()
-    rows, one = whole.rows(), reference.rows()
-    assert [row["learner_ranks"] for row in rows] == [2] * len(rows)
-    assert rows[0]["loss"] == pytest.approx(one[0]["loss"], abs=1e-6)
+    assert [row["learner_ranks"] for row in whole.rows()] == [2] * 5
     manifest = json.loads((whole.folder / "checkpoints" / "step-000004" / "manifest.json").read_text())
     assert {entry["rank"] for entry in manifest["files"].values() if "rank" in entry} == {0, 1}
 

@@ -6,6 +6,7 @@ with Together() as together:
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +21,8 @@ from raypoly.policy.sharding import Meeting, ShardedRanks
 T = TypeVar("T")
 P = ParamSpec("P")
 HOST = "127.0.0.1"
+with contextlib.suppress(ImportError):
+    import peft  # noqa: F401
 
 
 class Together:

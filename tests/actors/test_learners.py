@@ -1,0 +1,72 @@
+"""Two learner ranks as actors with a GPU each, by Ray's count: placed, called and lost together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from actors.calls import LOST, Care
+from actors.learners import Learners
+from raypoly.policy.rows import Row
+from raypoly.policy.stats import UpdateStats
+from raypoly.settings import load
+from tests.actors.conftest import ACTOR_OPTIONS
+from tests.raypoly.policy.samples import NORMALISERS, rows
+from tests.raypoly.tiny_model import random_model
+
+OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
+
+
+@pytest.fixture
+def learners(tmp_path: Path) -> Learners:
+    folder = random_model(tmp_path / "model")
+    config = load(None, ["train.ranks=2", f"model.path={folder}"], lambda text: None)
+    return Learners(config, folder, OPTIONS, Care())
+
+
+def pid(rank: Any) -> int:
+    return int(ray.get(rank.pulse.remote()).pid)
+
+
+async def begin(learners: Learners, step: int) -> None:
+    await learners.call("learn", lambda rank: rank.begin.remote(step, NORMALISERS))
+
+
+async def accumulate(learners: Learners, given: list[Row]) -> None:
+    sent = learners.shared(given)
+    await learners.call("learn", lambda rank: rank.accumulate.remote(sent))
+
+
+def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners: Learners) -> None:
+    async def main() -> None:
+        standing = await learners.start(None)
+        assert (standing.version, standing.exact) == (0, True)
+        assert list(learners.actors) == ["learner-0", "learner-1"]
+        await begin(learners, 0)
+        await accumulate(learners, rows())
+        stats: UpdateStats = await learners.call("learn", lambda rank: rank.apply.remote())
+        assert stats.rows == 8
+        assert await learners.each("update", lambda rank: rank.version.remote()) == [1, 1]
+        weights, none = await learners.each("update", lambda rank: rank.export.remote())
+        assert "lm_head.weight" in weights
+        assert none == {}
+        await begin(learners, 1)
+        victim = pid(learners.actors["learner-1"])
+        os.kill(victim, signal.SIGSTOP)
+        waiting = asyncio.ensure_future(accumulate(learners, rows(1) * 40))
+        await asyncio.sleep(0.5)
+        assert not waiting.done(), "weights are whole only while all ranks take part"
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(LOST):
+            await waiting
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 300))
+    finally:
+        learners.stop()
