@@ -12,11 +12,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from raypoly.config import TrainConfig
+from raypoly.engines import Weights
 from raypoly.errors import CorruptData, StaleEpoch, UsageError
+from raypoly.losses import build
+from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.ranks import Ranks
 from raypoly.store import Lease
 from raypoly.store.local import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
 from tests.raypoly.policy.test_learner import NORMALISERS, learner, rows
+from tests.raypoly.policy.together import Together
 from tests.raypoly.tiny_model import random_model
 from workflows.checkpoints import Checkpoints
 
@@ -162,3 +168,37 @@ def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: 
     assert model.state_dict().keys() == weights.keys()
     assert all(torch.equal(tensor, torch.from_numpy(weights[name])) for name, tensor in model.state_dict().items())
     assert AutoTokenizer.from_pretrained(place)("def f(n):")["input_ids"]
+
+
+def update_and_write(ranks: Ranks, folder: Path, writer: ShardWriter) -> tuple[tuple[Shard, ...], Weights]:
+    one = PolicyLearner(folder, TrainConfig(), build("policy_gradient"), 1.0, ranks=ranks)
+    one.begin(0, NORMALISERS)
+    one.accumulate(rows())
+    one.apply()
+    return writer.write(ranks.rank, one.snapshot().parts()), one.export()
+
+
+def test_checkpoint_of_two_ranks_opens_as_a_hugging_face_folder_and_loads_on_one(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    folder = random_model(tmp_path / "model")
+    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    writer = checkpoints.prepare(1, 2)
+    assert writer is not None
+    with Together() as together:
+        (first, weights), (second, _) = together.run(2, update_and_write, folder, writer)
+    assert [shard.part for shard in (*first, *second)] == [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "learner.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+    ]
+    one = learner(folder)
+    found = checkpoints.commit(writer, [*first, *second], one.pretrained_config())
+    opened = AutoModelForCausalLM.from_pretrained(store.root / "checkpoints" / "step-000001").state_dict()
+    assert opened.keys() == weights.keys()
+    assert all(torch.equal(tensor, torch.from_numpy(weights[name])) for name, tensor in opened.items())
+    one.load(*found.reader.share(0, 1))
+    assert one.version == 1
+    assert [len(found.reader.share(rank, 3)) for rank in range(3)] == [1, 1, 0]
