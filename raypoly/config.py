@@ -145,13 +145,27 @@ class GeneratorConfig(Section):
     """The engine that samples."""
 
     engine: str = Field("vllm", description="`vllm`, `transformers`, or package.module:Class.")
+    engines: int = Field(1, ge=1, description="Engines that share a step's groups, each a copy of the policy.")
+    placement: Literal["auto", "colocated", "split", "cpu"] = Field(
+        "auto",
+        description="Where engines live: with the learner on one GPU, asleep while it works (`colocated`); on GPUs of "
+        "their own (`split`); on no GPU (`cpu`). `auto`: by the GPUs of the cluster, none, one or more.",
+        json_schema_extra=ON_RESUME,
+    )
+    transport: Literal["auto", "objects", "ipc", "nccl", "shared_memory", "gloo"] = Field(
+        "auto",
+        description="How weights reach an engine: Ray's object store (`objects`); for vLLM by CUDA IPC where "
+        "`colocated` and by NCCL where `split`. `shared_memory` and `gloo` stand in for these two on a CPU, to "
+        "rehearse them.",
+        json_schema_extra=ON_RESUME,
+    )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature.")
     max_tokens: int = Field(56, ge=1, description="Longest response, in tokens (T_max of equation 4).")
     max_prompt_tokens: int = Field(136, ge=1, description="Longest prompt, in tokens; longer ones are refused.")
     threads: int = Field(1, ge=1, description="Compute threads of a CPU engine.")
     memory_gib: float = Field(1.0, gt=0, description="KV cache on a CPU engine, in GiB.", json_schema_extra=ON_RESUME)
     gpu_memory_fraction: float = Field(
-        0.45, gt=0, le=1, description="Share of the GPU for the engine.", json_schema_extra=ON_RESUME
+        0.45, gt=0, le=1, description="Share of a GPU for an engine while it is awake.", json_schema_extra=ON_RESUME
     )
     max_sequences: int = Field(256, ge=1, description="Sequences decoded at once.")
 

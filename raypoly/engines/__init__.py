@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from raypoly.config import GeneratorConfig
+from raypoly.engines.transfer import Parcel
+from raypoly.errors import UsageError
 from raypoly.plugins import load
 from raypoly.values import FinishReason, Float32, Int32
 
@@ -67,7 +69,55 @@ class Engine(Protocol):
         ...
 
 
+class Sleeper(Protocol):
+    """An engine that can share a GPU with the learner (placement `colocated`)."""
+
+    def sleep(self) -> None:
+        """Give back the memory of weights and cache. New weights wake the engine up; until then it raises `Asleep`."""
+        ...
+
+
+class Taker(Protocol):
+    """An engine that takes weights by a transport other than Ray's objects."""
+
+    def connect(self, info: Mapping[str, Any]) -> None:
+        """Meet the sender that said `info`; for transports that need it."""
+        ...
+
+    def receive(self, parcel: Parcel) -> None:
+        """As `update_weights`, with the weights that the parcel announces.
+
+        Raises `WeightsMismatch` where others come, `TransferBroken` where the sender is gone.
+        """
+        ...
+
+
+class Asleep(RuntimeError):
+    """Something was asked of a sleeping engine."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__(f"the engine {engine} sleeps and has no weights: new weights come before anything is sampled")
+
+
 def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
-    """The engine that the config names, with the model loaded."""
-    engine: Engine = load(config.engine, KNOWN, "generator.engine")(model_path, config, dtype)
+    """The engine that the config names, with the model loaded.
+
+    Raises `UsageError` where it lacks what its placement or transport needs.
+    """
+    kind = load(config.engine, KNOWN, "generator.engine")
+    _check_able(kind, config)
+    engine: Engine = kind(model_path, config, dtype)
     return engine
+
+
+def _check_able(kind: Any, config: GeneratorConfig) -> None:
+    if config.placement == "colocated" and not hasattr(kind, "sleep"):
+        raise UsageError(
+            f"generator.engine={config.engine} has no sleep(), which generator.placement=colocated needs: "
+            "add it (raypoly.engines.Sleeper), or use another placement."
+        )
+    if config.transport not in ("auto", "objects") and not hasattr(kind, "receive"):
+        raise UsageError(
+            f"generator.engine={config.engine} has no receive(), which generator.transport={config.transport} needs: "
+            "add it (raypoly.engines.Taker), or use objects."
+        )

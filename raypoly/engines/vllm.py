@@ -1,14 +1,18 @@
-"""vLLM in this process. All that touches vLLM's internals is in this file.
+"""vLLM in this process. All that touches vLLM's internals is in this file and, for weights that come without Ray's
+object store, in `vllm_transfer.py`.
 
 Facts that shape it (vLLM 0.32): `reload_weights` is right for untied heads only, on a CPU a tied head keeps its old
 weights in silence, hence the refusal; the prefix cache survives a reload and must be reset; on AMX processors bf16
-kernels die unless the tile state was asked for; `processed_logprobs` is the log-probability after temperature.
+kernels die unless the tile state was asked for; `processed_logprobs` is the log-probability after temperature. Asleep
+at level 2 a GPU keeps neither weights nor cache: weights are woken, filled, and then the cache is. A CPU engine that
+sleeps keeps its memory and answers nothing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +21,12 @@ import torch
 from transformers import AutoConfig
 
 from raypoly.config import GeneratorConfig
-from raypoly.engines import Sample, SampleRequest, Weights
+from raypoly.engines import Asleep, Sample, SampleRequest, Weights
 from raypoly.engines.endings import end_tokens
+from raypoly.engines.transfer import Parcel
+from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
 from raypoly.errors import UsageError
 from raypoly.values import Float32, Int32
-
-SUPPORTED = ("0.32",)
-"""Minor versions whose internals this file was written for."""
 
 
 class VllmEngine:
@@ -32,13 +35,7 @@ class VllmEngine:
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         cuda = torch.cuda.is_available()
         _prepare_process(config, dtype, cuda)
-        import vllm  # after the environment is set: vLLM reads it at import
-
-        if not vllm.__version__.startswith(SUPPORTED):
-            raise UsageError(
-                f"vLLM {vllm.__version__} is installed, raypoly works with {', '.join(SUPPORTED)}.x: "
-                "run make setup, or set generator.engine=transformers."
-            )
+        vllm = checked_vllm()  # after the environment is set: vLLM reads it at import
         if not cuda and AutoConfig.from_pretrained(model_path).tie_word_embeddings:
             raise UsageError(
                 f"model.path={model_path} ties its head to its embedding, whose updates vLLM's CPU engine ignores: "
@@ -47,6 +44,7 @@ class VllmEngine:
         self._config = config
         self._stop = end_tokens(model_path)
         self._vllm = vllm
+        self._asleep = False
         self._engine: Any = vllm.LLMEngine.from_engine_args(
             vllm.EngineArgs(
                 model=str(model_path),
@@ -58,6 +56,8 @@ class VllmEngine:
                 enable_prefix_caching=True,
                 block_size=32 if not cuda else None,
                 gpu_memory_utilization=config.gpu_memory_fraction,
+                enable_sleep_mode=cuda and config.placement == "colocated",
+                weight_transfer_config=backend(config.transport),
                 disable_log_stats=True,
                 # A CPU engine compiles nothing (it would need a C++ compiler and half a minute), and never cuts a
                 # prompt in two: seeded sampling behind a partial prefill needs a generator offset, which CPUs lack.
@@ -72,6 +72,7 @@ class VllmEngine:
         """Steps of the engine so far: a sign of life within a long group."""
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
+        self._check_awake()
         place: dict[str, tuple[int, int]] = {}
         groups: dict[int, list[Sample | None]] = {}
         for request in requests:
@@ -97,11 +98,41 @@ class VllmEngine:
 
     def update_weights(self, weights: Weights) -> None:
         tensors = [(name, torch.from_numpy(np.ascontiguousarray(value))) for name, value in weights.items()]
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": tensors})
+        with self._renewed():
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": tensors})
+
+    def connect(self, info: Mapping[str, Any]) -> None:
+        self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": dict(info)})
+
+    def receive(self, parcel: Parcel) -> None:
+        info = update_info(self._config.transport, parcel)
+        with self._renewed():
+            self._engine.collective_rpc("start_weight_update")
+            self._engine.collective_rpc("update_weights", kwargs={"update_info": info})
+            self._engine.collective_rpc("finish_weight_update")
+
+    def sleep(self) -> None:
+        self._asleep = True
+        self._engine.sleep(level=2)
+
+    @contextmanager
+    def _renewed(self) -> Iterator[None]:
+        """Inside, weights are replaced; afterwards the engine is awake, with nothing left of the old ones."""
+        if self._asleep:
+            self._engine.wake_up(tags=["weights"])
+        yield
+        if self._asleep:
+            self._engine.wake_up(tags=["kv_cache"])
+            self._asleep = False
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache after a weight update: requests are still running")
 
+    def _check_awake(self) -> None:
+        if self._asleep:
+            raise Asleep("vllm")
+
     def prompt_logprobs(self, tokens: Int32) -> Float32:
+        self._check_awake()
         self._submitted += 1
         params = self._params(max_tokens=1, prompt_logprobs=0)
         self._engine.add_request(str(self._submitted), {"prompt_token_ids": tokens.tolist()}, params)

@@ -170,8 +170,16 @@ class PolicyLearner:
         return out
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The current weights by their transformers names, adapters merged, whole, float32, one at a time."""
+        """The current weights by their transformers names, adapters merged, whole, float32, one at a time: not to be
+        written to, and other ones after the next update."""
         return merging(self._model, self._ranks.whole)
+
+    def release(self) -> None:
+        """Give back what the next step does not need of the last one: gradients, and memory that is kept at hand."""
+        if self._running is None:
+            self._optimizer.zero_grad(set_to_none=True)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """The current weights by their transformers names, adapters merged, float32 on the host; empty on other ranks

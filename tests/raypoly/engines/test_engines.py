@@ -104,13 +104,13 @@ def test_an_update_leaves_nothing_of_the_old_weights(engine: Engine, folder: Pat
     one = learner(folder)
     engine.update_weights(one.export())
     assert worst(engine, one) < 1e-4
-    stale = worst(engine, _changed(one))
+    stale = worst(engine, changed(one))
     assert stale > 1e-2
     engine.update_weights(one.export())
     assert worst(engine, one) < 1e-4
 
 
-def _changed(one: PolicyLearner) -> PolicyLearner:
+def changed(one: PolicyLearner) -> PolicyLearner:
     row = Row(LONG_PROMPT[:10], LONG_PROMPT[10:20], np.zeros(10, np.float32), 1.0, 0)
     one.begin(0, Normalisers(1, 1, 10))
     one.accumulate([row])

@@ -1,0 +1,103 @@
+"""Where engines and learner live, and by which way weights go between them.
+
+placement = resolve(config.generator, gpus=1)       # Placement(kind="colocated", transport="ipc", gpu_share=0.5)
+placement.applied(config.generator)                 # the engine's config, with nothing left on `auto`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from raypoly.config import GeneratorConfig
+from raypoly.errors import UsageError
+
+Kind = Literal["colocated", "split", "cpu"]
+Transport = Literal["objects", "ipc", "nccl", "shared_memory", "gloo"]
+
+ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
+    "colocated": ("ipc", "shared_memory", "objects"),
+    "split": ("nccl", "gloo", "objects"),
+    "cpu": ("objects",),
+}
+"""The transports of each placement; the first is vLLM's own where it needs a GPU."""
+ON_GPU = ("ipc", "nccl")
+"""Transports through vLLM's own backends, which know nothing else."""
+REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
+"""What stands in for a GPU's transport where there is none."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A placement that the cluster has room for."""
+
+    kind: Kind
+    transport: Transport
+    on_gpu: bool = False
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether the engine gives its memory to the learner between its turns."""
+        return self.kind == "colocated"
+
+    @property
+    def gpu_share(self) -> float:
+        """Of a GPU, for the learner and for each engine alike."""
+        return 0.0 if not self.on_gpu else 0.5 if self.sleeps else 1.0
+
+    def applied(self, config: GeneratorConfig) -> GeneratorConfig:
+        """The config with this placement and transport in it."""
+        return config.model_copy(update={"placement": self.kind, "transport": self.transport})
+
+
+ON_CPU = Placement("cpu", "objects")
+
+
+def resolve(config: GeneratorConfig, gpus: int, ranks: int = 1) -> Placement:
+    """The placement that the config asks for, in a cluster with so many GPUs and a learner of so many ranks.
+
+    Raises `UsageError` where it can't be.
+    """
+    kind: Kind = config.placement if config.placement != "auto" else _fitting(gpus)
+    rehearsal = config.transport in ("shared_memory", "gloo", "objects") and gpus == 0
+    if kind != "cpu" and gpus == 0 and not rehearsal:
+        raise UsageError(
+            f"generator.placement={kind} needs a GPU and the cluster has none: use generator.placement=cpu, or "
+            f"generator.transport={REHEARSED[kind]} to rehearse it without one."
+        )
+    if kind == "colocated" and gpus and config.engines != ranks:
+        raise UsageError(
+            f"generator.placement=colocated puts one engine beside each rank of the learner ({ranks}), and "
+            f"generator.engines={config.engines}: use as many engines as ranks, or generator.placement=split."
+        )
+    needed = ranks if kind == "colocated" else ranks + config.engines
+    if kind != "cpu" and 0 < gpus < needed:
+        raise UsageError(
+            f"generator.placement={kind} needs {needed} GPUs ({_shares(kind, ranks, config.engines)}) and the cluster "
+            f"has {gpus}: use fewer engines or ranks, or another placement."
+        )
+    return Placement(kind, _route(config, kind, gpus > 0), on_gpu=kind != "cpu" and gpus > 0)
+
+
+def _fitting(gpus: int) -> Kind:
+    return "cpu" if gpus == 0 else "colocated" if gpus == 1 else "split"
+
+
+def _shares(kind: Kind, ranks: int, engines: int) -> str:
+    return f"one a rank of the learner, {ranks}" + (f"; one an engine, {engines}" if kind == "split" else "")
+
+
+def _route(config: GeneratorConfig, kind: Kind, gpu: bool) -> Transport:
+    if config.transport == "auto":
+        return ROUTES[kind][0] if gpu and config.engine == "vllm" else "objects"
+    if config.transport not in ROUTES[kind]:
+        raise UsageError(
+            f"generator.transport={config.transport} is none of the placement {kind}: use {' or '.join(ROUTES[kind])}."
+        )
+    if config.transport in ON_GPU and not (gpu and config.engine == "vllm"):
+        raise UsageError(
+            f"generator.transport={config.transport} is vLLM's own between GPUs: it needs generator.engine=vllm and "
+            "a GPU; use objects."
+        )
+    return config.transport
