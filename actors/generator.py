@@ -1,172 +1,141 @@
-"""The generator actor: owns one engine. `Generator` is the driver's side, which replaces an actor that was lost."""
+"""The generator: one or more engines behind one interface.
+
+A step's groups are dealt to the engines in slot order, one to each in turn, so every engine's part of the submission,
+and with it the batches that it forms, is the same each time. An engine that is lost is replaced, given the right
+weights, and asked for its part again; the others go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import ray
-from ray.exceptions import ObjectLostError
-
-from actors.calls import LOST, START, Care, result
-from actors.watched import WATCHED, Pulse, Watched
-from raypoly.config import Config, GeneratorConfig
-from raypoly.engines import Sample, SampleRequest, Weights, build
-from raypoly.values import Float32, Int32, Rollout
-
-T = TypeVar("T")
-
-PROBE_RESPONSE = 64
-"""Tokens of the response that a weight update is verified with, at most: it is sampled alone, while the step waits, and
-spans two to four blocks of the KV cache."""
-
-
-class GeneratorActor(Watched):
-    """Samples groups in the order in which they were submitted; one call at a time."""
-
-    def __init__(self, model_path: str, config: GeneratorConfig, dtype: str) -> None:
-        self._arguments = (Path(model_path), config, dtype)
-        self._version = 0
-
-    def __repr__(self) -> str:
-        return f"Generator(engine={self._arguments[1].engine}, weights={self._version})"
-
-    def setup(self) -> None:
-        """Load the model; its errors are this call's, not the actor's death."""
-        from transformers import AutoTokenizer
-
-        self._tokenizer = AutoTokenizer.from_pretrained(self._arguments[0])
-        self._engine = build(*self._arguments)
-        self.beat()
-
-    def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, tuple[Rollout, ...]]]:
-        """(slot, the group's rollouts), groups as they finish."""
-        by_slot = {request.slot: request for request in requests}
-        for slot, samples in self._engine.sample(requests):
-            self.beat()
-            yield slot, self._rollouts(by_slot[slot], samples)
-
-    def update_weights(self, weights: Weights, version: int) -> None:
-        self._engine.update_weights(weights)
-        self._version = version
-
-    def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
-        """A response sampled after `tokens`, and float32 [T-1] log-probabilities of the tokens themselves."""
-        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), PROBE_RESPONSE)])
-        return sample, self._engine.prompt_logprobs(tokens)
-
-    def _pulse(self) -> Pulse:
-        pulse = super()._pulse()
-        # an engine that counts its tokens shows progress within a long group
-        return replace(pulse, beats=pulse.beats + getattr(getattr(self, "_engine", None), "decoded", 0))
-
-    def _rollouts(self, request: SampleRequest, samples: Sequence[Sample]) -> tuple[Rollout, ...]:
-        return tuple(
-            Rollout(
-                prompt_tokens=request.prompt_tokens,
-                tokens=sample.tokens,
-                logprobs=sample.logprobs,
-                text=self._tokenizer.decode(sample.tokens, skip_special_tokens=True),
-                finish_reason=sample.finish_reason,
-                seed=seed,
-                weight_version=self._version,
-            )
-            for seed, sample in zip(request.seeds, samples, strict=True)
-        )
+from actors.calls import LOST, Care
+from actors.delivery import Delivery, Links, Source
+from actors.engine import EngineClient, Sampled
+from raypoly.config import Config
+from raypoly.engines import Sample, SampleRequest
+from raypoly.placement import ON_CPU, Placement
+from raypoly.values import Float32, Int32
 
 
 class Generator:
-    """One generator actor, replaced with the right weights when it is lost."""
+    """All engines, each replaced with the right weights when it is lost."""
 
-    def __init__(self, config: Config, model_path: Path, options: dict[str, Any], care: Care | None = None) -> None:
-        self._arguments = (str(model_path), config.generator, config.model.dtype)
-        self._options, self._care = options, care or Care()
-        self._actor: Any = None
-        self._weights: tuple[Any, int] | None = None
-        self._export: Callable[[], Awaitable[Any]] | None = None
-        self._started = 0
-        self.name = "generator"
-        self.repeated = 0
-        """Groups that were decoded again because an actor was lost."""
+    def __init__(
+        self,
+        config: Config,
+        model_path: Path,
+        options: Callable[[int], dict[str, Any]],
+        care: Care | None = None,
+        placement: Placement = ON_CPU,
+    ) -> None:
+        """`options` are Ray's for the engine of each number."""
+        care, self._placement = care or Care(), placement
+        arguments = (str(model_path), placement.applied(config.generator), config.model.dtype)
+        names = ["generator", *(f"generator-e{index}" for index in range(1, config.generator.engines))]
+        self._engines = [
+            EngineClient(name, arguments, options(index), care, self._deliver) for index, name in enumerate(names)
+        ]
+        self._delivery: Delivery | None = None
+        self._links: Links = {}
+        self._idle = asyncio.Event()
 
     @property
     def actors(self) -> dict[str, Any]:
-        """The actor's handle by its name."""
-        return {} if self._actor is None else {self.name: self._actor}
+        """The actors' handles by their names."""
+        return {engine.name: engine.actor for engine in self._engines if engine.actor is not None}
+
+    @property
+    def repeated(self) -> int:
+        """Groups that were decoded again because an actor was lost."""
+        return sum(engine.repeated for engine in self._engines)
 
     async def start(self) -> None:
-        await self._patiently(self._start, replaced=True)
+        await asyncio.gather(*(engine.start() for engine in self._engines))
 
-    async def update_weights(
-        self, weights: Any, version: int, export: Callable[[], Awaitable[Any]] | None = None
-    ) -> None:
-        """`weights` is a reference to what the learner exported; `export` gives another one where it is lost."""
-        self._weights, self._export = (weights, version), export
+    async def update_weights(self, source: Source, version: int) -> None:
+        """Return when every engine is awake and has the learner's weights, which must be of this version."""
+        self._idle.clear()
+        if self._placement.sleeps:
+            await source.release()
+        self._delivery = Delivery(source, version, self._placement.transport, self._links)
+        await asyncio.gather(*(engine.deliver() for engine in self._engines))
 
-        async def update() -> None:
-            assert self._weights is not None
-            await self._call("update", self._actor.update_weights.remote(*self._weights))
+    async def rest(self) -> None:
+        """Nothing more is to be sampled under these weights: where the learner needs the memory, engines sleep."""
+        if self._placement.sleeps:
+            await asyncio.gather(*(self._sleep(engine) for engine in self._engines))
+        self._idle.set()
 
-        await self._patiently(update)
+    async def idle(self) -> None:
+        """Return when the learner's device is free for it: at once, unless engines have to `rest` first."""
+        if self._placement.sleeps:
+            await self._idle.wait()
 
-    async def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
-        return await self._patiently(lambda: self._call("update", self._actor.probe.remote(tokens, seed)))
+    async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
+        """By the engine's name: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens`."""
 
-    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        """Groups as they finish, each once. Where the actor is lost the submission is repeated whole, in its order."""
-        given: set[int] = set()
-        while True:
-            try:
-                with self._care.calls.waiting("generate", "generator", self._actor) as call:
-                    async for answer in self._actor.sample.options(num_returns="streaming").remote(list(requests)):
-                        slot, rollouts = await result(answer)
-                        call.beat()
-                        if slot not in given:
-                            given.add(slot)
-                            yield slot, rollouts
-                        else:
-                            self.repeated += 1
-                return
-            except LOST as error:
-                await self._replace(error)
+        async def ask(engine: EngineClient) -> tuple[Sample, Float32]:
+            return await engine.patiently(lambda: engine.call("update", engine.actor.probe.remote(tokens, seed)))
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]], replaced: bool = False) -> T:
-        """Ask; where the actor is lost, another is asked. `replaced`: what is asked starts a new one by itself."""
-        while True:
-            try:
-                return await ask()
-            except LOST as error:
-                if replaced:
-                    await self._before_another(error)
+        answers = await asyncio.gather(*(ask(engine) for engine in self._engines))
+        return {engine.name: answer for engine, answer in zip(self._engines, answers, strict=True)}
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
+        """Groups as they finish, each once. Where an actor is lost its part is repeated whole, in its order."""
+        if len(self._engines) == 1:
+            async for group in self._engines[0].sample(requests):
+                yield group
+            return
+        parts = dealt(requests, len(self._engines))
+        arrived: asyncio.Queue[Sampled | BaseException | None] = asyncio.Queue()
+        tasks = [asyncio.create_task(_pour(e, part, arrived)) for e, part in zip(self._engines, parts, strict=True)]
+        try:
+            running = len(tasks)
+            while running:
+                came = await arrived.get()
+                if isinstance(came, BaseException):
+                    raise came
+                if came is None:
+                    running -= 1
                 else:
-                    await self._replace(error)
-
-    async def _replace(self, error: BaseException) -> None:
-        """A new actor with the weights of the old one."""
-        await self._before_another(error)
-        await self.start()
-
-    async def _before_another(self, error: BaseException) -> None:
-        self.stop()
-        await self._care.retries.again("The generator", error)
-        if isinstance(error, ObjectLostError) and self._weights is not None and self._export is not None:
-            self._weights = (await self._export(), self._weights[1])
-
-    async def _start(self) -> None:
-        self._started += 1
-        self.name = "generator" if self._started == 1 else f"generator-{self._started}"
-        actor = ray.remote(**WATCHED)(GeneratorActor).options(name=self.name, **self._options)
-        self._actor = actor.remote(*self._arguments)
-        await self._call(START, self._actor.setup.remote())
-        if self._weights is not None:
-            await self._call("update", self._actor.update_weights.remote(*self._weights))
-
-    async def _call(self, stage: str, answer: Awaitable[T]) -> T:
-        with self._care.calls.waiting(stage, "generator", self._actor):
-            return await result(answer)
+                    yield came
+        finally:
+            for task in tasks:
+                task.cancel()
 
     def stop(self) -> None:
-        if self._actor is not None:
-            ray.kill(self._actor)
+        for engine in self._engines:
+            engine.stop()
+
+    async def _deliver(self, engine: EngineClient) -> None:
+        if self._delivery is not None:
+            await self._delivery.to(engine)
+
+    async def _sleep(self, engine: EngineClient) -> None:
+        try:
+            await engine.call("update", engine.actor.sleep.remote())
+        except LOST:
+            engine.stop()  # its memory is free; the next weights find it gone, and replace it
+
+
+def dealt(requests: Sequence[SampleRequest], engines: int) -> list[list[SampleRequest]]:
+    """Each engine's part of a submission, in slot order: one to each in turn."""
+    ordered = sorted(requests, key=lambda request: request.slot)
+    return [ordered[first::engines] for first in range(engines)]
+
+
+async def _pour(
+    engine: EngineClient, part: Sequence[SampleRequest], arrived: asyncio.Queue[Sampled | BaseException | None]
+) -> None:
+    """An engine's groups, then None, or the error that ended them."""
+    try:
+        if part:
+            async for group in engine.sample(part):
+                arrived.put_nowait(group)
+        arrived.put_nowait(None)
+    except Exception as error:  # noqa: BLE001 - raised again by who reads
+        arrived.put_nowait(error)

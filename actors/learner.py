@@ -9,9 +9,9 @@ from pathlib import Path
 
 import ray
 
+from actors.sending import Sending
 from actors.watched import Watched
 from raypoly.config import Config
-from raypoly.engines import Weights
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.ranks import Place, join
@@ -35,7 +35,7 @@ class Standing:
     """Whether a repeated update gives the same bits."""
 
 
-class LearnerActor(Watched):
+class LearnerActor(Sending, Watched):
     """One rank. Calls come in order: begin, accumulate ..., apply; only `write` goes on beside them."""
 
     def __init__(self, model_path: str, config: Config) -> None:
@@ -78,10 +78,6 @@ class LearnerActor(Watched):
     def version(self) -> int:
         """How many steps were applied."""
         return self._learner.version
-
-    def export(self) -> Weights:
-        """The current weights, from rank 0; the caller owns what comes back, so it outlives this actor."""
-        return self._learner.export()
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return self._learner.logprobs(prompt_tokens, tokens, temperature)

@@ -42,16 +42,17 @@ class Learners:
         self,
         config: Config,
         model_path: Path,
-        options: dict[str, Any],
+        options: Callable[[int], dict[str, Any]],
         care: Care,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`options`: Ray's, for each rank."""
+        """`options`: Ray's, for the rank of a number."""
         self._config, self._model_path, self._options = config, model_path, options
         self._care, self._note, self.ranks = care, note, config.train.ranks
         self._actors: list[Any] = []
         self._group: PlacementGroup | None = None
-        self._started = 0
+        self.started = 0
+        """How often, so far."""
 
     @property
     def actors(self) -> dict[str, Any]:
@@ -63,12 +64,14 @@ class Learners:
         ended."""
         self.stop()
         self._actors = []
-        self._started += 1
-        options = await self._placed()
+        self.started += 1
+        own = await self._placed()
         actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
         for rank in range(self.ranks):
-            name = self._who(rank) if self._started == 1 else f"{self._who(rank)}-{self._started}"
-            self._actors.append(actor.options(name=name, **options).remote(str(self._model_path), self._config))
+            name = self._who(rank) if self.started == 1 else f"{self._who(rank)}-{self.started}"
+            self._actors.append(
+                actor.options(name=name, **self._options(rank), **own).remote(str(self._model_path), self._config)
+            )
         if self.ranks == 1:
             return await self.call(START, lambda rank: rank.setup.remote(checkpoint))
         first = self._actors[0]
@@ -79,6 +82,11 @@ class Learners:
     async def call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
         """Ask every rank; rank 0's answer when all have answered. Raises one of `LOST` where any of them is lost."""
         return (await self.each(stage, ask))[0]
+
+    async def first(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        """Ask rank 0 alone. Raises as `call`."""
+        who, actor = next(iter(self.actors.items()))
+        return await self._one(stage, who, actor, ask(actor))
 
     async def reference(self, stage: str, ask: Callable[[Any], Any]) -> Any:
         """Ask every rank; the reference to rank 0's answer, owned by this process."""
@@ -127,10 +135,11 @@ class Learners:
             return await result(answer)
 
     async def _placed(self) -> dict[str, Any]:
-        """Ray's options for each rank. Several ranks with a GPU each get them all at once, near each other."""
-        if self.ranks == 1 or "num_gpus" not in self._options:
-            return self._options
-        each = {"CPU": self._options["num_cpus"], "GPU": self._options["num_gpus"]}
+        """What is added to each rank's options: several with a GPU each get them all at once, near each other."""
+        given = self._options(0)
+        if self.ranks == 1 or "num_gpus" not in given or "scheduling_strategy" in given:
+            return {}
+        each = {"CPU": given["num_cpus"], "GPU": given["num_gpus"]}
         self._group = placement_group([each] * self.ranks, strategy="PACK")
         ready = asyncio.ensure_future(result(self._group.ready()))
         done, _ = await asyncio.wait([ready], timeout=_PLACING_SECONDS)
@@ -139,7 +148,7 @@ class Learners:
             self._note(f"Waiting for train.ranks={self.ranks} free GPUs; the cluster has {there:g} in all.")
         with self._care.calls.waiting(START, "Ray's placement of the learner's ranks"):
             await ready
-        return self._options | {"scheduling_strategy": PlacementGroupSchedulingStrategy(self._group)}
+        return {"scheduling_strategy": PlacementGroupSchedulingStrategy(self._group)}
 
     def _who(self, rank: int) -> str:
         return "learner" if self.ranks == 1 else f"learner-{rank}"

@@ -26,6 +26,8 @@ from raypoly.telemetry import check_packages
 GIB = 1024**3
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
+ENGINE_MEMORY = 1.2
+"""GiB of each engine after the first, beside its cache."""
 WORKER_MEMORY = 0.3
 """GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
 RANK_MEMORY = 0.8
@@ -164,11 +166,14 @@ def _evaluation(config: Config) -> None:
 
 def _room(config: Config, here: Machine, kept: float) -> None:
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
-    memory = BASE_MEMORY + config.generator.memory_gib + workers + RANK_MEMORY * (config.train.ranks - 1)
+    more_engines = (config.generator.engines - 1) * (ENGINE_MEMORY + config.generator.memory_gib)
+    more_ranks = RANK_MEMORY * (config.train.ranks - 1)
+    memory = BASE_MEMORY + config.generator.memory_gib + more_engines + workers + more_ranks
     if here.memory < memory * GIB:
         raise UsageError(
-            f"This run needs about {memory:.1f} GiB of memory and {here.memory / GIB:.1f} GiB are free: "
-            "close something, or lower generator.memory_gib, scorer.workers, scorer.memory_mib or train.ranks."
+            f"This run needs about {memory:.1f} GiB of memory and {here.memory / GIB:.1f} GiB are free: close "
+            "something, or lower generator.memory_gib, generator.engines, scorer.workers, scorer.memory_mib or "
+            "train.ranks."
         )
     disk = BASE_DISK + kept / GIB
     if here.disk < disk * GIB:

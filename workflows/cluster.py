@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import torch
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
@@ -143,12 +142,9 @@ def dashboard_url() -> str | None:
     return f"http://{url}" if url and not url.startswith("http") else url
 
 
-def actor_options(gpu_share: float = 0.0) -> dict[str, Any]:
-    """Resources of one actor; `gpu_share` counts where the cluster has a GPU."""
-    options: dict[str, Any] = {"num_cpus": ACTOR_CPUS}
-    if gpu_share and torch.cuda.is_available():
-        options["num_gpus"] = gpu_share
-    return options
+def actor_options() -> dict[str, Any]:
+    """Resources of an actor that needs no GPU."""
+    return {"num_cpus": ACTOR_CPUS}
 
 
 def user_modules(config: Config) -> list[str]:

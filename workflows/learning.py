@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,13 +55,14 @@ class Learning:
         model_path: Path,
         journal: Journal,
         saver: Saver,
-        options: dict[str, Any],
+        options: Callable[[int], dict[str, Any]],
         note: Callable[[str], None],
         care: Care | None = None,
     ) -> None:
         self._config, self._journal, self._saver, self._note = config, journal, saver, note
         self._care = care or Care()
         self._learners = Learners(config, model_path, options, self._care, note)
+        self._restoring = asyncio.Lock()
         self.version = 0
         """Of the weights: how many steps were applied."""
         self.checkpoint: Checkpoint | None = None
@@ -72,6 +74,11 @@ class Learning:
         self._off_policy: dict[int, int] = {}
         self._latest: tuple[int, Sequence[Trained], str, int] | None = None
         """Step, groups, digest and ranks of the last update: the journal may not hold it whole yet."""
+
+    @property
+    def started(self) -> int:
+        """How often its actors were started so far."""
+        return self._learners.started
 
     @property
     def base(self) -> int:
@@ -92,12 +99,18 @@ class Learning:
         """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready."""
 
         async def attempt() -> UpdateStats:
+            async with self._restoring:
+                begun = self.started
             await self._begin(step)
             for group in groups:
                 trained = await group
+                if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
+                    return await attempt()
                 with watch.stage("learn"):
                     await self._accumulate(trained)
                 watch.done("learn")
+            if self.started != begun:
+                return await attempt()
             with watch.stage("learn"):
                 return await self._apply()
 
@@ -106,10 +119,32 @@ class Learning:
         self._latest = (step, [await group for group in groups], stats.weight_digest, self._config.train.ranks)
         return stats
 
-    async def export(self) -> Any:
-        """A reference to the current weights, owned by this process."""
+    async def offer(self, transport: str, peer: str) -> Any:
+        """A reference to the parcel of the current weights, owned by this process, so that it outlives the actor."""
 
-        return await self._patiently(lambda: self._learners.reference("update", lambda rank: rank.export.remote()))
+        return await self._patiently(
+            lambda: self._learners.reference("update", lambda rank: rank.offer.remote(transport, peer))
+        )
+
+    async def listen(self, transport: str, peer: str) -> Any:
+        return await self._patiently(
+            lambda: self._learners.first("update", lambda rank: rank.listen.remote(transport, peer))
+        )
+
+    async def connect(self, peer: str) -> None:
+        await self._learners.first("update", lambda rank: rank.connect.remote(peer))
+
+    async def send(self, peer: str) -> None:
+        await self._learners.first("update", lambda rank: rank.send.remote(peer))
+
+    async def withdraw(self, peer: str) -> None:
+        """A lost actor has withdrawn all by itself."""
+        with suppress(*LOST):
+            await self._learners.first("update", lambda rank: rank.withdraw.remote(peer))
+
+    async def release(self) -> None:
+        """Give back what memory the next step does not need of the last one."""
+        await self._patiently(lambda: self._learners.call("update", lambda rank: rank.release.remote()))
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return await self._patiently(
@@ -155,15 +190,19 @@ class Learning:
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], replace: bool = True) -> T:
         """Ask; where a rank is lost, bring others to the same version and ask again."""
-        losses = 0
+        lost = 0
         while True:
+            used = self.started
             try:
-                if replace and losses:
-                    await self._restore(self.version)
+                async with self._restoring:  # many may ask; one of them replaces, and the others wait for it
+                    if replace and self.started <= lost:
+                        await self._restore(self.version)
+                    used = self.started
                 return await ask()
             except LOST as error:
-                losses += 1
-                self.stop()
+                lost = used
+                if self.started == used:
+                    self.stop()
                 await self._care.retries.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:

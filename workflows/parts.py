@@ -107,7 +107,7 @@ class Parts:
 
     async def publish_weights(self) -> None:
         """The learner's weights to the generator, and the proof that they arrived."""
-        await self.generator.update_weights(await self.learning.export(), self.learning.version, self.learning.export)
+        await self.generator.update_weights(self.learning, self.learning.version)
         await verify_weights(self.generator, self.learning, self.probe_tokens, self.config)
 
     async def complete(

@@ -20,6 +20,7 @@ from actors.scorer import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.placement import Placement
 from raypoly.problems import ProblemSet
 from raypoly.problems.untested import require_tests
 from raypoly.rundir import RunDirectory
@@ -38,6 +39,7 @@ from workflows.lifeline import Lifeline, ray_gone
 from workflows.losses import spoken
 from workflows.parts import OBJECTIVE_STATE, Parts
 from workflows.patience import Patience
+from workflows.placing import Places, placed
 from workflows.progress import Progress, make_progress
 from workflows.saving import Saver
 from workflows.stacks import Stacks
@@ -65,15 +67,26 @@ class _Workers:
     scorers: ScorerPool
     generator: Generator
     learning: Learning
+    placement: Placement
 
     async def start(self, around: Around) -> None:
         """Return when every actor is up."""
         await asyncio.gather(
             around("judge, started", self.judge.start()),
             around("sandbox, started", self.scorers.start()),
-            around("engine, started", self.generator.start()),
-            around("learner, started", self.learning.start()),
+            self._start_policy(around),
         )
+
+    async def _start_policy(self, around: Around) -> None:
+        """Engines and learner; one after the other where they share a device, for an engine measures what is free."""
+        if self.placement.sleeps:
+            await around("engine, started", self.generator.start())
+            await self.generator.rest()
+            await around("learner, started", self.learning.start())
+        else:
+            await asyncio.gather(
+                around("engine, started", self.generator.start()), around("learner, started", self.learning.start())
+            )
 
     def actors(self) -> Mapping[str, Any]:
         """Those there are now, by name."""
@@ -103,7 +116,8 @@ async def started(
         saver = Saver(checkpoints, journal.settle, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
         stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
-        workers = _workers(stack, directory, store, model_path, journal, saver, progress.note)
+        places = stack.enter_context(placed(config))
+        workers = _workers(stack, directory, store, model_path, journal, saver, places, progress.note)
         stack.push_async_callback(saver.close)
         summary, gauges = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
         patience = _patience(config, workers.judge, progress, summary, gauges)
@@ -163,6 +177,7 @@ def _workers(
     model_path: Path,
     journal: Journal,
     saver: Saver,
+    places: Places,
     note: Callable[[str], None],
 ) -> _Workers:
     """Not started yet; stopped by the stack."""
@@ -175,12 +190,11 @@ def _workers(
     )
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
     scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
-    generator = Generator(config, model_path, actor_options(0.5), care)
-    gpu_share = 0.5 if config.train.ranks == 1 else 1.0  # several ranks share no GPU, nor with the engine
-    learning = Learning(config, model_path, journal, saver, actor_options(gpu_share), note, care)
+    generator = Generator(config, model_path, places.options, care, places.placement)
+    learning = Learning(config, model_path, journal, saver, places.options, note, care)
     for part in (judge, scorers, generator, learning):
         stack.callback(part.stop)
-    return _Workers(care, use, judge, scorers, generator, learning)
+    return _Workers(care, use, judge, scorers, generator, learning, places.placement)
 
 
 def _patience(config: Config, judge: JudgeClient, progress: Progress, summary: Summary, gauges: RayMetrics) -> Patience:

@@ -101,6 +101,11 @@ class Training:
             sampled[slot].set_result(group)
 
         async def submit() -> None:
+            if len(known) < len(problems):
+                await generate()
+            await self.parts.generator.rest()
+
+        async def generate() -> None:
             requests = [self.request(step, slot, problem) for slot, problem in enumerate(problems)]
             with watch.stage("generate"):
                 async for slot, rollouts in self.parts.generator.sample(requests):
@@ -112,8 +117,7 @@ class Training:
             await self.parts.commit(Generated(group))
             sampled[group.slot].set_result(group)
 
-        if len(known) < len(problems):
-            tasks.create_task(submit())
+        tasks.create_task(submit())
         return sampled
 
     def request(self, step: int, slot: int, problem: Problem) -> SampleRequest:
@@ -130,6 +134,8 @@ class Training:
         return stages.value(group, problem)
 
     async def learn(self, step: int, flows: Sequence[asyncio.Task[Trained]], watch: Stopwatch) -> UpdateStats:
-        """The step's update. Groups are taken in slot order, each as soon as it and all before it are ready."""
+        """The step's update. Groups are taken in slot order, each as soon as it and all before it are ready, and not
+        before the learner's device is free."""
         groups = await self.parts.stages.finish(flows)
+        await self.parts.generator.idle()
         return await self.parts.learning.update(step, groups, watch)

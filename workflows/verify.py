@@ -22,16 +22,20 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 
 
 async def verify_weights(generator: Generator, learning: Learning, tokens: Int32, config: Config) -> None:
-    """Raise `WeightsMismatch` where the engine's log-probabilities are not the learner's."""
-    sample, fixed = await generator.probe(tokens, derive(config.train.seed, "probe"))
-    want_fixed, want_sampled = await asyncio.gather(
+    """Raise `WeightsMismatch` where the log-probabilities of any engine are not the learner's."""
+    probed = await generator.probe(tokens, derive(config.train.seed, "probe"))
+    samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
+    want_fixed, *logprobs = await asyncio.gather(
         learning.logprobs(tokens[:1], tokens[1:], 1.0),
-        learning.logprobs(tokens, sample.tokens, config.generator.temperature),
+        *(learning.logprobs(tokens, response, config.generator.temperature) for response in samples.values()),
     )
-    worst = max(float(np.abs(fixed - want_fixed).max()), float(np.abs(sample.logprobs - want_sampled).max()))
-    if not worst <= TOLERANCE[config.model.dtype]:
-        raise WeightsMismatch(
-            f"After the update to version {learning.version} the engine {config.generator.engine} and the learner "
-            f"differ by {worst:.3g} in a token's log-probability: the engine has stale or wrong weights; "
-            "try generator.engine=transformers and report this."
-        )
+    want_sampled = dict(zip(samples, logprobs, strict=True))
+    for name, (sample, fixed) in probed.items():
+        difference = np.abs(sample.logprobs - want_sampled[sample.tokens.tobytes()])
+        worst = max(float(np.abs(fixed - want_fixed).max()), float(difference.max()))
+        if not worst <= TOLERANCE[config.model.dtype]:
+            raise WeightsMismatch(
+                f"After the update to version {learning.version} the engine {config.generator.engine} ({name}) and "
+                f"the learner differ by {worst:.3g} in a token's log-probability: the engine has stale or wrong "
+                "weights; try generator.engine=transformers and report this."
+            )

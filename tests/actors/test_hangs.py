@@ -187,7 +187,7 @@ def engine(folder: Path, store: LocalStore, times: int, in_c: bool = False) -> t
     hang(model, times, in_c)
     config = Config(generator=GeneratorConfig(engine="tests.actors.hanging:HangingEngine"))
     care = Care()
-    generator = Generator(config, model, OPTIONS, care)
+    generator = Generator(config, model, lambda index: OPTIONS, care)
     return generator, Guard(store, lambda: generator.actors, care)
 
 

@@ -74,6 +74,8 @@ class Parcel:
     """In the order in which they come."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """The transport's own: where the memory is, how large a message."""
+    weights: Mapping[str, Any] | None = None
+    """float32 arrays by name, where they travel as one of Ray's objects."""
 
 
 class Sender(Protocol):

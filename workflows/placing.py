@@ -1,0 +1,77 @@
+"""Ray's resources for the learner and the engines, by their placement.
+
+    with placed(config) as places:
+        Generator(config, model_path, places.options, care, places.placement)
+
+A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, hence one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from raypoly.config import Config
+from raypoly.errors import RaypolyError
+from raypoly.placement import Placement, resolve
+from workflows.cluster import ACTOR_CPUS
+
+PATIENCE = 300.0
+"""Seconds for which a busy cluster may hold back the bundles of a colocated run."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Room for the policy's actors."""
+
+    placement: Placement
+    gpus: int
+    """Of the cluster."""
+    group: Any = None
+    """The placement group; None where each actor stands alone."""
+
+    def options(self, index: int) -> dict[str, Any]:
+        """Of the engine, and of the learner's rank, that has this number."""
+        options: dict[str, Any] = {"num_cpus": ACTOR_CPUS}
+        if self.placement.gpu_share:
+            options["num_gpus"] = self.placement.gpu_share
+        elif self.gpus:  # an actor that asked for no GPU may see all of them
+            options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+        if self.group is not None:
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                placement_group=self.group, placement_group_bundle_index=index
+            )
+        return options
+
+
+@contextmanager
+def placed(config: Config) -> Iterator[Places]:
+    """Inside, the bundles that the placement needs are held.
+
+    Raises `UsageError` where the cluster can't have it, `RaypolyError` where it has no room for too long.
+    """
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    placement = resolve(config.generator, gpus, config.train.ranks)
+    if not placement.sleeps:
+        yield Places(placement, gpus)
+        return
+    bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
+    # without GPUs all pairs stand on one machine, whose memory they share
+    strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
+    pairs = max(config.generator.engines, config.train.ranks)
+    group = placement_group([bundle] * pairs, strategy=strategy)
+    try:
+        if not group.wait(PATIENCE):
+            raise RaypolyError(
+                f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) "
+                f"in {PATIENCE:.0f} s: end what holds it (`ray status` shows it), then run the same command again."
+            )
+        yield Places(placement, gpus, group)
+    finally:
+        remove_placement_group(group)
