@@ -62,13 +62,12 @@ class _Method:
 
 
 class TimedGenerator:
-    """Groups come out when the times say; `over` is set when the last one has."""
+    """Groups come out when the times say; `shared`: the learner's device is free when the last one has."""
 
-    def __init__(self, times: Times, over: asyncio.Event) -> None:
-        self._times, self._over = times, over
+    def __init__(self, times: Times, shared: bool) -> None:
+        self._times, self._shared, self._over = times, shared, asyncio.Event()
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
-        self._over.clear()
         begun = asyncio.get_running_loop().time()
         for request in sorted(requests, key=lambda request: self._times.groups[request.slot].generated):
             group = self._times.groups[request.slot]
@@ -81,13 +80,19 @@ class TimedGenerator:
                     for said, seed in zip(texts, request.seeds, strict=True)
                 ),
             )
+
+    async def rest(self) -> None:
         self._over.set()
 
-    async def update_weights(self, weights: Any, version: int, export: Any = None) -> None:
+    async def idle(self) -> None:
+        if self._shared:
+            await self._over.wait()
+
+    async def update_weights(self, source: Any, version: int) -> None:
         await asyncio.sleep(SYNC)
 
-    async def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
-        return Sample(_TOKENS, _LOGPROBS, "stop"), np.zeros(len(tokens) - 1, np.float32)
+    async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
+        return {"generator": (Sample(_TOKENS, _LOGPROBS, "stop"), np.zeros(len(tokens) - 1, np.float32))}
 
 
 class _TimedScorer:
@@ -133,15 +138,13 @@ class TimedJudge:
 
 
 class _TimedLearner:
-    def __init__(self, groups: int, free: asyncio.Event | None) -> None:
-        self._seconds, self._free, self._version = (UPDATE - APPLY) / groups, free, 0
+    def __init__(self, groups: int) -> None:
+        self._seconds, self._version = (UPDATE - APPLY) / groups, 0
 
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         """Nothing to forget."""
 
     async def accumulate(self, rows: Sequence[Row]) -> None:
-        if self._free is not None:
-            await self._free.wait()
         await asyncio.sleep(self._seconds)
 
     async def apply(self) -> UpdateStats:
@@ -149,16 +152,13 @@ class _TimedLearner:
         self._version += 1
         return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, Measured())
 
-    async def export(self) -> None:
-        """No weights."""
-
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return np.zeros(len(tokens), np.float32)
 
 
 class TimedLearning(Learning):
-    """The learner's life itself, over an actor that sleeps; `free` is when its device is, None where it always is."""
+    """The learner's life itself, over an actor that sleeps."""
 
-    def __init__(self, config: Any, journal: Any, saver: Any, groups: int, free: asyncio.Event | None) -> None:
-        super().__init__(config, Path(), journal, saver, {}, lambda text: None)
-        self._actor = Handle(_TimedLearner(groups, free))
+    def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:
+        super().__init__(config, Path(), journal, saver, lambda rank: {}, lambda text: None)
+        self._learners._actors, self._learners.started = [Handle(_TimedLearner(groups))], 1

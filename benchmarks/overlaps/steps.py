@@ -70,6 +70,7 @@ class Arrival(Training):
         following = iter(ready)
         for flow in flows:
             flow.add_done_callback(lambda flow: next(following).set_result(flow.result()))
+        await self.parts.generator.idle()
         return await self.parts.learning.update(step, ready, watch)
 
 
@@ -94,7 +95,7 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
     lease = Lease.acquire(store, "benchmarks.overlap")
     journal = Journal(store, lease)
     saver = Saver(Checkpoints(store, lease), journal.settle, _unheard)
-    care, over = Care(), asyncio.Event()
+    care = Care()
     judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, care=care)
     await scorers.start()
     objective = objectives.build(config.objective.name, **objective_parameters(config))
@@ -109,8 +110,8 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
         store=store,
         journal=journal,
         saver=saver,
-        generator=TimedGenerator(times, over),  # type: ignore[arg-type]
-        learning=TimedLearning(config, journal, saver, len(times.groups), over if colocated else None),
+        generator=TimedGenerator(times, colocated),  # type: ignore[arg-type]
+        learning=TimedLearning(config, journal, saver, len(times.groups)),
         judge=judge,  # type: ignore[arg-type]
         judge_use=RunUse(store),
         canary=Canary(config, scorers, judge, _unheard),  # type: ignore[arg-type]

@@ -58,7 +58,9 @@ def test_what_can_not_be_is_refused_in_one_sentence(gpus: int, settings: dict[st
 
 
 def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
-    assert resolve(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "nccl", on_gpu=True)
+    assert resolve(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "objects", on_gpu=True)
     assert resolve(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2).kind == "colocated"
     with pytest.raises(UsageError, match="needs 4 GPUs"):
         resolve(GeneratorConfig(engines=2), gpus=3, ranks=2)
+    with pytest.raises(UsageError, match=r"takes weights from a learner of one rank, and train\.ranks is 2"):
+        resolve(GeneratorConfig(transport="nccl"), gpus=3, ranks=2)
