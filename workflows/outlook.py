@@ -80,7 +80,7 @@ def outlook(config: Config, device: Device, measured: Measured, problems: Mappin
         step=step,
         evaluations=evaluations,
         total=train.steps * step + evaluations,
-        gpus=layout_of(config, device.gpu).gpus,
+        gpus=layout_of(config, device).gpus,
         at_most=at_most,
         judge_usd=0.0 if not asked.groups else None if usd is None else usd * train.steps,
     )
@@ -110,7 +110,7 @@ def told(config: Config, measured: Measured, found: Outlook, now: datetime) -> s
 
 def _wider(config: Config, device: Device, measured: Measured, responses: int) -> tuple[float, bool]:
     """How much longer a step's sampling takes than the rehearsal's, and whether that is only the most."""
-    shape, layout = shape_of(config.model.path), layout_of(config, device.gpu)
+    shape, layout = shape_of(config.model.path), layout_of(config, device)
     linear = responses / measured.responses
     if shape is None:
         return linear, True

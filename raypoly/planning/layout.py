@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raypoly.config import Config
+from raypoly.planning.gpus import Device
 
 Kind = Literal["cpu", "shared", "colocated", "split"]
 
@@ -19,6 +20,8 @@ class Layout:
     ranks: int = 1
     """Of the learner; each holds its share of weights, gradients and moments."""
     engines: int = 1
+    through_host: bool = True
+    """Whether new weights reach the engines through the host's memory."""
 
     @property
     def gpus(self) -> int:
@@ -28,6 +31,6 @@ class Layout:
         return self.ranks + self.engines if self.kind == "split" else max(self.ranks, self.engines)
 
 
-def layout_of(config: Config, gpu: bool) -> Layout:
-    """What the config asks for where there is a GPU, or none."""
-    return Layout("shared" if gpu else "cpu")
+def layout_of(config: Config, device: Device) -> Layout:
+    """What the config asks for on such a device. Raises `UsageError` where there are too few of it."""
+    return Layout("shared" if device.gpu else "cpu")

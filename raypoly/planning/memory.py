@@ -43,14 +43,15 @@ def memory(config: Config, shape: Shape, device: Device, layout: Layout) -> Sequ
     return [Holding("the GPU", (*learner, *engine))]
 
 
-def host_memory(config: Config, shape: Shape) -> Holding:
+def host_memory(config: Config, shape: Shape, layout: Layout) -> Holding:
     """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy and the file that is being
     written beside training, and new weights twice, as the learner gives them and as Ray carries them."""
     moments = 8 * trained_weights(config, shape)
+    on_their_way = [Part("weights on their way to the engine", 8 * shape.parameters, HAND_OVER)]
     parts = (
         Part("a checkpoint's copy", checkpoint_bytes(config, shape)),
         Part("its largest file, being written", moments),
-        Part("weights on their way to the engine", 8 * shape.parameters, HAND_OVER),
+        *(on_their_way if layout.through_host else []),
         *_others(config),
     )
     return Holding("the host", parts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from raypoly.config import Config
-from raypoly.errors import UsageError
 from raypoly.judge.spending import dollars
 from raypoly.planning.cost import judging
 from raypoly.planning.engine import room
@@ -29,18 +28,15 @@ def forecast(config: Config, device: Device, problems: Mapping[str, int]) -> str
 
     Raises `UsageError` where the engine has no room for one sequence.
     """
-    shape, layout = shape_of(config.model.path), layout_of(config, device.gpu)
+    shape, layout = shape_of(config.model.path), layout_of(config, device)
     return "\n".join([*_memory(config, shape, device, layout), "", *_time(config, shape, device, layout, problems)])
 
 
 def refuse_what_does_not_fit(config: Config, device: Device) -> None:
     """Raise `UsageError` where the device can't hold the run; nothing where the model's sizes are unknown."""
     shape = shape_of(config.model.path)
-    layout = layout_of(config, device.gpu)
-    if device.count is not None and layout.gpus > device.count:
-        raise UsageError(f"The config takes {layout.gpus} GPUs and this machine has {device.count}.")
     if shape is not None:
-        check(config, shape, device, layout)
+        check(config, shape, device, layout_of(config, device))
 
 
 def _memory(config: Config, shape: Shape | None, device: Device, layout: Layout) -> Iterator[str]:
@@ -61,7 +57,7 @@ def _memory(config: Config, shape: Shape | None, device: Device, layout: Layout)
             f"at once, of {space.wanted:,} that are wanted"
         )
     if device.gpu:
-        host = host_memory(config, shape)
+        host = host_memory(config, shape, layout)
         listed = ", ".join(f"{part.name} {size(part.bytes)}" for part in host.parts)
         yield f"memory of the machine: {size(host.needed)} ({listed})"
     kept = checkpoint_bytes(config, shape)

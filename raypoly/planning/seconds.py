@@ -11,7 +11,7 @@ again; the head at response tokens, whose logits are computed twice, 8; attentio
 
 AdamW reads and writes 28 bytes a trained weight, and a digest is taken of the weights on the host, 4 bytes each.
 
-Hand-over through the host: 4 bytes a weight copied COPIES times at HOST bytes a second.
+Hand-over: 4 bytes a weight, through the host copied COPIES times at HOST bytes a second, else read and written once.
 
 Scoring and judging are the programs' and the server's own time: unknown before they run. They hide behind sampling.
 """
@@ -73,7 +73,7 @@ def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, r
         sampling=sampling,
         gradients=multiplied / (device.flops * MULTIPLYING * layout.ranks),
         update=28 * trained / layout.ranks / _bandwidth(device) + digest,
-        hand_over=COPIES * 4 * parameters / HOST,
+        hand_over=4 * parameters * (COPIES / HOST if layout.through_host else 2 / _bandwidth(device)),
     )
 
 
