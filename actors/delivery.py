@@ -65,15 +65,15 @@ class Delivery:
             await self._as_object(engine)
             return
         async with self._turn:  # the learner serves one engine at a time
-            parcel = await self._met(engine)
+            peer, parcel = engine.first_name, await self._met(engine)
             receive = engine.call("update", engine.actor.receive.remote(parcel, self._version))
             try:
                 if self._transport in COLLECTIVE:
-                    await self._both(self._source.send(engine.first_name), engine, receive)
+                    await both(self._source.send(peer), self._source.stop, receive, engine.stop)
                 else:
                     await receive
             finally:
-                await self._source.withdraw(engine.first_name)
+                await self._source.withdraw(peer)
 
     async def _as_object(self, engine: EngineClient) -> None:
         async with self._turn:
@@ -93,16 +93,11 @@ class Delivery:
                 info = await self._source.listen(self._transport, peer)
                 started = self._source.started
                 connect = engine.call("update", engine.actor.connect.remote(info))
-                await self._both(self._source.connect(peer), engine, connect)
+                await both(self._source.connect(peer), self._source.stop, connect, engine.stop)
                 self._links[peer] = (started, engine.started)
             parcel = await self._source.offer(self._transport, peer)
             if self._links[peer][0] == self._source.started:
                 return parcel
-
-    async def _both(
-        self, learner: Coroutine[Any, Any, None], engine: EngineClient, other: Coroutine[Any, Any, None]
-    ) -> None:
-        await both(learner, self._source.stop, other, engine.stop)
 
 
 async def both(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,30 +15,16 @@ from ray.exceptions import RayTaskError
 from actors.generator import dealt
 from benchmarks.chaos.machines import Machines
 from raypoly.engines import SampleRequest
-from raypoly.rundir import resolve
+from raypoly.policy.stats import UpdateStats
+from tests.workflows.runs import Driver
 from tests.workflows.test_train import config, train
+from workflows.learning import Learning
 from workflows.parts import Parts
-from workflows.starting import started
-from workflows.stopping import run_workflow
 
-TWO = ("generator.engines=2", "train.steps=3")
 ROUTES = {
     "colocated": ("generator.placement=colocated", "generator.transport=shared_memory"),
     "split": ("generator.placement=split", "generator.transport=gloo"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _shared_ray(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", machines.address)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(machines: Machines, warm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The digests of two engines that are given weights as Ray's objects."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_ADDRESS", machines.address)
-        yield train(config(warm_model, tmp_path_factory.mktemp("two") / "run", *TWO))
 
 
 def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking() -> None:
@@ -48,44 +35,50 @@ def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking(
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_undisturbed_bits(
-    route: str, undisturbed: list[str], warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_undisturbed(
+    route: str,
+    reference: Driver,
+    machines: Machines,
+    warm_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    publish, names = Parts.publish_weights, []
+    """The reference has one engine: in float32 a response is the same in whatever batch it is sampled."""
+    publish, update, seen = Parts.publish_weights, Learning.update, list[Parts]()
+    slept: list[bool] = []
 
     async def lose_one_first(parts: Parts) -> None:
+        seen[:] = [parts]
         if parts.learning.version == 2:
             ray.kill(ray.get_actor("generator"))
         await publish(parts)
-        names.append(sorted(parts.generator.actors))
+
+    async def sleeping_first(learning: Learning, step: int, groups: Sequence[Any], watch: Any) -> UpdateStats:
+        if step == 1:
+            slept.append(await sleeps(seen[0]))
+        return await update(learning, step, groups, watch)
 
     async def kill(parts: Parts, step: int) -> None:
-        if (
-            step == 0
-        ):  # in the middle of its sampling, so its replacement needs weights while the learner may be at work
+        if step == 0:  # while it samples: its replacement needs weights in the middle of a step
             while ("generate", "generator-e1") not in {(call.stage, call.who) for call in parts.care.calls.open}:
                 await asyncio.sleep(0.001)
             ray.kill(ray.get_actor("generator-e1"))
         if step == 2:
             ray.kill(ray.get_actor("learner"))
 
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)
     monkeypatch.setattr(Parts, "publish_weights", lose_one_first)
-    assert train(config(warm_model, tmp_path / "run", *TWO, *ROUTES[route]), kill) == undisturbed
-    assert names[0] == ["generator", "generator-e1"]
-    assert names[-1] == ["generator-2", "generator-e1-2"]
+    monkeypatch.setattr(Learning, "update", sleeping_first)
+    two = config(warm_model, tmp_path / "run", "generator.engines=2", "train.steps=3", *ROUTES[route])
+    assert train(two, kill) == reference.digests()[:3]
+    assert sorted(seen[0].generator.actors) == ["generator-2", "generator-e1-2"]
+    assert slept == [route == "colocated"]
 
 
-def test_a_colocated_learner_waits_until_the_engines_sleep(warm_model: Path, tmp_path: Path) -> None:
-    async def work() -> None:
-        async with started(resolve(config(warm_model, tmp_path / "run", *ROUTES["colocated"]))) as parts:
-            await parts.publish_weights()
-            waiting = asyncio.create_task(parts.generator.idle())
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            await parts.generator.rest()
-            await waiting
-            with pytest.raises(RayTaskError, match="the engine transformers sleeps and has no weights"):
-                await parts.generator.probe(parts.probe_tokens, 1)
-            await parts.publish_weights()  # awake again, and verified
-
-    run_workflow(work())
+async def sleeps(parts: Parts) -> bool:
+    """Whether the engines refuse to answer, for they sleep."""
+    try:
+        await parts.generator.probe(parts.probe_tokens, 1)
+    except RayTaskError as error:
+        return "the engine transformers sleeps and has no weights" in str(error)
+    return False
