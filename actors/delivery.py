@@ -14,7 +14,8 @@ from ray.exceptions import ObjectLostError
 
 from actors.calls import LOST
 from actors.engine import EngineClient
-from raypoly.engines.transfer import COLLECTIVE, TransferBroken
+from raypoly.engines.transfer import COLLECTIVE
+from raypoly.errors import TransferBroken
 
 GRACE_SECONDS = 5.0
 """What one side of a collective has to notice by itself that the other one failed."""

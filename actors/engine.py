@@ -13,7 +13,8 @@ from actors.calls import LOST, START, Care, result
 from actors.watched import WATCHED, Pulse, Watched
 from raypoly.config import GeneratorConfig
 from raypoly.engines import Sample, SampleRequest, build
-from raypoly.engines.transfer import Parcel, TransferBroken, check_version
+from raypoly.engines.transfer import Parcel, check_version
+from raypoly.errors import TransferBroken
 from raypoly.values import Float32, Int32, Rollout
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from raypoly.errors import OutOfRetries
+from raypoly.errors import OutOfRetries, TransferBroken
 
 DEFAULT = 10
 REFILL_SECONDS = 180.0
@@ -89,6 +89,8 @@ def reason(error: BaseException) -> str:
         return "its node died"
     if isinstance(error, GetTimeoutError):
         return "it did not answer in time"
+    if isinstance(error, TransferBroken):
+        return "the learner, or the way to it, was lost in the middle of new weights"
     if isinstance(error, ObjectLostError):
         return "what it needed was lost with its node"
     if isinstance(error, ActorUnavailableError):

@@ -60,6 +60,10 @@ class WeightsMismatch(RaypolyError):
     """The engine's weights are not the learner's after an update."""
 
 
+class TransferBroken(RaypolyError):
+    """The other side of a weight transfer is gone; it is replaced, and the weights are sent again."""
+
+
 class OutOfRetries(RaypolyError):
     """Actors, nodes or the network failed more often than `run.retries` allows."""
 

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from actors.delivery import both
-from raypoly.engines.transfer import TransferBroken
-from raypoly.errors import WeightsMismatch
+from raypoly.errors import TransferBroken, WeightsMismatch
 
 
 class Side:

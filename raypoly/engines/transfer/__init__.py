@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
-from raypoly.errors import RaypolyError, WeightsMismatch
+from raypoly.errors import WeightsMismatch
 from raypoly.plugins import load
 
 Named = Iterable[tuple[str, torch.Tensor]]
@@ -38,10 +38,6 @@ RECEIVERS: Mapping[str, str] = {
 """The GPU's transports are received by vLLM itself (`raypoly.engines.vllm_transfer`)."""
 COLLECTIVE = ("gloo", "nccl")
 """Transports in which both sides work at the same time; in the others `send` does nothing."""
-
-
-class TransferBroken(RaypolyError):
-    """The other side of a transfer is gone; replace it and send again."""
 
 
 @dataclass(frozen=True)

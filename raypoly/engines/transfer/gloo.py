@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch.distributed import BroadcastOptions, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
-from raypoly.engines.transfer import Named, Parcel, Piece, TransferBroken, check_version, pieces_of
+from raypoly.engines.transfer import Named, Parcel, Piece, check_version, pieces_of
+from raypoly.errors import TransferBroken
 
 BUCKET = 64 << 20
 """Bytes of one message at most, but for a tensor that is larger by itself."""

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from raypoly.engines.transfer import Named, Parcel, Piece, TransferBroken, check_version, pieces_of
+from raypoly.engines.transfer import Named, Parcel, Piece, check_version, pieces_of
+from raypoly.errors import TransferBroken
 
 HEADER = 64
 """Bytes before the first tensor: the version, int64, and room up to a cache line."""

@@ -16,10 +16,10 @@ import torch
 
 from raypoly.config import GeneratorConfig, TrainConfig
 from raypoly.engines import Asleep, SampleRequest, build
-from raypoly.engines.transfer import COLLECTIVE, RECEIVERS, Parcel, Sender, TransferBroken, build_receiver, build_sender
+from raypoly.engines.transfer import COLLECTIVE, RECEIVERS, Parcel, Sender, build_receiver, build_sender
 from raypoly.engines.transfer.gloo import buckets
 from raypoly.engines.vllm_transfer import checked_vllm
-from raypoly.errors import UsageError, WeightsMismatch
+from raypoly.errors import TransferBroken, UsageError, WeightsMismatch
 from raypoly.losses import build as build_loss
 from raypoly.policy.learner import PolicyLearner
 from tests.raypoly.engines.test_engines import LONG_PROMPT, changed
