@@ -190,7 +190,7 @@ class Learning:
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], replace: bool = True) -> T:
         """Ask; where a rank is lost, bring others to the same version and ask again."""
-        lost = 0
+        lost = -1
         while True:
             used = self.started
             try:

@@ -1,20 +1,18 @@
 """Ray's resources for the learner and the engines, by their placement.
 
-    with placed(config) as places:
-        Generator(config, model_path, places.options, care, places.placement)
+    places = placed(config)
+    Generator(config, model_path, places.options, care, places.placement)
 
 A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, hence one GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from raypoly.config import Config
@@ -50,28 +48,23 @@ class Places:
         return options
 
 
-@contextmanager
-def placed(config: Config) -> Iterator[Places]:
-    """Inside, the bundles that the placement needs are held.
+def placed(config: Config) -> Places:
+    """The places that the config asks for; Ray gives them back when this driver disconnects.
 
-    Raises `UsageError` where the cluster can't have it, `RaypolyError` where it has no room for too long.
+    Raises `UsageError` where the cluster can't have them, `RaypolyError` where it has no room for too long.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
     placement = resolve(config.generator, gpus, config.train.ranks)
     if not placement.sleeps:
-        yield Places(placement, gpus)
-        return
+        return Places(placement, gpus)
     bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
     # without GPUs all pairs stand on one machine, whose memory they share
     strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
     pairs = max(config.generator.engines, config.train.ranks)
     group = placement_group([bundle] * pairs, strategy=strategy)
-    try:
-        if not group.wait(PATIENCE):
-            raise RaypolyError(
-                f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) "
-                f"in {PATIENCE:.0f} s: end what holds it (`ray status` shows it), then run the same command again."
-            )
-        yield Places(placement, gpus, group)
-    finally:
-        remove_placement_group(group)
+    if not group.wait(PATIENCE):
+        raise RaypolyError(
+            f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {PATIENCE:.0f} s: "
+            "end what holds it (`ray status` shows it), then run the same command again."
+        )
+    return Places(placement, gpus, group)

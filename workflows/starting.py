@@ -116,7 +116,7 @@ async def started(
         saver = Saver(checkpoints, journal.settle, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
         stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
-        places = stack.enter_context(placed(config))
+        places = await asyncio.to_thread(placed, config)
         workers = _workers(stack, directory, store, model_path, journal, saver, places, progress.note)
         stack.push_async_callback(saver.close)
         summary, gauges = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)

@@ -161,4 +161,4 @@ class TimedLearning(Learning):
 
     def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:
         super().__init__(config, Path(), journal, saver, lambda rank: {}, lambda text: None)
-        self._learners._actors, self._learners.started = [Handle(_TimedLearner(groups))], 1
+        self._learners._actors = [Handle(_TimedLearner(groups))]
