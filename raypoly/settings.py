@@ -31,12 +31,15 @@ Sections = dict[str, dict[str, Any]]
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose numbers include 1e-3, which YAML 1.1 takes for text."""
+    """YAML whose numbers include 1e-3, which YAML 1.1 takes for text, and whose `off` is a word, which it takes for
+    false; a key that is true or false takes `on` and `off` all the same."""
 
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+for _letter in "oO":
+    del _Loader.yaml_implicit_resolvers[_letter]
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,15 @@ def test_numbers_like_1e_3_are_numbers_for_a_users_objective_too() -> None:
     assert objective_parameters(load(None, ["objective.name=mine:Own", "objective.weight=1e-3"])) == {"weight": 1e-3}
 
 
+def test_off_is_a_word_where_a_key_takes_words_and_false_where_it_takes_that(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("train:\n  activation_checkpointing: off\nray:\n  dashboard: off\n")
+    words = ["train.activation_checkpointing=off", "ray.dashboard=off"]
+    for config in (load(str(file)), load(None, words)):
+        assert config.train.activation_checkpointing == "off"
+        assert config.ray.dashboard is False
+
+
 @pytest.mark.parametrize(
     ("override", "hint"),
     [
