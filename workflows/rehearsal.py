@@ -112,9 +112,7 @@ class Rehearsal:
 
     async def _let_the_engine_sleep(self) -> None:
         """Where it shares the learner's GPU by sleeping; new weights wake it."""
-        rest = getattr(self.parts.generator, "rest", None)
-        if rest is not None:
-            await self.tried.part("engine, asleep where it has to be", rest())
+        await self.tried.part("engine, asleep where it has to be", self.parts.generator.rest())
 
     def _row(self) -> Mapping[str, Any]:
         applied = self.parts.journal.applied(0)

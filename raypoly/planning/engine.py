@@ -50,7 +50,7 @@ def room(config: Config, shape: Shape, device: Device) -> Room | None:
     generator = config.generator
     longest = generator.max_prompt_tokens + generator.max_tokens
     rollouts = config.train.prompts_per_step * config.train.rollouts
-    wanted = min(generator.max_sequences, rollouts)
+    wanted = min(generator.max_sequences, -(-rollouts // generator.engines))
     if generator.engine == "transformers":
         return Room(wanted * longest, longest, wanted)
     if generator.engine != "vllm":

@@ -1,4 +1,4 @@
-"""Where engine and learner stand: on this machine's CPU, together on one GPU, or each on its own."""
+"""Where engines and learner stand, by `raypoly.placement`: on the CPU, together on GPUs, or each on its own."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raypoly.config import Config
+from raypoly.placement import resolve
 from raypoly.planning.gpus import Device
 
-Kind = Literal["cpu", "shared", "colocated", "split"]
+Kind = Literal["cpu", "colocated", "split"]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`shared`: engine and learner keep their memory on one GPU; `colocated`: the engine sleeps while the learner
-    works; `split`: GPUs of their own."""
+    """`colocated`: each engine sleeps while the rank beside it works; `split`: GPUs of their own."""
 
     kind: Kind
     ranks: int = 1
@@ -28,9 +28,21 @@ class Layout:
         """GPUs that a run takes."""
         if self.kind == "cpu":
             return 0
-        return self.ranks + self.engines if self.kind == "split" else max(self.ranks, self.engines)
+        return self.ranks + self.engines if self.kind == "split" else self.ranks
 
 
 def layout_of(config: Config, device: Device) -> Layout:
-    """What the config asks for on such a device. Raises `UsageError` where there are too few of it."""
-    return Layout("shared" if device.gpu else "cpu")
+    """What the config asks for on this machine, or on as many boards as it takes where one is only named.
+
+    Raises `UsageError` where there are too few.
+    """
+    ranks, engines = config.train.ranks, config.generator.engines
+    gpus = 0 if not device.gpu else device.count or _taken(config)
+    found = resolve(config.generator, gpus, ranks)
+    kind: Kind = found.kind if found.on_gpu else "cpu"
+    return Layout(kind, ranks, engines, through_host=found.transport not in ("ipc", "nccl"))
+
+
+def _taken(config: Config) -> int:
+    ranks, engines, placement = config.train.ranks, config.generator.engines, config.generator.placement
+    return ranks if placement == "colocated" or (placement == "auto" and ranks == engines == 1) else ranks + engines

@@ -21,6 +21,7 @@ PARTS = (
     "judge, a gold group",
     "weights to the engine, verified",
     "one step",
+    "engine, asleep where it has to be",
     "update without rows",
     "gradients of rows at their limits",
     "checkpoint, until it is written",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from raypoly.cli import main
+from raypoly.errors import UsageError
+from raypoly.planning.gpus import Device, named
+from raypoly.planning.layout import Layout, layout_of
 from raypoly.settings import CONFIGS, load
 
 GPU_CONFIGS = ("leetcode_h200", "poly_epo_4xh200")
@@ -79,6 +83,18 @@ def test_the_papers_setting_is_the_papers() -> None:
     assert (config.train.prompts_per_step, config.train.rollouts, config.train.steps) == (128, 8, 850)
     assert config.loss.model_extra == {"clip_low": 0.20, "clip_high": 0.28}
     assert (config.generator.max_prompt_tokens, config.generator.max_tokens) == (1024, 4096)
+
+
+def test_placement_ranks_and_engines_are_planned_for_as_a_run_would_have_them() -> None:
+    h200, cpu = named("h200"), Device("this machine's CPU", 1 << 34, gpu=False)
+    one, four = (load(str(CONFIGS / f"{name}.yaml")) for name in GPU_CONFIGS)
+    assert layout_of(one, h200) == Layout("colocated", through_host=False)
+    assert layout_of(four, h200) == Layout("colocated", 4, 4)
+    split = load(None, ["generator.placement=split", "generator.engines=2"])
+    assert layout_of(split, h200).gpus == 3
+    assert layout_of(load(None), cpu) == Layout("cpu")
+    with pytest.raises(UsageError, match="needs 4 GPUs"):
+        layout_of(four, replace(h200, count=2))
 
 
 def test_a_config_that_cannot_fit_ends_with_2_after_the_table(

@@ -102,7 +102,7 @@ def h200_run(*overrides: str) -> Config:
 
 
 def part(config: Config, name: str) -> int:
-    (holding,) = memory(config, QWEN3_4B, H200, Layout("shared"))
+    (holding,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
     (found,) = [p.bytes for p in holding.parts if p.name == name]
     assert found is not None
     return found
@@ -121,24 +121,24 @@ def test_the_engine_takes_its_share_of_the_gpu_and_no_more() -> None:
 
 
 def test_a_config_that_fits_is_not_refused() -> None:
-    check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, H200, Layout("shared"))
+    check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, H200, Layout("colocated"))
 
 
 def test_a_config_that_cannot_fit_is_refused_with_the_part_and_what_to_turn() -> None:
     with pytest.raises(UsageError) as caught:
-        check(h200_run("train.token_budget=16384"), QWEN3_4B, H200, Layout("shared"))
+        check(h200_run("train.token_budget=16384"), QWEN3_4B, H200, Layout("colocated"))
     said = str(caught.value)
     assert "(NVIDIA H200) has 139.8 GiB" in said
     assert "are activations" in said
     assert "train.activation_checkpointing=layers needs" in said
     better = h200_run("train.token_budget=16384", "train.activation_checkpointing=layers")
-    check(better, QWEN3_4B, H200, Layout("shared"))
+    check(better, QWEN3_4B, H200, Layout("colocated"))
 
 
 def test_logits_that_are_computed_at_once_are_what_is_too_much() -> None:
     unchunked = ["train.activation_checkpointing=layers", "train.token_budget=57344", "train.logits_mib=100000"]
     with pytest.raises(UsageError) as caught:
-        check(h200_run(*unchunked), QWEN3_4B, H200, Layout("shared"))
+        check(h200_run(*unchunked), QWEN3_4B, H200, Layout("colocated"))
     said = str(caught.value)
     assert "are needed while logits are computed" in said
     assert f"{2 * 4 * 151_936 * 57_344 / GIB:.1f} GiB are a chunk's logits" in said
@@ -155,12 +155,12 @@ def test_what_no_turn_can_make_fit_says_so() -> None:
 def test_adapters_make_an_8b_model_fit_where_all_weights_do_not() -> None:
     config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.2")
     with pytest.raises(UsageError, match="lora_rank=32 needs"):
-        check(config, PUBLISHED["Qwen/Qwen3-8B"], H200, Layout("shared"))
+        check(config, PUBLISHED["Qwen/Qwen3-8B"], H200, Layout("colocated"))
 
 
 def test_an_engine_without_room_for_one_sequence_is_refused_with_the_share_that_would_do() -> None:
     with pytest.raises(UsageError, match=r"KV cache does not fit.*set it to 0\.\d\d or more"):
-        check(h200_run("generator.gpu_memory_fraction=0.05"), QWEN3_4B, H200, Layout("shared"))
+        check(h200_run("generator.gpu_memory_fraction=0.05"), QWEN3_4B, H200, Layout("colocated"))
 
 
 def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
@@ -171,10 +171,11 @@ def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
 
 def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:
     config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.45")
-    (awake,) = memory(config, QWEN3_4B, H200, Layout("shared"))
-    (asleep,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
-    assert awake.total("sampling") - asleep.total("sampling") == 4 * 4_022_468_096, "gradients are let go"
-    assert awake.total("layers") - asleep.total("layers") > 0.4 * H200.memory
+    (held,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
+    learner, engine = memory(config, QWEN3_4B, H200, Layout("split"))
+    gradients = 4 * 4_022_468_096
+    assert held.total("sampling") == learner.total("sampling") + engine.total("sampling") - gradients, "they are let go"
+    assert held.total("layers") - learner.total("layers") < 0.05 * H200.memory, "an engine asleep holds little"
 
 
 def test_ranks_share_what_is_trained_and_each_computes_its_own_micro_batches() -> None:
@@ -188,5 +189,5 @@ def test_ranks_share_what_is_trained_and_each_computes_its_own_micro_batches() -
 
 def test_an_engine_of_ones_own_is_unknown_and_never_a_number() -> None:
     config = h200_run("generator.engine=mine:Engine", "train.activation_checkpointing=layers")
-    (holding,) = memory(config, QWEN3_4B, H200, Layout("shared"))
+    (holding,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
     assert list(holding.unknown) == ["engine mine:Engine"]

@@ -37,7 +37,7 @@ def test_operations_are_those_that_the_benchmark_counts_but_for_what_is_computed
 
 
 def test_longer_responses_and_more_of_them_take_longer() -> None:
-    config, alone = run(), Layout("shared")
+    config, alone = run(), Layout("colocated")
     short, long = (step_seconds(config, SHAPE, H200, alone, length) for length in (1000, 4000))
     assert short is not None
     assert long is not None
@@ -47,7 +47,7 @@ def test_longer_responses_and_more_of_them_take_longer() -> None:
 
 
 def test_a_wider_batch_is_faster_by_the_token() -> None:
-    few, many = (sampling_seconds(run(), SHAPE, H200, Layout("shared"), 2, count, 1000) for count in (16, 64))
+    few, many = (sampling_seconds(run(), SHAPE, H200, Layout("colocated"), 2, count, 1000) for count in (16, 64))
     assert few is not None
     assert many is not None
     assert few < many < 4 * few
@@ -73,7 +73,7 @@ def test_ranks_and_engines_share_the_work() -> None:
     ids=["cpu", "unknown board", "float32", "own engine"],
 )
 def test_what_nobody_knows_the_speed_of_has_no_time(overrides: list[str], device: Device) -> None:
-    assert step_seconds(run(*overrides), SHAPE, device, Layout("shared"), 1000) is None
+    assert step_seconds(run(*overrides), SHAPE, device, Layout("colocated"), 1000) is None
 
 
 @pytest.mark.parametrize(
