@@ -5,7 +5,6 @@ Given the settings that are fastest here: no gradient checkpointing (its default
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
@@ -199,7 +198,7 @@ def _train(
     changes: Mapping[str, Any] | None = None,
 ) -> None:
     torch.set_num_threads(threads)
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+    with tempfile.TemporaryDirectory() as folder:
         config = config_of(setting, folder, **(changes or {}))
         trainer = _Trainer(
             model=str(setting.model),
