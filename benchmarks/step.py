@@ -18,8 +18,8 @@ What is not comparable:
   threads (`--trl-threads 2`), which is slower on a machine that does anything else.
 - Responses differ after the first update: the sides draw other random numbers. A short one costs less, so look at
   `tokens`.
-- TRL's vLLM engine is not an arm: in 1.16 it takes vLLM up to 0.31, starts it without `enforce_eager` and loads weights
-  tensor by tensor, which vLLM's CPU build does not do (`--trl-vllm` tries it).
+- TRL's vLLM engine is not an arm: 1.16 knows vLLM up to 0.31, starts it without `enforce_eager`, which on a CPU
+  compiles, and hands it weights one tensor at a time. `--trl-vllm` tries it.
 """
 
 from __future__ import annotations
