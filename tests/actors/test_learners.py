@@ -27,7 +27,7 @@ OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
 def learners(tmp_path: Path) -> Learners:
     folder = random_model(tmp_path / "model")
     config = load(None, ["train.ranks=2", f"model.path={folder}"], lambda text: None)
-    return Learners(config, folder, OPTIONS, Care())
+    return Learners(config, folder, lambda rank: OPTIONS, Care())
 
 
 def pid(rank: Any) -> int:
@@ -53,9 +53,9 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         stats: UpdateStats = await learners.call("learn", lambda rank: rank.apply.remote())
         assert stats.rows == 8
         assert await learners.each("update", lambda rank: rank.version.remote()) == [1, 1]
-        weights, none = await learners.each("update", lambda rank: rank.export.remote())
-        assert "lm_head.weight" in weights
-        assert none == {}
+        first, second = await learners.each("update", lambda rank: rank.offer.remote("objects", "generator"))
+        assert "lm_head.weight" in first.weights
+        assert second.weights == {}
         await begin(learners, 1)
         victim = pid(learners.actors["learner-1"])
         os.kill(victim, signal.SIGSTOP)

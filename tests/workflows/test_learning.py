@@ -22,7 +22,7 @@ def learning(folder: Path, notes: list[str], *overrides: str) -> Learning:
     journal = Journal(store, lease)
     saver = Saver(Checkpoints(store, lease), journal.settle, notes.append)
     config = load(None, overrides, lambda text: None)
-    return Learning(config, folder / "model", journal, saver, {}, notes.append)
+    return Learning(config, folder / "model", journal, saver, lambda rank: {}, notes.append)
 
 
 def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> None:
