@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from raypoly.config import GeneratorConfig, TrainConfig
 from raypoly.engines import Engine, Sample, SampleRequest, build
+from raypoly.engines.transformers import TransformersEngine
 from raypoly.losses import build as build_loss
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
@@ -98,6 +99,24 @@ def test_a_limit_of_a_request_s_own_gives_the_beginning_of_the_response(engine: 
         assert [each.tokens.tolist() for each in short[slot]] == [each.tokens[:3].tolist() for each in samples]
     long = dict(engine.sample([replace(request, max_tokens=1000) for request in REQUESTS[:1]]))
     assert max(len(each.tokens) for each in long[0]) <= 24
+
+
+def test_a_group_comes_out_when_its_last_response_ends_and_those_that_go_on_are_as_if_alone(folder: Path) -> None:
+    engine = TransformersEngine(folder, GeneratorConfig(engine="transformers", max_tokens=200), "float32")
+    prompt = REQUESTS[0].prompt_tokens
+    found = {}
+    for slot, (one,) in engine.sample([SampleRequest(seed, prompt, (seed,)) for seed in range(200)]):
+        assert len(one.tokens) == engine.decoded
+        found[slot] = one
+    lengths = [len(one.tokens) for one in found.values()]
+    assert sorted(found) == list(range(200))
+    assert sorted(lengths) == lengths
+    assert len(set(lengths)) > 10
+    assert lengths.count(200) < 150, "so many end that the batch is thinned out"
+    for seed in (3, 150):
+        ((_, (alone,)),) = engine.sample([SampleRequest(0, prompt, (seed,))])
+        assert alone.tokens.tolist() == found[seed].tokens.tolist()
+        np.testing.assert_allclose(alone.logprobs, found[seed].logprobs, atol=1e-5)
 
 
 def test_an_update_leaves_nothing_of_the_old_weights(engine: Engine, folder: Path) -> None:
