@@ -63,7 +63,7 @@ class Scorer(Watched):
 
     def setup(self) -> None:
         """Start the sandbox. Raises `IsolationMissing`; a call's error, not the actor's death."""
-        self._sandbox = Sandbox(self._limits)
+        self._sandbox = Sandbox(self._limits, self._limits.evidence)
 
     def score(self, problem: Problem, suite: tuple[str, Any], codes: Sequence[str | None]) -> list[Verdict]:
         """Verdicts in order. `problem` comes without its tests; `suite` is their hash and a reference to them."""

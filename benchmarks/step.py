@@ -12,8 +12,8 @@ advantage zero, one thread each; its memory is its process's largest. Exit code 
 
 What is not comparable:
 - raypoly's step has what TRL's has not: rollouts, verdicts and update durable in a journal, new weights verified in the
-  engine, a digest of the weights, evidence of how each program works (a second run of it), Ray. All of it is
-  counted, in time and in memory. TRL has judge, evaluation and checkpoints off, and so has raypoly.
+  engine, a digest of the weights, Ray. All of it is counted, in time and in memory. TRL has no judge, no evidence of
+  how programs work, and its evaluation and checkpoints are off: raypoly's are off as well.
 - raypoly samples ahead while programs run, in several processes of a thread each; TRL is one process. It may have two
   threads (`--trl-threads 2`), which is slower on a machine that does anything else.
 - Responses differ after the first update: the sides draw other random numbers. A short one costs less, so look at

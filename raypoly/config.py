@@ -189,6 +189,11 @@ class ScorerConfig(Section):
     all_tests: bool = Field(
         False, description="Run the tests behind one that failed too; `reward.name=fraction` does so by itself."
     )
+    evidence: bool = Field(
+        True,
+        description="Find out how each program works: its canonical form, and by a second, traced run its approach. "
+        "Without it a program costs half as much, strategies are counted nowhere, and only a judge of texts can label.",
+    )
 
 
 class JudgeConfig(Section):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from raypoly import judge, losses, objectives, problems
 from raypoly.compute_score import ComputeScore
-from raypoly.config import Config
+from raypoly.config import Config, JudgeConfig
 from raypoly.errors import UsageError
 from raypoly.plugins import load
 from raypoly.problems.verl import NO_TEMPLATE
@@ -107,6 +107,24 @@ def _judge(config: Config) -> None:
         keys.failover_key(config.judge)
     if config.judge.name == "http" and config.judge.url is None:
         raise UsageError("judge.name=http needs judge.url, the address where the judge listens.")
+    if not config.scorer.evidence and _asked(config) and _reads_evidence(config.judge):
+        raise UsageError(
+            f"scorer.evidence=false leaves judge.name={config.judge.name} nothing to judge by: leave it on, ask no "
+            "judge (objective.name=grpo judge.when=needed evaluate.judge=false), or use judge.name=openai "
+            "judge.view=raw."
+        )
+
+
+def _asked(config: Config) -> bool:
+    """Whether the run asks its judge anything."""
+    objective = objectives.build(config.objective.name, **objective_parameters(config))
+    return "labels" in objective.needs or config.judge.when != "needed" or config.evaluate.judge
+
+
+def _reads_evidence(judge: JudgeConfig) -> bool:
+    if judge.name == "ensemble":
+        return judge.view == "canonical" or "structural" in judge.members
+    return judge.name == "structural" or (judge.name == "openai" and judge.view == "canonical")
 
 
 def _problems(config: Config) -> None:

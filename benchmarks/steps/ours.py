@@ -27,7 +27,7 @@ STEPS = 1000
 
 
 def config_of(setting: Setting, engine: str, folder: str) -> Config:
-    """The embedded default with GRPO, without judge, evaluations and checkpoints, which the other side has not."""
+    """The embedded default with GRPO, without judge, evidence, evaluations, checkpoints: the other side has none."""
     overrides = {
         "run.dir": folder,
         "model.path": setting.model,
@@ -36,6 +36,8 @@ def config_of(setting: Setting, engine: str, folder: str) -> Config:
         "generator.temperature": setting.temperature,
         "objective.name": "benchmarks.steps.every_row:EveryRow",
         "scorer.workers": setting.workers,
+        "scorer.evidence": "false",
+        "evaluate.judge": "false",
         "train.prompts_per_step": setting.prompts,
         "train.rollouts": setting.rollouts,
         "train.lr": setting.lr,

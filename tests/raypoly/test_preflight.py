@@ -50,10 +50,20 @@ def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeyp
         ("model.path=nowhere", "model.path=nowhere does not exist"),
         ("train.token_budget=100", "less than one longest sequence"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
+        ("scorer.evidence=false", "leaves judge.name=structural nothing to judge by"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:
     assert said in refused(tmp_path, override)
+
+
+def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) -> None:
+    nobody = ["scorer.evidence=false", "objective.name=grpo", "evaluate.judge=false"]
+    texts = ["scorer.evidence=false", "judge.name=openai", "judge.view=raw", "judge.base_url=http://127.0.0.1:9/v1"]
+    for overrides in (nobody, texts):
+        assert check(load(None, overrides, lambda text: None), tmp_path / "run", ROOMY) == []
+    assert "nothing to judge by" in refused(tmp_path, *nobody, "judge.when=sampled")
+    assert "nothing to judge by" in refused(tmp_path, *texts, "judge.view=canonical")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed here")
