@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .names import PURE_NAMES, READ_ONLY_METHODS, bound_here, children, declared, nodes, parameters, root
+from .names import PURE_NAMES, bound_here, children, declared, nodes, parameters, reads, root
 from .program import CHANGES_FIRST, Function, Program
 
 _DEEP = 9
@@ -163,7 +163,7 @@ class _Reader:
             method = call.func.attr
             if method in self.program.free:
                 return False
-            if method in READ_ONLY_METHODS:
+            if reads(call):
                 return True
             return method in _CHANGING and self._holds(call.func.value)
         if not isinstance(call.func, ast.Name):

@@ -156,6 +156,11 @@ class _Fold(ast.NodeTransformer):
             return None
         return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        if any(isinstance(target, ast.Name) and target.id == "__slots__" for target in node.targets):
+            return None  # which fields there may be, once more and in words
+        return self.generic_visit(node)
+
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
         return node

@@ -233,7 +233,7 @@ class _Slicer:
             return True
         if call.func.attr in self.program.effectful:  # before all else: the program may have a `union` of its own
             return True
-        if reads_only(call.func):
+        if reads_only(call):
             return False
         return self._touches(root(call.func.value), live) or touched
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from .names import (
     PURE_MODULES,
-    READ_ONLY_METHODS,
     Aliases,
     bound_here,
     declared,
     loads,
     parameters,
     reach,
+    reads,
     root,
     stores,
 )
@@ -86,7 +86,7 @@ def _changes_others(function: Function, sharing: Aliases | None) -> bool:
         target: ast.expr | None = None
         if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
             target = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not reads_only(node.func):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not reads_only(node):
             target = node.func.value
         elif (
             sharing and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CHANGES_FIRST
@@ -110,6 +110,7 @@ def is_numeric(stmt: ast.AugAssign) -> bool:
     return isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, (int, float))
 
 
-def reads_only(method: ast.Attribute) -> bool:
+def reads_only(call: ast.Call) -> bool:
     """Whether calling this method leaves its owner as it was."""
-    return method.attr in READ_ONLY_METHODS or root(method.value) in PURE_MODULES
+    assert isinstance(call.func, ast.Attribute)
+    return reads(call) or root(call.func.value) in PURE_MODULES

@@ -69,6 +69,18 @@ def test_programs_that_compute_something_else_keep_their_own_form(code: str) -> 
     assert form(code) != form(PLAIN)
 
 
+def test_what_is_taken_from_a_queue_is_gone_although_nobody_looks_at_it() -> None:
+    code = "from queue import Queue\ndef f(n):\n q = Queue()\n for x in n:\n  q.put(x)\n while q.qsize() > 2:"
+    assert ".get()" in form(code + "\n  q.get()\n return q.queue[0]")
+    assert ".get(" not in form("def f(n):\n d = {1: 2}\n d.get(n)\n return n")
+
+
+def test_a_copy_of_a_class_that_tests_bring_along_keeps_its_names() -> None:
+    own = "class TreeNode:\n def __init__(self, val=0, left=None):\n  self.val = val\n  self.left = left\n"
+    assert form(own + "def f(n):\n return TreeNode(n)").startswith("class TreeNode:")
+    assert ".val = " in form(own + "def f(n):\n return TreeNode(n)")
+
+
 def test_a_break_that_decides_whether_an_else_runs_stays() -> None:
     """Without it every search would come out as its `else`."""
     body = " for x in n:\n  {0}\n else:\n  return -1\n return 1"
@@ -98,6 +110,11 @@ DIFFERENT = {
         "class T:\n def __init__(self):\n  self.kids = {}\ndef f(w):\n t = T()\n for c in w:\n  t = t.kids[c]"
     "\n return t",
         "class N:\n def __init__(s):\n  s.links = {}\ndef f(v):\n x = N()\n for y in v:\n  x = x.links[y]\n return x",
+    ),
+    "slots": (
+        "class T:\n __slots__ = ['kids', 'end']\n def __init__(self):\n  self.kids = {}\n  self.end = 0\ndef f(w):"
+        "\n return T().kids, T().end",
+        "class N:\n def __init__(s):\n  s.links = {}\n  s.last = 0\ndef f(v):\n return N().links, N().last",
     ),
     "arguments by name": (
         "def f(n):\n def go(left, k=n):\n  return left + k\n return go(left=n, k=2)",
