@@ -70,7 +70,7 @@ class GeneratorActor(Watched):
 
     def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
         """A response sampled after `tokens`, and float32 [T-1] log-probabilities of the tokens themselves."""
-        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), PROBE_RESPONSE)])
+        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), max_tokens=PROBE_RESPONSE)])
         return sample, self._engine.prompt_logprobs(tokens)
 
     def _pulse(self) -> Pulse:

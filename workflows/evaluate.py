@@ -79,7 +79,7 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
             slot,
             parts.prompt_tokens(problem),
             tuple(derive(parts.config.train.seed, "evaluate", split, problem.id, i) for i in range(samples)),
-            greedy,
+            greedy=greedy,
         )
         for slot, problem in enumerate(problems)
     ]

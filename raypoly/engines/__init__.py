@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ class SampleRequest:
     slot: int
     prompt_tokens: Int32
     seeds: tuple[int, ...]
+    _: KW_ONLY
     max_tokens: int | None = None
     """Of a response, where it is fewer than `generator.max_tokens`."""
     greedy: bool = False

@@ -129,5 +129,6 @@ def test_a_pause_in_an_evaluation_and_one_that_a_kill_cut_off_are_told(driver: M
 def _until(true: Callable[[], bool], driver: Driver) -> None:
     until = time.monotonic() + 400
     while not true():
+        assert driver.lives, driver.log()
         assert time.monotonic() < until, driver.log()
         time.sleep(0.1)
