@@ -19,6 +19,15 @@ def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_warm_model(tmp_path_factory.mktemp("warm") / "model")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `-n`, tests that share a Ray stay in one process, beside all others."""
+    for item in items:
+        package = item.path.relative_to(Path(__file__).parent).parts[0]
+        if package in ("actors", "workflows"):
+            item.add_marker(pytest.mark.xdist_group(package))
+
+
 _ended = pytest.StashKey[int]()
 
 
