@@ -46,6 +46,7 @@ def connected(config: Config, namespace: str) -> Iterator[None]:
             yield
         return
     _sweep()
+    others = descendants(os.getpid())  # of whoever calls this: not Ray's
     # AF_UNIX paths are short: Ray's sockets lie some 60 characters below this folder.
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
@@ -54,7 +55,7 @@ def connected(config: Config, namespace: str) -> Iterator[None]:
         with _hidden(key_variables(config.judge)):
             context = start_local(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
         with _shut_down(context):
-            reaper.watch(descendants(os.getpid()) - {reaper.pid})
+            reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
             yield
 
 

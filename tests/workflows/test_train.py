@@ -1,6 +1,7 @@
 """The loop in this process, while its actors are killed under it; and objectives from outside the tree."""
 
 import asyncio
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -88,4 +89,8 @@ def test_an_objective_from_outside_the_tree_trains(
     (tmp_path / "halved.py").write_text(OBJECTIVE)
     monkeypatch.syspath_prepend(str(tmp_path))
     own = config(warm_model, tmp_path / "own", "objective.name=halved:Halved", "train.steps=2")
-    assert len(set(train(own))) == 2
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        assert len(set(train(own))) == 2
+        with pytest.raises(subprocess.TimeoutExpired):  # what else this process has started is not the run's to end
+            other.wait(6)
+        other.kill()
