@@ -21,11 +21,16 @@ class Stopwatch:
     """Intervals by stage, by the running event loop's clock; `on_done(stage, groups)` hears of each group that passed
     one."""
 
-    def __init__(self, on_done: Callable[[str, int], None] = lambda stage, groups: None) -> None:
+    def __init__(
+        self,
+        on_done: Callable[[str, int], None] = lambda stage, groups: None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`clock`: another than the running event loop's."""
         self._on_done = on_done
         self._done: Counter[str] = Counter()
         self._intervals: list[Interval] = []
-        self._clock = asyncio.get_running_loop().time
+        self._clock = clock or asyncio.get_running_loop().time
         self._started = self._clock()
 
     @contextmanager

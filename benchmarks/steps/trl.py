@@ -76,7 +76,7 @@ class _Trainer(GRPOTrainer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.watch = Stopwatch()
+        self.watch = Stopwatch(clock=time.monotonic)
 
     def _generate(self, *arguments: Any, **named: Any) -> Any:
         with self.watch.stage("generate"):
@@ -119,12 +119,12 @@ class _Paced(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         seconds, trainer = time.perf_counter() - self._begin, self.trainer
         sampled, reward = args.per_device_train_batch_size, float(np.mean(self.rewards)) if self.rewards else None
-        stages = {stage: spent for stage, spent in trainer.watch.seconds().items() if stage != "total"}
+        stages = {stage: spent for stage, spent in trainer.watch.waterfall().seconds.items() if stage != "total"}
         stages["learn"] = seconds - sum(stages.values())
         norm = trainer.grad_norm if state.global_step == 1 else None
         self._pace.done(Step(seconds, sampled, trainer.rows, trainer.tokens, reward, stages, norm))
         trainer.rows = trainer.tokens = 0
-        trainer.watch = Stopwatch()
+        trainer.watch = Stopwatch(clock=time.monotonic)
         self.rewards.clear()
         self._wait(control)
 
