@@ -199,7 +199,7 @@ def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
     server = S3Server(bucket=f"runs-{next(_COUNTER)}")  # moto's content is the process's: a new bucket is empty
     listener = make_server(host, 0, _Layer(server), threaded=True, request_handler=_handler())
     server.endpoint = f"http://{host}:{listener.server_port}"
-    thread = threading.Thread(target=listener.serve_forever, daemon=True)
+    thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)  # looks so often for its end
     thread.start()
     try:
         server.client().create_bucket(Bucket=server.bucket)

@@ -19,20 +19,13 @@ Open = Callable[[], Store]
 """Opens the same place anew, as another process would."""
 
 
-@pytest.fixture(scope="session")
-def shared_s3() -> Iterator[S3Server]:
-    with s3_server() as server:
-        yield server
-
-
 @pytest.fixture
-def s3(shared_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """The server without faults, and its credentials in the environment."""
-    for name, value in shared_s3.environment.items():
-        monkeypatch.setenv(name, value)
-    shared_s3.requests.clear()
-    yield shared_s3
-    shared_s3.end_faults()
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server of the test's own, so that no late request of another's reaches it; its credentials are set."""
+    with s3_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server
 
 
 @pytest.fixture
