@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import ray
 
 from actors.calls import LOST, START, Care, result
@@ -43,6 +45,16 @@ class GeneratorActor(Watched):
         self._tokenizer = AutoTokenizer.from_pretrained(self._arguments[0])
         self._engine: Any = build(*self._arguments)
         self.beat()
+
+    def tokenizer_files(self) -> dict[str, bytes]:
+        """The tokenizer as a Hugging Face folder holds it."""
+        with tempfile.TemporaryDirectory() as folder:
+            self._tokenizer.save_pretrained(folder)
+            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+
+    def encode(self, texts: Sequence[str]) -> list[Int32]:
+        """Each text's tokens, int32 [P], and none beside them."""
+        return [np.array(ids, np.int32) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
         """Groups as they finish."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.calls import LOST, Care
+from actors.calls import LOST, START, Care
 from actors.delivery import Delivery, Links, Source
 from actors.engine import EngineClient, Sampled
 from raypoly.config import Config
@@ -74,6 +74,16 @@ class Generator:
         """Return when the learner's device is free for it: at once, unless engines have to `rest` first."""
         if self._placement.sleeps:
             await self._idle.wait()
+
+    async def tokenizer_files(self) -> dict[str, bytes]:
+        """The tokenizer as a Hugging Face folder holds it."""
+        first = self._engines[0]
+        return await first.patiently(lambda: first.call(START, first.actor.tokenizer_files.remote()))
+
+    async def encode(self, texts: Sequence[str]) -> list[Int32]:
+        """Each text's tokens, int32 [P], and none beside them. Waits for what is being sampled."""
+        first = self._engines[0]
+        return await first.patiently(lambda: first.call("generate", first.actor.encode.remote(list(texts))))
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
         """By the engine's name: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens`."""

@@ -74,14 +74,15 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     started = time.monotonic()
     greedy = split == "validation" and parts.config.evaluate.validation_greedy
+    tokens = await parts.prompt_tokens(problems)
     requests = [
         SampleRequest(
             slot,
-            parts.prompt_tokens(problem),
+            prompt_tokens,
             tuple(derive(parts.config.train.seed, "evaluate", split, problem.id, i) for i in range(samples)),
             greedy=greedy,
         )
-        for slot, problem in enumerate(problems)
+        for slot, (problem, prompt_tokens) in enumerate(zip(problems, tokens, strict=True))
     ]
     watch = Stopwatch(lambda stage, groups: parts.progress.stage(stage, groups, len(problems)))
     async with asyncio.TaskGroup() as tasks:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from ray.exceptions import RayError
 
 from actors.calls import Care
@@ -45,8 +42,6 @@ from workflows.verify import verify_weights
 from workflows.watchdog import STORAGE, Watchdog
 
 OBJECTIVE_STATE = "objective.json"
-PROBE_TOKENS = 100
-"""Tokens of the prompt that weight updates are verified with: more than three KV blocks of 32."""
 
 
 @dataclass
@@ -56,7 +51,9 @@ class Parts:
     path: Path
     config: Config
     problems: ProblemSet
-    tokenizer: Any
+    tokenizer_files: Mapping[str, bytes]
+    probe_tokens: Int32
+    """What weight updates are verified with."""
     objective: Objective
     store: Store
     journal: Journal
@@ -80,24 +77,17 @@ class Parts:
     pretrained: dict[str, bytes] = field(default_factory=dict)
     """What makes a checkpoint's folder a Hugging Face one; the same at every step."""
 
-    @property
-    def probe_tokens(self) -> Int32:
-        """A fixed prompt: the first training prompts, end to end."""
-        limit = min(PROBE_TOKENS, self.config.generator.max_prompt_tokens)
-        train = self.problems.splits["train"]
-        tokens = np.concatenate([self.prompt_tokens(problem) for problem in train[:limit]])
-        return np.resize(tokens, limit)
-
-    def prompt_tokens(self, problem: Problem) -> Int32:
-        """The problem's prompt, int32 [P]. Raises `UsageError` where it is longer than the config allows."""
-        tokens = np.array(self.tokenizer(problem.prompt, add_special_tokens=False)["input_ids"], dtype=np.int32)
+    async def prompt_tokens(self, problems: Sequence[Problem]) -> list[Int32]:
+        """Each problem's prompt, int32 [P]. Raises `UsageError` where one is longer than the config allows."""
+        encoded = await self.generator.encode([problem.prompt for problem in problems])
         limit = self.config.generator.max_prompt_tokens
-        if not 0 < len(tokens) <= limit:
-            raise UsageError(
-                f"The prompt of {problem.id} has {len(tokens)} tokens, generator.max_prompt_tokens is {limit}: "
-                "raise it, or leave the problem out."
-            )
-        return tokens
+        for problem, tokens in zip(problems, encoded, strict=True):
+            if not 0 < len(tokens) <= limit:
+                raise UsageError(
+                    f"The prompt of {problem.id} has {len(tokens)} tokens, generator.max_prompt_tokens is {limit}: "
+                    "raise it, or leave the problem out."
+                )
+        return encoded
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable."""
@@ -155,7 +145,7 @@ class Parts:
     async def checkpoint(self) -> None:
         """Return when a copy of this version is taken, of weights and objective alike; it is written meanwhile."""
         if not self.pretrained:
-            self.pretrained = {**await self.learning.pretrained_config(), **_tokenizer_files(self.tokenizer)}
+            self.pretrained = {**await self.learning.pretrained_config(), **self.tokenizer_files}
         state = json.dumps(self.objective.state_dict()).encode()
         files = {**self.pretrained, OBJECTIVE_STATE: state}
         await self.saver.begin(self.learning.version, self.learning.copy, files)
@@ -186,7 +176,7 @@ class Parts:
         if self.learning.version and self.saver.saved != self.learning.version:  # none, or lost with the learner
             await self.checkpoint()
             await self.saver.wait()
-        for name, data in {**await self.learning.pretrained(), **_tokenizer_files(self.tokenizer)}.items():
+        for name, data in {**await self.learning.pretrained(), **self.tokenizer_files}.items():
             self.store.put_mutable(f"model/{name}", data)
         self.summary.write("finished")
 
@@ -199,12 +189,6 @@ class Parts:
                 f"The judge could not label {self.unjudged} of {self.groups} groups, more than judge.max_unjudged="
                 f"{limit:g}: look at its answers, then start again with the same command."
             )
-
-
-def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
 
 def is_finished(directory: RunDirectory) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
+import numpy as np
 
 from actors.calls import Calls, Care
 from actors.generator import Generator
@@ -28,6 +28,7 @@ from raypoly.settings import objective_parameters
 from raypoly.store import Store
 from raypoly.store.mirror import Mirror
 from raypoly.telemetry import METRICS, TENSORBOARD, Sinks, open_sinks
+from raypoly.values import Int32
 from workflows.canary import Canary
 from workflows.checkpoints import Checkpoints
 from workflows.cluster import actor_options, connected, dashboard_url
@@ -49,6 +50,8 @@ from workflows.summary import Summary
 from workflows.telemetry import RayMetrics
 from workflows.watchdog import Watchdog
 
+PROBE_TOKENS = 100
+"""Tokens of the prompt that weight updates are verified with: more than three KV blocks of 32."""
 Around = Callable[[str, Awaitable[None]], Awaitable[None]]
 """Waits for a part that starts, and may watch how it does."""
 
@@ -131,7 +134,7 @@ async def started(
             paused=lambda: patience.pausing,
         )
         stack.enter_context(watchdog)
-        _, tokenizer = await asyncio.gather(workers.start(around), asyncio.to_thread(_tokenizer, model_path))
+        await workers.start(around)
         objective = objectives.build(config.objective.name, **objective_parameters(config))
         aside = SetAside(config.run.max_set_aside, progress.note)
         canary = Canary(config, workers.scorers, workers.judge, progress.note)
@@ -140,7 +143,8 @@ async def started(
             path=directory.path,
             config=config,
             problems=problem_set,
-            tokenizer=tokenizer,
+            tokenizer_files=await workers.generator.tokenizer_files(),
+            probe_tokens=await _probe_tokens(workers.generator, config, problem_set),
             objective=objective,
             store=store,
             journal=journal,
@@ -224,13 +228,16 @@ async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
     return await asyncio.to_thread(ensure_warm_start, config, problem_set)
 
 
-def _tokenizer(model_path: Path) -> Any:
-    from transformers import AutoTokenizer  # takes seconds, in which the actors start
-
-    return AutoTokenizer.from_pretrained(model_path)
+async def _probe_tokens(generator: Generator, config: Config, problem_set: ProblemSet) -> Int32:
+    """A fixed prompt: the first training prompts, end to end."""
+    limit = min(PROBE_TOKENS, config.generator.max_prompt_tokens)
+    prompts = [problem.prompt for problem in problem_set.splits["train"][:limit]]
+    return np.resize(np.concatenate(await generator.encode(prompts)), limit)
 
 
 def _downloaded(name: str) -> Path:
+    from huggingface_hub import snapshot_download  # half a second, which a folder does not need
+
     try:
         return Path(snapshot_download(name))
     except (OSError, ValueError) as error:  # no such model, no way there, or no name of one

@@ -24,7 +24,7 @@ from raypoly.problems.order import Order
 from raypoly.rundir import resolve
 from raypoly.seeds import derive
 from raypoly.store.records import Generated
-from raypoly.values import Group, Problem
+from raypoly.values import Group, Int32, Problem
 from workflows.evaluate import Evaluator
 from workflows.learning import Trained
 from workflows.parts import Parts, is_finished
@@ -106,7 +106,8 @@ class Training:
             await self.parts.generator.rest()
 
         async def generate() -> None:
-            requests = [self.request(step, slot, problem) for slot, problem in enumerate(problems)]
+            tokens = await self.parts.prompt_tokens(problems)
+            requests = [self.request(step, slot, *each) for slot, each in enumerate(zip(problems, tokens, strict=True))]
             with watch.stage("generate"):
                 async for slot, rollouts in self.parts.generator.sample(requests):
                     watch.done("generate")
@@ -120,11 +121,11 @@ class Training:
         tasks.create_task(submit())
         return sampled
 
-    def request(self, step: int, slot: int, problem: Problem) -> SampleRequest:
+    def request(self, step: int, slot: int, problem: Problem, prompt_tokens: Int32) -> SampleRequest:
         """What the generator is asked for one slot; seeds depend on nothing but the place in the run."""
         seed, rollouts = self.config.train.seed, range(self.config.train.rollouts)
         seeds = tuple(derive(seed, "sample", step, slot, problem.id, 0, rollout) for rollout in rollouts)
-        return SampleRequest(slot, self.parts.prompt_tokens(problem), seeds)
+        return SampleRequest(slot, prompt_tokens, seeds)
 
     async def flow(self, problem: Problem, sampled: asyncio.Future[Group], watch: Stopwatch) -> Trained:
         """One group's way: rollouts, verdicts, labels, advantages."""
