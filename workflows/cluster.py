@@ -24,6 +24,7 @@ from raypoly.judge import key_variables
 from raypoly.store.holder import is_alive
 from workflows.reaper import Reaper, descendants
 
+_AUTHENTICATION = "RAY_AUTH_MODE"
 ACTOR_CPUS = 0.1
 """What Ray is told an actor needs: the stages of a step take turns, so two cores hold them all."""
 
@@ -51,6 +52,7 @@ def connected(config: Config, namespace: str) -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
         Reaper(folder) as reaper,
+        _own_authentication(),
     ):
         with _hidden(key_variables(config.judge)):
             context = start_local(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
@@ -67,6 +69,20 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         os.environ.update(kept)
+
+
+@contextmanager
+def _own_authentication() -> Iterator[None]:
+    """A local Ray asks for tokens, and so would this process of every Ray that it joins later; afterwards not."""
+    before = os.environ.get(_AUTHENTICATION)
+    try:
+        yield
+    finally:
+        os.environ[_AUTHENTICATION] = before or "disabled"
+        ray._raylet.Config.initialize("")  # Ray keeps what the variable said, and its token
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+        if before is None:
+            del os.environ[_AUTHENTICATION]
 
 
 def _joined(options: dict[str, Any]) -> Any:

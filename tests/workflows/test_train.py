@@ -1,6 +1,7 @@
 """The loop in this process, while its actors are killed under it; and objectives from outside the tree."""
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 import ray
 
+from benchmarks.chaos.machines import Machines
 from raypoly.config import Config
 from raypoly.rundir import resolve
 from raypoly.settings import load
 from tests.workflows.runs import SMALL, Driver
+from workflows.cluster import connected
 from workflows.parts import Parts
 from workflows.starting import started
 from workflows.stopping import run_workflow
@@ -94,3 +97,13 @@ def test_an_objective_from_outside_the_tree_trains(
         with pytest.raises(subprocess.TimeoutExpired):  # what else this process has started is not the run's to end
             other.wait(6)
         other.kill()
+
+
+def test_a_ray_of_its_own_changes_nothing_for_a_cluster_that_is_joined_later(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connected(Config(), "own"):
+        assert ray.get(ray.remote(lambda: os.getpid()).remote()) != os.getpid()
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)
+    with connected(Config(), "joined"):
+        assert ray.get(ray.remote(lambda: os.getpid()).remote(), timeout=60) != os.getpid()
