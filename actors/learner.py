@@ -36,7 +36,7 @@ class Standing:
 
 
 class LearnerActor(Sending, Watched):
-    """One rank. Calls come in order: begin, accumulate ..., apply; only `write` goes on beside them."""
+    """One rank. Calls come in order: begin, accumulate ..., update, ..., apply; only `write` goes on beside them."""
 
     def __init__(self, model_path: str, config: Config) -> None:
         self._model_path, self._config = Path(model_path), config
@@ -72,12 +72,15 @@ class LearnerActor(Sending, Watched):
     def accumulate(self, rows: Sequence[Row]) -> None:
         self._learner.accumulate(rows)
 
+    def update(self) -> None:
+        self._learner.update()
+
     def apply(self) -> UpdateStats:
         return self._learner.apply()
 
-    def version(self) -> int:
-        """How many steps were applied."""
-        return self._learner.version
+    def version(self) -> int | None:
+        """How many steps were applied; None between the updates of one."""
+        return None if self._learner.midway else self._learner.version
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return self._learner.logprobs(prompt_tokens, tokens, temperature)

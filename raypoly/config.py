@@ -343,6 +343,11 @@ class TrainConfig(Section):
     seed: int = Field(0, description="Seed of sampling and of the problems' order.")
     steps: int = Field(80, ge=0, description="Optimizer steps.", json_schema_extra=ON_RESUME)
     prompts_per_step: int = Field(20, ge=1, description="Problems a step (|B| of Algorithm 2).")
+    mini_batch_prompts: int | None = Field(
+        None,
+        ge=1,
+        description="Problems of one update, those after the first of a step being off-policy. Default: all of a step.",
+    )
     rollouts: int = Field(8, ge=1, description="Responses a problem (N).")
     lr: float = Field(3e-4, gt=0, description="Learning rate, constant.")
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
@@ -387,6 +392,11 @@ class TrainConfig(Section):
         description="Checkpoints of steps that this divides are kept for good. Default: none is.",
         json_schema_extra=ON_RESUME,
     )
+
+    @property
+    def prompts_per_update(self) -> int:
+        """Problems of one optimizer update."""
+        return self.mini_batch_prompts or self.prompts_per_step
 
 
 class EvaluateConfig(Section):

@@ -61,7 +61,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
         lambda: objectives.build(config.objective.name, **objective_parameters(config)).check(config.train.rollouts),
-        lambda: losses.of_run(config),
+        lambda: _updates(config),
         lambda: _judge(config),
         lambda: _problems(config),
         lambda: _reward(config),
@@ -162,6 +162,21 @@ def _model(config: Config) -> None:
     hub_id = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", config.model.path) and not folder.parent.is_dir()
     if not hub_id:
         raise UsageError(f"model.path={config.model.path} does not exist.")
+
+
+def _updates(config: Config) -> None:
+    loss, train = losses.of_run(config), config.train
+    if train.prompts_per_step % train.prompts_per_update:
+        raise UsageError(
+            f"train.mini_batch_prompts={train.mini_batch_prompts} does not divide train.prompts_per_step="
+            f"{train.prompts_per_step}: every update of a step takes as many problems."
+        )
+    if train.prompts_per_update < train.prompts_per_step and not loss.corrects:
+        raise UsageError(
+            f"train.mini_batch_prompts={train.mini_batch_prompts} makes a step's later updates off-policy, which "
+            f"loss.name={config.loss.name} does not allow for: set loss.name=clipped_surrogate, gspo or cispo, or "
+            "loss.importance_cap."
+        )
 
 
 def _lengths(config: Config) -> None:

@@ -96,18 +96,21 @@ class Learning:
         return self._off_policy.get(step, 0)
 
     async def update(self, step: int, groups: Sequence[Awaitable[Trained]], watch: Stopwatch) -> UpdateStats:
-        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready."""
+        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready.
+
+        With `train.mini_batch_prompts` each so many groups make an update of their own.
+        """
 
         async def attempt() -> UpdateStats:
             async with self._restoring:
                 begun = self.started
             await self._begin(step)
-            for group in groups:
+            for number, group in enumerate(groups, 1):
                 trained = await group
                 if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
                     return await attempt()
                 with watch.stage("learn"):
-                    await self._accumulate(trained)
+                    await self._take(trained, number)
                 watch.done("learn")
             if self.started != begun:
                 return await attempt()
@@ -121,7 +124,6 @@ class Learning:
 
     async def offer(self, transport: str, peer: str) -> Any:
         """A reference to the parcel of the current weights, owned by this process, so that it outlives the actor."""
-
         return await self._patiently(
             lambda: self._learners.reference("update", lambda rank: rank.offer.remote(transport, peer))
         )
@@ -166,8 +168,9 @@ class Learning:
 
         return write
 
-    async def applied(self) -> int:
-        """The version of the weights that the ranks really have, which may be one ahead of what was asked for."""
+    async def applied(self) -> int | None:
+        """The version of the weights that the ranks really have, which may be one ahead of what was asked for; None
+        between the updates of a step."""
         return await self._learners.call("update", lambda rank: rank.version.remote())
 
     async def pretrained_config(self) -> dict[str, bytes]:
@@ -218,9 +221,13 @@ class Learning:
         normalisers = self._normalisers()
         await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
 
-    async def _accumulate(self, trained: Trained) -> None:
+    async def _take(self, trained: Trained, number: int) -> None:
+        """Accumulate a step's group of this number, from 1; where a mini-batch ends that is not the last, update."""
         rows = self._learners.shared(rows_of(trained.group.rollouts, trained.advantages))
         await self._learners.call("learn", lambda rank: rank.accumulate.remote(rows))
+        train = self._config.train
+        if number % train.prompts_per_update == 0 and number < train.prompts_per_step:
+            await self._learners.call("learn", lambda rank: rank.update.remote())
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())
@@ -244,8 +251,8 @@ class Learning:
     async def _replay(self, step: int) -> None:
         groups, digest, ranks = self._applied(step)
         await self._begin(step)
-        for trained in groups:
-            await self._accumulate(trained)
+        for number, trained in enumerate(groups, 1):
+            await self._take(trained, number)
         stats = await self._apply()
         self.check_digest(step, stats.weight_digest, digest, ranks)
 
@@ -279,4 +286,4 @@ class Learning:
 
     def _normalisers(self) -> Normalisers:
         train = self._config.train
-        return Normalisers(train.prompts_per_step, train.rollouts, self._config.generator.max_tokens)
+        return Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)

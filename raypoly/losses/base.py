@@ -67,8 +67,8 @@ class Loss(ABC):
     def log_ratio(self, tokens: Tokens) -> torch.Tensor:
         """log pi / pi_old, [T], with gradient.
 
-        A step is one update, so pi_old is the policy that sampled: by its engine's word; or, where `importance_cap`
-        already corrects that word, by the learner's own before the update, and the ratio is 1 (with a gradient).
+        pi_old is the policy that sampled: by its engine's word; or, where `importance_cap` already corrects that word,
+        the learner's own before this update, and the ratio is 1 (with a gradient).
         """
         old_T = tokens.sampler_logp_T if self.config.importance_cap is None else tokens.logp_T.detach()
         return tokens.logp_T - old_T

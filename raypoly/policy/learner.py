@@ -2,7 +2,8 @@
 
     learner.begin(step, Normalisers(prompts=20, rollouts=8, t_max=56))
     learner.accumulate(rows)          # as often as groups are ready, in prompt order
-    stats = learner.apply()           # clip, step; the version goes up by one
+    learner.update()                  # clip, step; only between mini-batches of a step
+    stats = learner.apply()           # the step's last update; the version goes up by one
 
 It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities. Where several ranks are one
 learner, each is such an object, is called with the same rows, and gives the same answers (`raypoly.policy.ranks`).
@@ -45,6 +46,17 @@ _BLANK = Row(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float3
 """What a rank without rows computes, so that the others' weights become whole; it counts for nothing."""
 
 
+@dataclass(frozen=True)
+class _Update:
+    """One optimizer step that was taken."""
+
+    totals: Totals
+    """Of all ranks."""
+    loss: float
+    norm: float
+    """Of the gradient, before clipping."""
+
+
 @dataclass
 class _Running:
     """The step in progress."""
@@ -52,10 +64,12 @@ class _Running:
     normalisers: Normalisers
     dealer: Dealer
     totals: Totals = field(default_factory=Totals)
-    """Of this rank."""
+    """Of this rank, since the last update."""
     all_tokens: int = 0
+    """Since the last update."""
     sampled_by: set[int] = field(default_factory=set)
     """Versions of the weights that the rows were sampled under, by their own word."""
+    updates: list[_Update] = field(default_factory=list)
 
 
 class PolicyLearner:
@@ -103,6 +117,11 @@ class PolicyLearner:
         return self._device.type == "cpu"
 
     @property
+    def midway(self) -> bool:
+        """Whether the weights are of no version: a step's first update was made, its last one was not."""
+        return self._running is not None and bool(self._running.updates)
+
+    @property
     def reference_digest(self) -> str | None:
         """Of the frozen weights that the loss compares with; None where it needs none."""
         return None if self._reference is None else self._reference.digest
@@ -111,6 +130,7 @@ class PolicyLearner:
         """Forget what an interrupted step accumulated and start this one. `step` must be the current version."""
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
+        self._check_whole()
         self._optimizer.zero_grad(set_to_none=True)
         self._running = _Running(normalisers, Dealer(self._config.token_budget, self._ranks.rank, self._ranks.size))
 
@@ -123,17 +143,16 @@ class PolicyLearner:
         for mine in running.dealer.add([row for row in wanted if len(row.tokens)]):
             self._backward(mine)
 
-    def apply(self) -> UpdateStats:
-        """Clip, step, and count the version up."""
+    def update(self) -> None:
+        """Clip and step with what was accumulated since the last update; the step goes on under the new weights."""
         running = self._started()
         for mine in running.dealer.flush():
             self._backward(mine)
         totals, *others = self._ranks.gather(running.totals)
         for other in others:
             totals.merge(other)
-        measured = totals.sums.measured()
-        if totals.tokens:
-            check_mismatch(measured, self._config.max_mismatch, self.version, running.sampled_by)
+        if totals.tokens and not running.updates:  # later ones are off-policy by intent
+            check_mismatch(totals.sums.measured(), self._config.max_mismatch, self.version, running.sampled_by)
         factor = final_factor(self._loss.config.aggregation, running.all_tokens)
         parameters = [p for p in self._model.parameters() if p.requires_grad]
         for parameter in parameters:
@@ -145,20 +164,31 @@ class PolicyLearner:
         if not math.isfinite(norm):
             raise FloatingPointError(f"step {self.version}: the gradient norm is {norm}; lower train.lr")
         self._optimizer.step()
-        self.version += 1
+        self._optimizer.zero_grad(set_to_none=True)
         self._keeper.changed()
-        self._running = None
+        running.updates.append(_Update(totals, totals.loss * factor, norm))
+        running.totals, running.all_tokens = Totals(), 0
+
+    def apply(self) -> UpdateStats:
+        """The step's last update; the version is counted up. What is told is of all its updates: sums over tokens, and
+        means of loss and norm."""
+        self.update()
+        updates, self._running = self._started().updates, None
+        self.version += 1
+        totals = updates[0].totals
+        for update in updates[1:]:
+            totals.merge(update.totals)
         tokens = totals.tokens
         return UpdateStats(
             version=self.version,
             weight_digest=self.digest(),
-            loss=totals.loss * factor,
-            grad_norm=norm,
-            clipped=norm > self._config.max_grad_norm,
+            loss=sum(update.loss for update in updates) / len(updates),
+            grad_norm=sum(update.norm for update in updates) / len(updates),
+            clipped=any(update.norm > self._config.max_grad_norm for update in updates),
             entropy=totals.entropy / tokens if tokens else math.nan,
             rows=totals.rows,
             tokens=tokens,
-            measured=measured,
+            measured=totals.sums.measured(),
         )
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
@@ -214,6 +244,7 @@ class PolicyLearner:
 
     def snapshot(self) -> Snapshot:
         """A copy on the host of this rank's part of a checkpoint: some tensors, whole; later updates don't reach it."""
+        self._check_whole()
         return self._keeper.snapshot(self.version, self.reference_digest)
 
     def save(self) -> dict[str, bytes]:
@@ -231,6 +262,10 @@ class PolicyLearner:
     def _check_reference(self, known: str | None) -> None:
         if self._reference is not None:
             self._reference.check(known)
+
+    def _check_whole(self) -> None:
+        if self.midway:
+            raise RuntimeError(f"step {self.version} is midway between its updates, and can only go on")
 
     def _started(self) -> _Running:
         if self._running is None:

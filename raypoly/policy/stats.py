@@ -9,15 +9,17 @@ from raypoly.losses.measures import Measured
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """What one optimizer step was made of."""
+    """What one training step was made of: one optimizer update, or one a mini-batch."""
 
     version: int
     """Of the weights after the step."""
     weight_digest: str
     loss: float
+    """Mean over updates."""
     grad_norm: float
-    """Before clipping."""
+    """Before clipping, mean over updates."""
     clipped: bool
+    """In any update."""
     entropy: float
     """Mean over the trained response tokens, nats; NaN where none was trained."""
     rows: int

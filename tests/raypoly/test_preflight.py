@@ -49,6 +49,8 @@ def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeyp
         ("model.path=/nowhere/model", "model.path=/nowhere/model does not exist"),
         ("model.path=nowhere", "model.path=nowhere does not exist"),
         ("train.token_budget=100", "less than one longest sequence"),
+        ("train.mini_batch_prompts=7", "does not divide train.prompts_per_step=20"),
+        ("train.mini_batch_prompts=10", "set loss.name=clipped_surrogate"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
         ("scorer.evidence=false", "leaves judge.name=structural nothing to judge by"),
     ],
