@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.chaos.disturbed import Disturbed, Outcome
@@ -59,7 +58,7 @@ def main() -> int:
     print("\n" + table(outcomes[1:], given.kinds, why))
     print(f"{given.engine}, {given.store} store, seed {given.seed}: {time.monotonic() - started:.0f} s in all")
     if given.json:
-        given.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=2))
+        given.json.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=2))
     struck = sum(outcome.struck.total() for outcome in outcomes)
     return int(any(outcome.faults for outcome in outcomes) or struck < given.kills)
 

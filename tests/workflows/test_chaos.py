@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,10 @@ def chaos(warm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("chaos")
     command = [sys.executable, "-m", "benchmarks.chaos", "--kills=4", "--a-run=4", f"--kinds={KILLS}", "--seed=3"]
     done = subprocess.run(
-        [*command, f"--model={warm_model}", f"--keep={folder}"], cwd=ROOT, capture_output=True, text=True
+        [*command, f"--model={warm_model}", f"--keep={folder}", f"--json={folder / 'outcomes.json'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr + "".join(log.read_text() for log in folder.glob("*.log"))
     assert "1 runs, 1 equal to the undisturbed one, 0 not" in done.stdout
@@ -38,6 +42,10 @@ def chaos(warm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_run_that_loses_driver_actor_node_and_network_ends_bit_identical(chaos: Path) -> None:
     assert differences(Run(chaos / "run-1"), Run(chaos / "run-0")) == []
+    whole, hit = json.loads((chaos / "outcomes.json").read_text())
+    assert sum(whole["struck"].values()) == 0
+    assert sum(hit["struck"].values()) == 4
+    assert hit["struck"].keys() <= set(KILLS.split(","))
 
 
 def test_a_run_that_differs_is_told(chaos: Path, tmp_path: Path) -> None:
