@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.calls import Care
-from benchmarks.overlaps.services import TimedGenerator, TimedJudge, TimedLearning, TimedScorers
+from benchmarks.overlaps.services import PROMPT, TimedGenerator, TimedJudge, TimedLearning, TimedScorers
 from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.config import Config
@@ -105,7 +105,8 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
         path=folder,
         config=config,
         problems=ProblemSet({"train": _problems(len(times.groups)), "validation": (), "test": ()}, ""),
-        tokenizer=lambda prompt, add_special_tokens: {"input_ids": [1, 2, 3, 4]},
+        tokenizer_files={},
+        probe_tokens=PROMPT,
         objective=objective,
         store=store,
         journal=journal,
