@@ -13,7 +13,7 @@ from actors.scorer import ScorerPool
 from raypoly.compute_score import ComputeScore
 from raypoly.config import Config
 from raypoly.errors import JudgeRefused, RaypolyError
-from raypoly.objectives import Objective
+from raypoly.objectives import Batch, Objective
 from raypoly.plugins import load
 from raypoly.problems.formats import program_of
 from raypoly.sandbox.extract import extract_code
@@ -112,14 +112,26 @@ class Stages:
             return Trained(group, rewards, np.zeros(group.size))
         return Trained(group, rewards, self._advantages(rewards, group))
 
-    async def finish(self, flows: Sequence[asyncio.Task[Trained]]) -> Sequence[Awaitable[Trained]]:
-        """The groups with their final advantages: at once, but for objectives that normalise over the batch."""
+    def finish(
+        self, tasks: asyncio.TaskGroup, flows: Sequence[asyncio.Task[Trained]]
+    ) -> Sequence[asyncio.Task[Trained]]:
+        """The groups with their final advantages: the flows themselves, but for objectives that normalise over the
+        batch, whose groups are ready when all are."""
         if type(self._objective).finish is Objective.finish:
             return flows
-        groups = await asyncio.gather(*flows)
+        finished = tasks.create_task(self._finish(flows))
+
+        async def one(slot: int) -> Trained:
+            return (await finished)[slot]
+
+        return [tasks.create_task(one(slot)) for slot in range(len(flows))]
+
+    async def _finish(self, flows: Sequence[asyncio.Task[Trained]]) -> Sequence[Trained]:
+        groups = [await flow for flow in flows]
         sound = [trained for trained in groups if self._counts(trained.group)]
-        advantages = iter(self._objective.finish([trained.advantages for trained in sound]))
-        return [_ready(replace(t, advantages=next(advantages)) if self._counts(t.group) else t) for t in groups]
+        batch = Batch.of((trained.advantages for trained in sound), (_lengths(trained.group) for trained in sound))
+        final = iter(self._objective.finish(batch))
+        return [replace(t, advantages=next(final)) if self._counts(t.group) else t for t in groups]
 
     def _counts(self, group: Group) -> bool:
         """Whether the group's advantages are known; else they are zeros that no mean may see."""
@@ -132,7 +144,7 @@ class Stages:
             rewards=rewards,
             labels=None if labels is None else labels.ids,
             degenerate=None if labels is None else labels.degenerate,
-            lengths=[len(rollout.tokens) for rollout in group.rollouts],
+            lengths=_lengths(group),
         )
 
     def _wanted(self, group: Group) -> bool:
@@ -143,10 +155,9 @@ class Stages:
         return when == "sampled" and seed % SAMPLED_SHARE == 0
 
 
-def _ready(trained: Trained) -> Awaitable[Trained]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(trained)
-    return future
+def _lengths(group: Group) -> list[int]:
+    """Response tokens, [N]."""
+    return [len(rollout.tokens) for rollout in group.rollouts]
 
 
 def reward_function(config: Config) -> Reward:

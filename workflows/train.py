@@ -77,10 +77,11 @@ class Training:
         async with asyncio.TaskGroup() as tasks:
             sampled = self.sample(tasks, step, problems, known.groups, watch)
             flows = [tasks.create_task(self.flow(*pair, watch)) for pair in zip(problems, sampled, strict=True)]
-            update = tasks.create_task(self.learn(step, flows, watch))
+            ready = self.parts.stages.finish(tasks, flows)
+            update = tasks.create_task(self.learn(step, ready, watch))
         with watch.stage("sync"):
             await self.parts.publish_weights()
-        groups = [flow.result() for flow in flows]
+        groups = [group.result() for group in ready]
         await self.parts.complete(step, groups, update.result(), known.applied, watch)
 
     def sample(
@@ -137,6 +138,5 @@ class Training:
     async def learn(self, step: int, flows: Sequence[asyncio.Task[Trained]], watch: Stopwatch) -> UpdateStats:
         """The step's update. Groups are taken in slot order, each as soon as it and all before it are ready, and not
         before the learner's device is free."""
-        groups = await self.parts.stages.finish(flows)
         await self.parts.generator.idle()
-        return await self.parts.learning.update(step, groups, watch)
+        return await self.parts.learning.update(step, flows, watch)

@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.objectives.base import Objective, ScoredGroup
+from raypoly.objectives.base import Batch, Objective, ScoredGroup
 from raypoly.plugins import load_configured
 
 KNOWN: Mapping[str, str] = {
     "poly_epo": "raypoly.objectives.poly_epo:PolyEPO",
     "grpo": "raypoly.objectives.grpo:GRPO",
+    "rloo": "raypoly.objectives.rloo:RLOO",
+    "reinforce_plus_plus": "raypoly.objectives.reinforce_plus_plus:ReinforcePlusPlus",
+    "gfpo": "raypoly.objectives.gfpo:GFPO",
 }
 
-__all__ = ["KNOWN", "Objective", "ScoredGroup", "build"]
+__all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build"]
 
 
 def build(name: str, **params: Any) -> Objective:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +44,19 @@ class ObjectiveConfig(BaseModel):
     )
 
 
+class Batch(tuple[Float64, ...]):
+    """A whole step's advantages, float64 [N] for each group, and what an objective may ask about their rollouts."""
+
+    lengths: tuple[Int32, ...]
+    """int32 [N] for each group: response tokens."""
+
+    @classmethod
+    def of(cls, advantages: Iterable[Float64], lengths: Iterable[ArrayLike]) -> Self:
+        batch = cls(advantages)
+        batch.lengths = tuple(np.asarray(tokens, dtype=np.int32) for tokens in lengths)
+        return batch
+
+
 class Objective(ABC):
     """One way to turn rewards (and labels) into advantages. Subclasses write `compute`.
 
@@ -60,8 +73,11 @@ class Objective(ABC):
     def compute(self, group: ScoredGroup) -> Float64:
         """Advantages, float64 [N], of one group."""
 
-    def finish(self, batch: Sequence[Float64]) -> list[Float64]:
-        """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: as they are."""
+    def finish(self, batch: Batch) -> list[Float64]:
+        """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: as they are.
+
+        Groups without known advantages (set aside, or `unjudged` where labels are needed) are not among them.
+        """
         return list(batch)
 
     def check(self, rollouts: int) -> None:  # noqa: B027  (most objectives work with any N)
@@ -96,10 +112,14 @@ class Objective(ABC):
             raise ValueError(f"rewards must be N finite numbers, got {r!r}")
         raw_ids = self.config.degenerate_ids if degenerate_ids is None else degenerate_ids
         ids, mask = _labels(labels, degenerate, raw_ids, len(r))
-        if "labels" in self.needs and ids is None:
-            raise ValueError(f"{type(self).__name__} needs labels, and got none")
         tokens = None if lengths is None else np.asarray(lengths, dtype=np.int32)
-        out = self.compute(ScoredGroup(r, ids, mask, tokens))
+        group = ScoredGroup(r, ids, mask, tokens)
+        missing = [need for need in sorted(self.needs) if getattr(group, need, None) is None]
+        if missing:
+            raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
+        if tokens is not None and tokens.shape != r.shape:
+            raise ValueError(f"{len(r)} rewards need {len(r)} lengths, got {tokens.shape}")
+        out = self.compute(group)
         if out.shape != r.shape or not np.all(np.isfinite(out)):
             raise ValueError(f"{type(self).__name__} must give {len(r)} finite advantages, gave {out!r}")
         return out
