@@ -63,6 +63,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: objectives.build(config.objective.name, **objective_parameters(config)).check(config.train.rollouts),
         lambda: _updates(config),
         lambda: _judge(config),
+        lambda: _evidence(config),
         lambda: _problems(config),
         lambda: _reward(config),
         lambda: _model(config),
@@ -112,6 +113,16 @@ def _judge(config: Config) -> None:
             f"scorer.evidence=false leaves judge.name={config.judge.name} nothing to judge by: leave it on, ask no "
             "judge (objective.name=grpo judge.when=needed evaluate.judge=false), or use judge.name=openai "
             "judge.view=raw."
+        )
+
+
+def _evidence(config: Config) -> None:
+    if config.scorer.evidence:
+        return
+    if "statements" in objectives.build(config.objective.name, **objective_parameters(config)).needs:
+        raise UsageError(
+            f"objective.name={config.objective.name} needs the statements of programs, which scorer.evidence=false "
+            "leaves out: leave it on."
         )
 
 

@@ -76,6 +76,8 @@ class Parts:
     groups: int = 0
     pretrained: dict[str, bytes] = field(default_factory=dict)
     """What makes a checkpoint's folder a Hugging Face one; the same at every step."""
+    remembered: bytes = b"{}"
+    """The objective's memory after the last completed step: what is under way comes again whole after a resume."""
 
     async def prompt_tokens(self, problems: Sequence[Problem]) -> list[Int32]:
         """Each problem's prompt, int32 [P]. Raises `UsageError` where one is longer than the config allows."""
@@ -127,6 +129,7 @@ class Parts:
                 step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
             )
         self.watchdog.step_done()
+        self.remember()
         self.saver.check()
         if (step + 1) % self.config.train.checkpoint_every == 0 or step + 1 == self.config.train.steps:
             await self.checkpoint()
@@ -142,12 +145,15 @@ class Parts:
         a_step, to_end = (None, None) if use is None else self.summary.judge_usd(told(use)["cost_usd"])
         return JudgeNumbers(totals, use, a_step, to_end, agreement)
 
+    def remember(self) -> None:
+        """Take a copy of the objective's memory for checkpoints of this version of the weights."""
+        self.remembered = json.dumps(self.objective.state_dict()).encode()
+
     async def checkpoint(self) -> None:
         """Return when a copy of this version is taken, of weights and objective alike; it is written meanwhile."""
         if not self.pretrained:
             self.pretrained = {**await self.learning.pretrained_config(), **self.tokenizer_files}
-        state = json.dumps(self.objective.state_dict()).encode()
-        files = {**self.pretrained, OBJECTIVE_STATE: state}
+        files = {**self.pretrained, OBJECTIVE_STATE: self.remembered}
         await self.saver.begin(self.learning.version, self.learning.copy, files)
 
     async def stop_early(self, seconds: float) -> None:

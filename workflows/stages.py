@@ -14,6 +14,7 @@ from raypoly.compute_score import ComputeScore
 from raypoly.config import Config
 from raypoly.errors import JudgeRefused, RaypolyError
 from raypoly.objectives import Batch, Objective
+from raypoly.objectives.behaviour import outcome_of, statements_of
 from raypoly.plugins import load
 from raypoly.problems.formats import program_of
 from raypoly.sandbox.extract import extract_code
@@ -139,12 +140,16 @@ class Stages:
         return not unlabelled and set_aside(group) is None
 
     def _advantages(self, rewards: Float64, group: Group) -> Float64:
-        labels = group.labels
+        labels, verdicts, needs = group.labels, _verdicts(group), self._objective.needs
         return self._objective.advantages(
             rewards=rewards,
             labels=None if labels is None else labels.ids,
             degenerate=None if labels is None else labels.degenerate,
             lengths=_lengths(group),
+            outcomes=[outcome_of(verdict) for verdict in verdicts] if "outcomes" in needs else None,
+            statements=[statements_of(verdict) for verdict in verdicts] if "statements" in needs else None,
+            problem=group.problem_id,
+            step=group.step,
         )
 
     def _wanted(self, group: Group) -> bool:

@@ -266,6 +266,7 @@ def _take_up(parts: Parts) -> None:
             # An objective that remembers must see again what it saw since the checkpoint.
             for group in parts.journal.load_step(step).groups:
                 parts.stages.value(group, by_id[group.problem_id])
+    parts.remember()
     parts.summary.steps = learning.version
     holes = spoken(parts.journal.holes(learning.version))
     if holes:

@@ -21,6 +21,11 @@ KNOWN: Mapping[str, str] = {
     "rloo": "raypoly.objectives.rloo:RLOO",
     "reinforce_plus_plus": "raypoly.objectives.reinforce_plus_plus:ReinforcePlusPlus",
     "gfpo": "raypoly.objectives.gfpo:GFPO",
+    "darling": "raypoly.objectives.darling:Darling",
+    "uniqueness_aware": "raypoly.objectives.uniqueness_aware:UniquenessAware",
+    "grpo_diversity": "raypoly.objectives.grpo_diversity:GRPODiversity",
+    "outcome_exploration": "raypoly.objectives.outcome_exploration:OutcomeExploration",
+    "diver": "raypoly.objectives.diver:Diver",
 }
 
 __all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.values import Bool, Float64, Int32
 
-Need = Literal["labels", "lengths"]
+Need = Literal["labels", "lengths", "outcomes", "statements", "problem", "step"]
+"""A field of `ScoredGroup` that must be there."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,14 @@ class ScoredGroup:
     """bool [N]: rollouts that are no attempt at all."""
     lengths: Int32 | None = None
     """int32 [N]: response tokens."""
+    outcomes: tuple[str, ...] | None = None
+    """[N]: what each program did, the same text where no test told two apart (`behaviour.outcome_of`)."""
+    statements: tuple[frozenset[str], ...] | None = None
+    """[N]: each program's normalised statements, empty where it does not parse (`behaviour.statements_of`)."""
+    problem: str | None = None
+    """The problem's id, under which memory of it is kept."""
+    step: int | None = None
+    """Of training, from 0."""
 
     @property
     def size(self) -> int:
@@ -84,7 +93,11 @@ class Objective(ABC):
         """Raise `UsageError` where this objective can't work with groups of `rollouts` (N)."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive a restart, as JSON values. Default: nothing."""
+        """What must survive a restart, as JSON values. Default: nothing.
+
+        Groups of one step arrive in any order, each problem once: keep memory by problem, so that order means nothing.
+        An objective that remembers answers with something at any time, also before it has seen a group.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -100,12 +113,16 @@ class Objective(ABC):
         degenerate: ArrayLike | None = None,
         degenerate_ids: Collection[int] | None = None,
         lengths: ArrayLike | None = None,
+        outcomes: Sequence[str] | None = None,
+        statements: Sequence[Collection[str]] | None = None,
+        problem: str | None = None,
+        step: int | None = None,
     ) -> Float64:
         """Advantages, float64 [N], from plain arrays: the edge for notebooks, tests and the workflow.
 
         `degenerate` (bool [N]) says which rollouts are no attempt; where it is not given, labels in
         `degenerate_ids` are (the raw ids of a judge's answer; by default those of the config).
-        Raises `ValueError` where lengths differ, a reward is not finite, or a needed label is unknown.
+        Raises `ValueError` where lengths differ, a reward is not finite, or what is needed is not given or unknown.
         """
         r = np.asarray(rewards, dtype=np.float64)
         if r.ndim != 1 or not np.all(np.isfinite(r)):
@@ -113,12 +130,22 @@ class Objective(ABC):
         raw_ids = self.config.degenerate_ids if degenerate_ids is None else degenerate_ids
         ids, mask = _labels(labels, degenerate, raw_ids, len(r))
         tokens = None if lengths is None else np.asarray(lengths, dtype=np.int32)
-        group = ScoredGroup(r, ids, mask, tokens)
+        group = ScoredGroup(
+            r,
+            ids,
+            mask,
+            tokens,
+            outcomes=None if outcomes is None else tuple(outcomes),
+            statements=None if statements is None else tuple(map(frozenset, statements)),
+            problem=problem,
+            step=step,
+        )
         missing = [need for need in sorted(self.needs) if getattr(group, need, None) is None]
         if missing:
             raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
-        if tokens is not None and tokens.shape != r.shape:
-            raise ValueError(f"{len(r)} rewards need {len(r)} lengths, got {tokens.shape}")
+        for name, given in (("lengths", tokens), ("outcomes", outcomes), ("statements", statements)):
+            if given is not None and len(given) != len(r):
+                raise ValueError(f"{len(r)} rewards need {len(r)} {name}, got {len(given)}")
         out = self.compute(group)
         if out.shape != r.shape or not np.all(np.isfinite(out)):
             raise ValueError(f"{type(self).__name__} must give {len(r)} finite advantages, gave {out!r}")

@@ -13,12 +13,14 @@ from pydantic import Field
 from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
+Deviation = Literal["none", "sample", "population"]
+
 EPS = 1e-6
 """Added to the standard deviation, as verl and TRL do."""
 
 
 class GRPOConfig(ObjectiveConfig):
-    std: Literal["none", "sample", "population"] = Field(
+    std: Deviation = Field(
         "none", description="Divide by the group's standard deviation: `none` is Dr.GRPO, `sample` has ddof=1."
     )
 
@@ -28,9 +30,13 @@ class GRPO(Objective):
     config: GRPOConfig
 
     def compute(self, group: ScoredGroup) -> Float64:
-        centred: Float64 = group.rewards - group.rewards.mean()
-        if self.config.std == "none" or group.size == 1:
-            return centred
-        ddof = 1 if self.config.std == "sample" else 0
-        out: Float64 = centred / (np.std(group.rewards, ddof=ddof) + EPS)
-        return out
+        return relative(group.rewards, self.config.std)
+
+
+def relative(rewards: Float64, std: Deviation) -> Float64:
+    """Rewards against their mean, in units of their deviation where `std` names one, float64 [N]."""
+    centred: Float64 = rewards - rewards.mean()
+    if std == "none" or len(rewards) == 1:
+        return centred
+    out: Float64 = centred / (np.std(rewards, ddof=1 if std == "sample" else 0) + EPS)
+    return out

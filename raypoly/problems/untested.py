@@ -14,6 +14,9 @@ from raypoly.problems import ProblemSet
 from raypoly.settings import objective_parameters
 from raypoly.values import Problem
 
+PROGRAMS = {"labels": "strategies", "outcomes": "outcomes", "statements": "statements"}
+"""What an objective may need that only a program has, in words."""
+
 
 def with_tests(problems: Sequence[Problem]) -> list[Problem]:
     """Those whose answers can be run."""
@@ -33,8 +36,9 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
             "reward.compute_score=package.module:function, or leave them out by problems.exclude."
         )
     needs = objectives.build(config.objective.name, **objective_parameters(config)).needs
-    if "labels" in needs:
+    missing = [PROGRAMS[need] for need in sorted(needs) if need in PROGRAMS]
+    if missing:
         raise UsageError(
-            f"{what}, and objective.name={config.objective.name} needs strategies, which are those of programs: "
+            f"{what}, and objective.name={config.objective.name} needs {missing[0]}, which are those of programs: "
             "set objective.name=grpo, or leave them out by problems.exclude."
         )

@@ -59,6 +59,11 @@ def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: s
     assert said in refused(tmp_path, override)
 
 
+def test_an_objective_that_reads_programs_needs_their_evidence(tmp_path: Path) -> None:
+    silent = ["scorer.evidence=false", "objective.name=diver", "evaluate.judge=false"]
+    assert "objective.name=diver needs the statements of programs" in refused(tmp_path, *silent)
+
+
 def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) -> None:
     nobody = ["scorer.evidence=false", "objective.name=grpo", "evaluate.judge=false"]
     texts = ["scorer.evidence=false", "judge.name=openai", "judge.view=raw", "judge.base_url=http://127.0.0.1:9/v1"]

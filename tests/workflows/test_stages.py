@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from benchmarks.overlaps import steps
 from benchmarks.overlaps.clock import VirtualLoop
@@ -15,6 +18,7 @@ from raypoly.objectives.base import ObjectiveConfig, ScoredGroup
 from raypoly.store.records import CompletedStep
 from raypoly.values import Float64, Group, Rollout, Verdict
 from workflows.learning import Trained
+from workflows.parts import Parts
 from workflows.stages import Stages
 from workflows.train import Training
 
@@ -32,10 +36,10 @@ def group(slot: int) -> Group:
     return Group(0, slot, f"p{slot}", rollouts, VERDICTS[slot])
 
 
-async def step_with(objective: Objective, folder: Path) -> CompletedStep:
+async def step_with(objective: Objective, parts: Parts) -> CompletedStep:
     """The product's own step over services that sleep on a virtual clock."""
-    parts = await steps._parts(folder, Times.drawn(1, 4), 2, False, steps._Rows())
     stages = parts.stages
+    parts.objective = objective
     parts.stages = Stages(parts.config, objective, stages._scorers, stages._judge, stages._patience, parts.aside)
     await Training(parts).step(0)
     stages._scorers.stop()
@@ -81,7 +85,55 @@ class Sevens(Objective):
 
 
 def test_the_journal_keeps_the_advantages_that_were_trained_on(tmp_path: Path) -> None:
+    async def work() -> CompletedStep:
+        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        return await step_with(Sevens(ObjectiveConfig()), parts)
+
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        step = runner.run(step_with(Sevens(ObjectiveConfig()), tmp_path))
+        step = runner.run(work())
     assert [set(advantages.tolist()) for advantages in step.advantages] == [{7.0}] * len(step.groups)
     assert step.applied.metrics["zero_advantage"] == 0.0
+
+
+class Counts(Objective):
+    """Remembers how many groups of each problem it has seen."""
+
+    def __init__(self, config: ObjectiveConfig) -> None:
+        super().__init__(config)
+        self.seen: dict[str, int] = {}
+
+    def compute(self, group: ScoredGroup) -> Float64:
+        assert group.problem is not None
+        self.seen[group.problem] = self.seen.get(group.problem, 0) + 1
+        return group.rewards - group.rewards.mean()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": dict(self.seen)}
+
+
+def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: Path) -> None:
+    objective = Counts(ObjectiveConfig())
+
+    async def one_step_and_a_bit() -> tuple[dict[str, int], bytes]:
+        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        await step_with(objective, parts)
+        whole = dict(objective.seen)
+        parts.stages.value(group(0), parts.problems.splits["train"][0])
+        return whole, parts.remembered
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        whole, remembered = runner.run(one_step_and_a_bit())
+    assert json.loads(remembered) == {"seen": whole}
+    assert set(whole.values()) == {1}
+    assert objective.seen["p0"] == 2
+
+
+@pytest.mark.parametrize("name", ["outcome_exploration", "diver"])
+def test_what_an_objective_needs_of_programs_comes_from_their_verdicts(tmp_path: Path, name: str) -> None:
+    async def advantages() -> list[Float64]:
+        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        step = await step_with(build(name), parts)
+        return list(step.advantages)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert all(np.all(np.isfinite(each)) for each in runner.run(advantages()))

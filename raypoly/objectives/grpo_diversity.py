@@ -1,0 +1,39 @@
+"""GRPO + diversity: a bonus for being unlike the others is added to the reward.
+
+    R_i = r_i + coefficient * d_i      d_i = (rollouts of other strategies) / (N - 1)
+    A_i = R_i - mean R                 divided by std R + 1e-6 where `std` says so
+
+The additive shaping that set objectives are compared with (Poly-EPO's GRPO+DIV, arXiv 2604.17654). How the paper
+spreads diversity over rollouts, and its coefficient, are not known to us: d is DARLING's, and 0.2 is our default.
+
+Needs labels. When: as the baseline; and where all rollouts are wrong, since novelty alone has a gradient here.
+Known to go wrong: the coefficient is a price that no value fits: a wrong rollout is paid as soon as its d exceeds
+E[d] + p / coefficient, p being the share that is right, and near p = 1 the bonus is all that is left. A judge can be
+played for it without a single right answer. Degenerate rollouts have d = 0 and add to nobody's.
+Equal rewards and one strategy: zero. A group may have any size; one that is unjudged has no gradient.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from raypoly.objectives.base import ScoredGroup
+from raypoly.objectives.grpo import GRPO, GRPOConfig, relative
+from raypoly.objectives.strategies import share_elsewhere
+from raypoly.values import Float64
+
+
+class GRPODiversityConfig(GRPOConfig):
+    coefficient: float = Field(0.2, ge=0, description="What a rollout unlike all others is worth, in rewards.")
+
+
+class GRPODiversity(GRPO):
+    Config = GRPODiversityConfig
+    config: GRPODiversityConfig
+    needs = frozenset({"labels"})
+
+    def compute(self, group: ScoredGroup) -> Float64:
+        assert group.labels is not None
+        assert group.degenerate is not None
+        bonus = self.config.coefficient * share_elsewhere(group.labels, group.degenerate)
+        return relative(group.rewards + bonus, self.config.std)
