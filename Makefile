@@ -17,7 +17,7 @@ help:
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests"
 	@echo "make setup      make $(VENV) with everything in it ($(BUILD) build: chosen by nvidia-smi)"
 	@echo "make lint       ruff and mypy"
-	@echo "make docs       rewrite docs/configuration.md from the config's models"
+	@echo "make docs       rewrite docs/configuration.md from the config's models, and the tables of docs/objectives.md"
 	@echo "make clean-env  remove $(VENV)"
 
 setup: $(READY)
@@ -58,6 +58,7 @@ lint: setup
 
 docs: setup
 	$(PYTHON) -m raypoly.reporting.configuration docs/configuration.md
+	$(PYTHON) -m raypoly.reporting.objectives docs/objectives.md
 
 clean-env:
 	rm -rf $(VENV)
