@@ -1,0 +1,111 @@
+"""Poly-EPO's floor and its diversity of correct rollouts, against enumeration in exact rationals."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raypoly.errors import UsageError
+from raypoly.objectives import build
+
+LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
+"""Six right loops, one right comprehension, one wrong recursion."""
+
+
+def conditional_means(
+    rewards: list[Fraction], labels: list[int], n: int, gate: bool, floor: Fraction | None, of_correct: bool
+) -> list[Fraction]:
+    """Mean over the sets with i of f(G) - mean f, by the definition."""
+
+    def f(members: tuple[int, ...]) -> Fraction:
+        counted = [i for i in members if not of_correct or rewards[i] > 0]
+        strategies = len({labels[i] for i in counted} - {0, 100})
+        diversity = Fraction(0) if gate and strategies <= 1 else Fraction(strategies, n)
+        if floor is not None:
+            diversity = max(diversity, floor)
+        return sum((rewards[i] for i in members), Fraction(0)) / n * diversity
+
+    scores = {members: f(members) for members in itertools.combinations(range(len(rewards)), n)}
+    baseline = sum(scores.values(), Fraction(0)) / len(scores)
+    with_i = [[score for members, score in scores.items() if i in members] for i in range(len(rewards))]
+    return [sum(found, Fraction(0)) / len(found) - baseline for found in with_i]
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[list[Fraction], list[int], int, bool, Fraction | None, bool]:
+    size = draw(st.integers(2, 10))
+    reward = draw(st.sampled_from([st.integers(0, 1), st.integers(-4, 4)]))
+    rewards = [Fraction(value, 4) for value in draw(st.lists(reward, min_size=size, max_size=size))]
+    labels = draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 100]), min_size=size, max_size=size))
+    n, gate = draw(st.integers(1, size - 1)), draw(st.booleans())
+    sixteenths = draw(st.none() | st.integers(1, 16))
+    floor = None if sixteenths is None else Fraction(sixteenths, 16) * Fraction(2 if gate else 1, n)
+    return rewards, labels, n, gate, floor, draw(st.booleans())
+
+
+@settings(max_examples=300, deadline=None)
+@given(groups())
+def test_every_variant_is_its_enumeration(
+    group: tuple[list[Fraction], list[int], int, bool, Fraction | None, bool],
+) -> None:
+    rewards, labels, n, gate, floor, of_correct = group
+    objective = build(
+        "poly_epo",
+        set_size=n,
+        reduction="mean",
+        gate=gate,
+        floor=None if floor is None else float(floor),
+        diversity_of="correct" if of_correct else "all",
+    )
+    got = objective.advantages(rewards=[float(reward) for reward in rewards], labels=labels)
+    want = [float(value) for value in conditional_means(rewards, labels, n, gate, floor, of_correct)]
+    np.testing.assert_allclose(got, want, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, [-0.28125, 1.09375, 0.59375]),
+        ({"diversity_of": "correct"}, [-0.1875, 1.5625, -0.4375]),
+        ({"floor": 0.1}, [-0.23125, 0.94375, 0.44375]),
+        ({"floor": 0.1, "diversity_of": "correct"}, [-0.1375, 1.2625, -0.4375]),
+    ],
+)
+def test_a_wrong_novelty_is_paid_unless_diversity_is_that_of_correct_rollouts(
+    params: dict[str, object], expected: list[float]
+) -> None:
+    got = build("poly_epo", reduction="unit", **params).advantages(**LOOPS_AND_NOVELTIES)
+    np.testing.assert_allclose(got, [expected[0]] * 6 + expected[1:], atol=1e-12)
+
+
+def test_with_a_floor_a_group_of_one_strategy_has_that_share_of_grpos_advantage() -> None:
+    rewards = [1.0, 0.0, 1.0, 0.0, 0.0, 0.25, 1.0, 0.0]
+    got = build("poly_epo", reduction="unit", floor=0.1).advantages(rewards=rewards, labels=[3] * 8)
+    np.testing.assert_allclose(got, 0.1 * build("grpo").advantages(rewards=rewards), atol=1e-12)
+
+
+def test_a_floor_counts_for_sets_of_degenerates_alone() -> None:
+    rewards = [1.0, 0.0, 0.5, 0.0]
+    got = build("poly_epo", set_size=2, reduction="unit", floor=0.5, gate=False).advantages(
+        rewards=rewards, labels=[1] * 4, degenerate=[True] * 4
+    )
+    np.testing.assert_allclose(got, 0.5 * build("grpo").advantages(rewards=rewards), atol=1e-12)
+
+
+@pytest.mark.parametrize(("gate", "most"), [(True, "0.5"), (False, "0.25")])
+def test_a_floor_that_levels_sets_is_refused(gate: bool, most: str) -> None:
+    build("poly_epo", set_size=4, gate=gate, floor=float(most))
+    with pytest.raises(UsageError, match=rf"objective\.floor=0\.6 does not fit poly_epo: above {most}"):
+        build("poly_epo", set_size=4, gate=gate, floor=0.6)
+
+
+def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
+    rng = np.random.default_rng(0)
+    rewards, labels = rng.integers(0, 2, 1024), rng.integers(1, 1000, 1024)
+    objective = build("poly_epo", set_size=16, reduction="unit", floor=0.1, diversity_of="correct")
+    got = objective.advantages(rewards=rewards, labels=labels)
+    assert np.all(np.isfinite(got))
+    assert got.sum() == pytest.approx(0, abs=1e-9)
