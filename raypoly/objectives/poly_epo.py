@@ -35,6 +35,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from raypoly.errors import UsageError
 from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.objectives.draws import avoid
+from raypoly.objectives.sets import Reduction, refuse_whole_group
 from raypoly.values import Bool, Float64, Int32
 
 Indices = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
@@ -42,7 +43,7 @@ Indices = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 
 class PolyEPOConfig(ObjectiveConfig):
     set_size: int = Field(4, ge=1, description="Rollouts in a set (n); smaller than train.rollouts (N).")
-    reduction: Literal["sum", "mean", "unit"] = Field(
+    reduction: Reduction = Field(
         "sum",
         description="Over the sets that contain a rollout: `sum` (the paper), `mean`, or `unit`: "
         "sum * n / C(N-2, n-1), which equals GRPO's advantage times d where diversity d is constant.",
@@ -75,11 +76,7 @@ class PolyEPO(Objective):
     needs = frozenset({"labels"})
 
     def check(self, rollouts: int) -> None:
-        if self.config.set_size >= rollouts:
-            raise UsageError(
-                f"objective.set_size={self.config.set_size} must be smaller than train.rollouts={rollouts}: "
-                "with one set of all rollouts every advantage is zero."
-            )
+        refuse_whole_group(self.config.set_size, rollouts)
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.labels is not None
@@ -94,7 +91,7 @@ class PolyEPO(Objective):
         return out
 
 
-def _scale(N: int, n: int, reduction: str) -> float:
+def _scale(N: int, n: int, reduction: Reduction) -> float:
     """What the mean over the C(N-1, n-1) sets of a rollout is multiplied by, last of all so that nothing overflows."""
     if reduction == "mean":
         return 1.0

@@ -42,7 +42,7 @@ def groups(draw: st.DrawFn) -> tuple[list[Fraction], list[int], int, bool, Fract
     labels = draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 100]), min_size=size, max_size=size))
     n, gate = draw(st.integers(1, size - 1)), draw(st.booleans())
     sixteenths = draw(st.none() | st.integers(1, 16))
-    floor = None if sixteenths is None else Fraction(sixteenths, 16) * Fraction(2 if gate else 1, n)
+    floor = None if sixteenths is None else min(Fraction(1), Fraction(sixteenths, 16) * Fraction(2 if gate else 1, n))
     return rewards, labels, n, gate, floor, draw(st.booleans())
 
 
