@@ -14,7 +14,7 @@ All C(N, n) sets are taken while there are at most a million (and 2^24 places in
 them drawn uniformly without replacement. The draw's seed is made of `seed` and the group's own numbers: the same group
 always gets the same sets. A rollout in no drawn set has advantage 0; with `leave_one_out`, so has one in every set.
 
-Write a closed form where there is one, as `poly_epo.py` does: a million sets of 8 take seconds. A run's groups come
+Write a closed form where there is one, as `poly_epo.py` does: a million sets take a second. A run's groups come
 whole, and labelled where `needs` holds "labels"; one passed in by hand may be smaller, and is refused from n rollouts
 down.
 """
@@ -130,11 +130,11 @@ class SetObjective(Objective):
         return scores
 
 
-def refuse_whole_group(set_size: int, rollouts: int) -> None:
+def refuse_whole_group(set_size: int, rollouts: int, key: str = "set_size") -> None:
     """Raise `UsageError` where a set would be as large as the group."""
     if set_size >= rollouts:
         raise UsageError(
-            f"objective.set_size={set_size} must be smaller than train.rollouts={rollouts}: "
+            f"objective.{key}={set_size} must be smaller than train.rollouts={rollouts}: "
             "with one set of all rollouts every advantage is zero."
         )
 
