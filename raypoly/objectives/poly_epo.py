@@ -86,7 +86,7 @@ class PolyEPO(Objective):
         outside = group.degenerate
         if self.config.diversity_of == "correct":
             outside = outside | (group.rewards <= 0)
-        given = _given_member(group.rewards, group.labels, outside, n, self.config.gate, self.config.floor)
+        given = given_member(group.rewards, group.labels, outside, n, self.config.gate, self.config.floor)
         out: Float64 = (given - given.mean()) * _scale(group.size, n, self.config.reduction)
         return out
 
@@ -130,7 +130,7 @@ def _clusters(rewards: Float64, labels: Int32, degenerate: Bool) -> _Clusters:
     return _Clusters(rewards, of, sizes, sums)
 
 
-def _given_member(
+def given_member(
     rewards: Float64, labels: Int32, outside: Bool, n: int, gate: bool, floor: float | None = None
 ) -> Float64:
     """E[f(G) | i in G] for every rollout i over all sets of size n, float64 [N]; `outside` have no strategy."""

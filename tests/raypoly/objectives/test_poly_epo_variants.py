@@ -1,7 +1,9 @@
 """Poly-EPO's floor and its diversity of correct rollouts, against enumeration in exact rationals."""
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
+from raypoly.objectives.poly_epo import given_member
+from raypoly.values import Int32
 
 LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 """Six right loops, one right comprehension, one wrong recursion."""
@@ -109,3 +113,56 @@ def test_1024_rollouts_with_a_floor_are_finite_and_centred() -> None:
     got = objective.advantages(rewards=rewards, labels=labels)
     assert np.all(np.isfinite(got))
     assert got.sum() == pytest.approx(0, abs=1e-9)
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"gate": False},
+    {"floor": 0.5},
+    {"diversity_of": "correct"},
+    {"floor": 0.25, "diversity_of": "correct"},
+]
+
+
+def worth(rewards: Sequence[float], labels: Sequence[int], n: int, params: dict[str, Any]) -> float:
+    """f(G) of one set by the definition."""
+    of_all = params.get("diversity_of", "all") == "all"
+    strategies = len({label for reward, label in zip(rewards, labels, strict=True) if of_all or reward > 0})
+    diversity = 0.0 if params.get("gate", True) and strategies < 2 else strategies / n
+    return float(np.mean(rewards)) * max(diversity, params.get("floor", 0.0))
+
+
+@pytest.mark.parametrize("params", VARIANTS, ids=str)
+def test_the_gradient_is_that_of_the_mean_worth_of_a_set(params: dict[str, Any]) -> None:
+    """A softmax over four answers (right by 1, right by 2, wrong by 2, wrong by 3), all 4^4 groups, n=2."""
+    rewards, labels, logits = [1.0, 1.0, 0.0, 0.0], [1, 2, 2, 3], np.array([0.2, -1.0, 0.5, 0.1])
+    p = np.exp(logits) / np.exp(logits).sum()
+    score = np.eye(4) - p  # row a: d log pi(a) / d logits
+    n, N = 2, 4
+    true = np.zeros(4)
+    for pair in itertools.product(range(4), repeat=n):
+        f = worth([rewards[a] for a in pair], [labels[a] for a in pair], n, params)
+        true += p[list(pair)].prod() * f * score[list(pair)].sum(axis=0)
+    estimated = np.zeros(4)
+    objective = build("poly_epo", set_size=n, **params)
+    for group in itertools.product(range(4), repeat=N):
+        got = objective.advantages(rewards=[rewards[a] for a in group], labels=[labels[a] for a in group])
+        estimated += p[list(group)].prod() * got @ score[list(group)]
+    np.testing.assert_allclose(estimated, 3 * true, atol=1e-12)  # C(N-1, n) times
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=2, max_size=8), st.sampled_from(VARIANTS))
+def test_merging_two_strategies_raises_no_set(group: list[tuple[int, int]], params: dict[str, Any]) -> None:
+    n = len(group)
+    rewards, labels = np.array([float(reward) for reward, _ in group]), np.array([label for _, label in group])
+    merged = np.where(labels == 2, 1, labels)
+
+    def of_the_one_set(ids: Int32) -> float:
+        outside = rewards <= 0 if params.get("diversity_of") == "correct" else np.zeros(n, dtype=np.bool_)
+        floor = params.get("floor")
+        held = given_member(rewards, ids, outside, n, params.get("gate", True), None if floor is None else floor / n)
+        assert np.ptp(held) == pytest.approx(0, abs=1e-12)
+        return float(held[0])
+
+    assert of_the_one_set(merged) <= of_the_one_set(labels) + 1e-12
