@@ -20,6 +20,7 @@ from raypoly.values import Float64, Group, Rollout, Verdict
 from workflows.learning import Trained
 from workflows.parts import Parts
 from workflows.stages import Stages
+from workflows.starting import _take_up
 from workflows.train import Training
 
 TOKENS = ((3, 1), (2, 2), (5, 5))
@@ -126,6 +127,24 @@ def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: P
     assert json.loads(remembered) == {"seen": whole}
     assert set(whole.values()) == {1}
     assert objective.seen["p0"] == 2
+
+
+def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    before, after = build("outcome_exploration"), build("outcome_exploration")
+
+    async def restarted() -> bytes:
+        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        await step_with(before, parts)
+        old = parts.stages
+        parts.objective, parts.remembered = after, b"{}"
+        parts.stages = Stages(parts.config, after, old._scorers, old._judge, old._patience, parts.aside)
+        _take_up(parts)
+        return parts.remembered
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        remembered = json.loads(runner.run(restarted()))
+    assert remembered == before.state_dict() == after.state_dict()
+    assert sum(remembered["counts"]["p0"].values()) == 8
 
 
 @pytest.mark.parametrize("name", ["outcome_exploration", "diver"])
