@@ -324,7 +324,9 @@ class ObjectiveConfig(Section):
     """How a group's rewards and labels become advantages. Parameters beside the name belong to the objective."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    name: str = Field("poly_epo", description="A name in docs/objectives.md, or package.module:Class.")
+    name: str = Field(
+        "poly_epo", description="`poly_epo`, `grpo`, another of docs/objectives.md, or package.module:Class."
+    )
 
 
 class LossConfig(Section):

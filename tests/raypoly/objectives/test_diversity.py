@@ -40,6 +40,15 @@ def test_worked_numbers_of_uniqueness(case: Any, apply_to: str, key: str) -> Non
     np.testing.assert_allclose(got, case["expected"][key], atol=1e-9)
 
 
+def test_a_rare_mistake_is_punished_more_than_a_common_one_unless_only_positive_ones_are_weighed() -> None:
+    rewards, labels = [1, 1, 0, 0, 0, 0], [1, 1, 2, 2, 2, 3]
+    plain = build("grpo", std="sample").advantages(rewards=rewards)
+    both = build("uniqueness_aware").advantages(rewards=rewards, labels=labels)
+    np.testing.assert_allclose(both, plain / [2, 2, 3, 3, 3, 1], atol=1e-12)
+    positive = build("uniqueness_aware", apply_to="positive").advantages(rewards=rewards, labels=labels)
+    np.testing.assert_allclose(positive, plain / [2, 2, 1, 1, 1, 1], atol=1e-12)
+
+
 def test_darling_pays_a_right_rarity_most() -> None:
     got = build("darling").advantages(rewards=[1, 1, 1, 0, 0], labels=[1, 1, 2, 1, 3])
     np.testing.assert_allclose(got, np.array([0.5, 0.5, 1.0, 0.0, 0.0]) - 0.4, atol=1e-12)
