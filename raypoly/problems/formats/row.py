@@ -46,10 +46,14 @@ class Row(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
     reference_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     difficulty: Any = None
+    title: Any = None
+    question_title: Any = None
+    url: Any = None
 
     def about(self) -> dict[str, str]:
         """The problem's metadata."""
-        return {"difficulty": self.difficulty} if isinstance(self.difficulty, str) and self.difficulty else {}
+        told = {"difficulty": self.difficulty, "title": self.title or self.question_title, "url": self.url}
+        return {name: value for name, value in told.items() if isinstance(value, str) and value}
 
 
 def asked(description: str, starter: str = "") -> str:

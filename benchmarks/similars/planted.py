@@ -1,0 +1,120 @@
+"""Copies of a problem as they turn up in other data sets: each kind changes the text, and leaves the task as it is.
+
+copy = planted("html", prompt, random.Random(0))
+"""
+
+from __future__ import annotations
+
+import html
+import keyword
+import random
+import re
+from collections.abc import Callable
+
+Change = Callable[[str, random.Random], str]
+
+NAMES = """arr values items data seq a b c p q t u z text phrase goal limit first second table matrix2 my_list inputs
+    the_root node1 listA listB maxSize x y graphEdges pts weights costs budget idx low_value high_value"""
+HEADINGS = {
+    "de": {"Example": "Beispiel", "Input": "Eingabe", "Output": "Ausgabe", "Explanation": "Erklärung",
+           "Constraints": "Einschränkungen", "Note": "Hinweis"},
+    "fr": {"Example": "Exemple", "Input": "Entrée", "Output": "Sortie", "Explanation": "Explication",
+           "Constraints": "Contraintes", "Note": "Remarque"},
+    "es": {"Example": "Ejemplo", "Input": "Entrada", "Output": "Salida", "Explanation": "Explicación",
+           "Constraints": "Restricciones", "Note": "Nota"},
+    "ru": {"Example": "Пример", "Input": "Входные данные", "Output": "Выходные данные", "Explanation": "Пояснение",
+           "Constraints": "Ограничения", "Note": "Примечание"},
+    "zh": {"Example": "示例", "Input": "输入", "Output": "输出", "Explanation": "解释",
+           "Constraints": "提示", "Note": "注意"},
+    "ja": {"Example": "例", "Input": "入力", "Output": "出力", "Explanation": "説明",
+           "Constraints": "制約", "Note": "備考"},
+    "ko": {"Example": "예제", "Input": "입력", "Output": "출력", "Explanation": "설명", "Constraints": "제약 조건",
+           "Note": "참고"},
+}  # fmt: skip
+_SIGNATURE = re.compile(r"def\s+\w+\s*\(([^)]*)\)")
+_EXAMPLE = re.compile(
+    r"^(?:Input|Output|Explanation): ?.*(?:\n(?!\s*$|Example|Constraints|Input|Output).*)*", re.MULTILINE
+)
+
+
+def parameters(prompt: str) -> list[str]:
+    """The names in the signature of the code to be completed, `self` apart."""
+    found = _SIGNATURE.search(prompt)
+    names = re.findall(r"(?:^|,)\s*(\w+)\s*(?=[:,=]|$)", found[1]) if found else []
+    return [name for name in names if name != "self" and not keyword.iskeyword(name)]
+
+
+def renamed(prompt: str, rng: random.Random) -> str:
+    """Every parameter gets another name, in the statement, the examples and the code."""
+    old = parameters(prompt)
+    words = set(re.findall(r"\w+", prompt)) - {"a"}
+    new = dict(zip(old, rng.sample([name for name in NAMES.split() if name not in words], len(old)), strict=True))
+    return re.sub(r"(?<!['’\d])[^\W\d]\w*", lambda found: new.get(found[0], found[0]), prompt)
+
+
+def other_numbers(prompt: str, rng: random.Random) -> str:
+    """Other numbers in the examples, and other letters in their texts."""
+
+    def changed(found: re.Match[str]) -> str:
+        text = re.sub(r"\d+", lambda _: str(rng.randrange(1000)), found[0])
+        return re.sub(r'"[^"\n]*"', lambda s: '"' + "".join(rng.sample(s[0][1:-1], len(s[0]) - 2)) + '"', text)
+
+    return _EXAMPLE.sub(changed, prompt)
+
+
+def as_html(prompt: str, rng: random.Random) -> str:
+    """A web page: paragraphs, code spans, entities, preformatted examples."""
+    text, fence, code = prompt.partition("```")
+    text = html.escape(text, quote=rng.random() < 0.5).replace(" \n", "&nbsp;\n")
+    for name in parameters(prompt):
+        text = re.sub(rf"\b{re.escape(name)}\b(?!=)", f"<code>{name}</code>", text)
+    text = re.sub(
+        r"^(Example \d+:|Constraints:|Note:)", r'<strong class="example">\1</strong>', text, flags=re.MULTILINE
+    )
+    text = re.sub(r"^(Input|Output|Explanation):", r"<b>\1:</b>", text, flags=re.MULTILINE)
+    between = rng.choice(["</p>\n<p>", "<br/>", "<br>\n", '</div><div style="margin: 0">'])
+    return f"<p>{text.replace(chr(10), between)}</p>\n{fence}{code}"
+
+
+def other_space(prompt: str, rng: random.Random) -> str:
+    """Lines end in other places, and what is between words is something else."""
+    text, fence, code = prompt.partition("```")
+    lines = []
+    for line in text.split("\n"):
+        between = rng.choice([" ", "  ", "\t", "\xa0", " \u200b", "\u2003"])
+        words = line.split(" ")
+        heading = re.match(r"(?:Example|Constraints|Input|Output|Explanation|Note)\b", line)
+        for number in range(rng.randrange(6, 14), len(words), 14) if not heading else ():
+            words[number] = "\n" + words[number]
+        lines.append(rng.choice(["", "  ", "\t"]) + between.join(words))
+    return rng.choice(["\n", "\r\n", "\n\n"]).join(lines) + f"\n{fence}{code}"
+
+
+def other_headings(prompt: str, rng: random.Random) -> str:
+    """Headings in another language, some set as Markdown."""
+    table = HEADINGS[rng.choice(sorted(HEADINGS))]
+    before, after, colon = rng.choice([("", "", ":"), ("**", "**", ":"), ("### ", "", ""), ("", "", "：")])
+    prompt = re.sub(
+        r"^(Example)( \d+)?:\s*$|^(Constraints):\s*$",
+        lambda m: f"{before}{table[m[1] or m[3]]}{m[2] or ''}{colon}{after}",
+        prompt,
+        flags=re.MULTILINE,
+    )
+    return re.sub(r"^(Input|Output|Explanation|Note):", lambda m: f"{table[m[1]]}:", prompt, flags=re.MULTILINE)
+
+
+def everything(prompt: str, rng: random.Random) -> str:
+    """All of it at once."""
+    for change in (renamed, other_numbers, other_headings, other_space, as_html):
+        prompt = change(prompt, rng)
+    return prompt
+
+
+KINDS: dict[str, Change] = {
+    "renamed variables": renamed,
+    "changed numbers": other_numbers,
+    "HTML": as_html,
+    "whitespace": other_space,
+    "translated headings": other_headings,
+    "all of it": everything,
+}
