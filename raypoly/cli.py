@@ -3,6 +3,7 @@
     raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
+    raypoly score --problems P.jsonl --duplicates [--against E.jsonl] [--out exclude.jsonl]
     raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
 
 Exit codes: 0 done, 1 it failed, 2 the command line or config is wrong and nothing was started, 75 paused too long
@@ -148,12 +149,28 @@ def score(
     calibrated: Annotated[
         str | None, typer.Option(help="With --validate: where usable problems go, with their time limits.")
     ] = None,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Look for problems that are there twice instead; nothing is run.")
+    ] = False,
+    against: Annotated[
+        str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not have.")
+    ] = None,
 ) -> None:
-    """Score programs without Ray, or check a data set by its own solutions."""
+    """Score programs without Ray, or check a data set: its solutions, its tests, its duplicates."""
     with _reported():
         from raypoly.scoring import command
         from raypoly.scoring.interrupt import interruptible
 
+        if duplicates:
+            if programs or evidence or validate or calibrated or workers is not None or overrides:
+                raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
+            from raypoly.scoring.duplicates import compare_files
+
+            with interruptible("Interrupted; nothing was written."):
+                compare_files(Path(problems), None if against is None else Path(against), out)
+            return
+        if against is not None:
+            raise UsageError("--against goes with --duplicates.")
         config = command.scorer_config(overrides or [], workers)
         if validate:
             if programs is not None or evidence:

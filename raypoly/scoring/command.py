@@ -49,8 +49,8 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
 
     Raises `UsageError` for bad input before anything starts, `SandboxError` at the end where programs have no verdict.
     """
-    _spare(out, problems, programs)
-    file = _read(problems)
+    spare(out, problems, programs)
+    file = read(problems)
     known = Known(file, problems)
     survey = look_over(programs, known)
     with ExitStack() as stack:
@@ -73,9 +73,9 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
     console = NOTES if out == STDOUT else Console()
     console.print(status_table(tally.statuses))
     if left:
-        _say(console, f"{left:,} in {seconds:.1f} s, {left / seconds:,.1f}/s; {pool.cpu_seconds:,.1f} s of CPU in them")
+        say(console, f"{left:,} in {seconds:.1f} s, {left / seconds:,.1f}/s; {pool.cpu_seconds:,.1f} s of CPU in them")
     if out != STDOUT:
-        _say(console, f"verdicts: {out}")
+        say(console, f"verdicts: {out}")
     tally.complain()
 
 
@@ -85,8 +85,8 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
     Raises `UsageError` for bad input, `SandboxError` at the end where the sandbox failed.
     """
     for written in filter(None, (out, calibrated)):
-        _spare(written, problems)
-    file = _read(problems, quiet=True)
+        spare(written, problems)
+    file = read(problems, quiet=True)
     known = by_id(file.problems)
     calibrate = calibrated is not None
     statuses: Counter[str] = Counter()
@@ -114,7 +114,7 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
     console.print(status_table(statuses, first="its solution"))
     for name, path in (("exclusion list", out), ("calibrated problems", calibrated)):
         if path not in (None, STDOUT):
-            _say(console, f"{name}: {path}")
+            say(console, f"{name}: {path}")
     if failed:
         raise SandboxError(
             f"The sandbox failed on the solutions of {len(failed)} problems, the first {failed[0].problem.id!r}"
@@ -136,19 +136,19 @@ def identity(problems: Path, survey: Survey, config: ScorerConfig, evidence: boo
     }
 
 
-def _read(path: Path, quiet: bool = False) -> ProblemFile:
+def read(path: Path, quiet: bool = False) -> ProblemFile:
     """The problems; rows that can't be used are named in a note."""
     file = read_problems(path)
     if file.rejected and not quiet:
         first = file.rejected[0]
-        _say(
+        say(
             NOTES,
             f"Note: left out of {path}: {len(file.rejected)} rows, the first in line {first.line}: {first.reason}",
         )
     return file
 
 
-def _spare(out: str, *inputs: Path) -> None:
+def spare(out: str, *inputs: Path) -> None:
     """Raises `UsageError` where what is written would take the place of what is read."""
     for path in inputs:
         if out != STDOUT and os.path.realpath(out) == os.path.realpath(path):
@@ -169,5 +169,5 @@ def _for(config: ScorerConfig, programs: int) -> ScorerConfig:
     return config.model_copy(update={"workers": max(1, min(config.workers, programs))})
 
 
-def _say(console: Console, text: str) -> None:
+def say(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
