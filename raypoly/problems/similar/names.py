@@ -53,8 +53,8 @@ def variants(one: Names, another: Names) -> bool:
     """Whether they are two of one series: `Two Sum` and `Two Sum II`, an easy and a hard version."""
     if one.slugs & another.slugs:
         return False
-    numbers = dict(one.series)
-    return any(stem in numbers and numbers[stem] != number for stem, number in another.series)
+    stems = {stem for stem, _ in one.series} & {stem for stem, _ in another.series}
+    return any(not {it for it in one.series & another.series if it[0] == stem} for stem in stems)
 
 
 def _slug(text: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from raypoly.problems.similar.headings import KINDS, key
 
 _LONGEST_HEADING = 60
 _DATA = re.compile(r"""\s*(?:[-+]?\d|["'\[({]|[^\W\d]\w*\s*=(?!=))""")
-_LITERAL = re.compile(r"\[[^\[\]\n]*\d[^\[\]\n]*\]")
+_LITERAL = re.compile(r"\[[^\[\]\n\d]*\d[^\[\]\n]*\]")
 _WORD = re.compile(r"[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _FOR_EXAMPLE = re.compile(
     r"\b(?:for\s+example|for\s+instance|e\.g\.)[^)]{0,600}?(?:[.!?](?=\s|$)|\)|\Z)", re.IGNORECASE

@@ -99,6 +99,9 @@ def test_sequels_are_different_problems_even_with_one_text() -> None:
     ):
         assert duplicates([problem(text=text, **one), problem(text=text, **another)]) == []
     assert len(duplicates([problem("tide-table-ii", text), problem("3", text, title="Tide Table II")])) == 1
+    for id in ("tide-table-iii", "tide-table-iv"):
+        two_names = problem("tide-table", text, title="Tide Table II")
+        assert duplicates([problem(id, text), two_names]) == duplicates([two_names, problem(id, text)]) == []
 
 
 def test_one_name_is_believed_unless_the_texts_have_little_in_common() -> None:
@@ -194,6 +197,31 @@ def test_no_text_is_too_strange(texts: list[str]) -> None:
     assert len(pairs) < len(problems)
     for it in problems:
         assert len(statement_of(it.prompt).words) <= len(statement_of(it.prompt).all_words)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "$",
+        "`",
+        "```\n",
+        "<!--",
+        "<p ",
+        "<p a=",
+        "[1",
+        "[a,",
+        "def f(",
+        '"""',
+        "x^",
+        ">>> ",
+        "for example ",
+        " ",
+        "\n",
+        "e.g.(",
+    ],
+)
+def test_long_texts_of_one_piece_are_read_in_time_that_grows_with_them(piece: str) -> None:
+    assert len(statement_of(piece * 30_000).words) <= 90_000
 
 
 @settings(max_examples=100, deadline=None)
