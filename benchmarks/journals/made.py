@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,15 +36,29 @@ class NoSync(Disk):
         pass
 
 
-def config_of(folder: Path, steps: int) -> Config:
-    overrides = [f"run.dir={folder}", f"train.steps={steps}", f"train.checkpoint_every={CHECKPOINT_EVERY}"]
-    return load(None, [*overrides, f"evaluate.every={EVALUATE_EVERY}"], lambda text: None)
+def config_of(folder: Path, steps: int, overrides: Sequence[str] = ()) -> Config:
+    own = [f"run.dir={folder}", f"train.steps={steps}", f"train.checkpoint_every={CHECKPOINT_EVERY}"]
+    return load(None, [*own, f"evaluate.every={EVALUATE_EVERY}", *overrides], lambda text: None)
 
 
-def make(folder: Path, steps: int, groups: int, size: int, tokens: int) -> None:
-    """`steps` completed steps of `groups` groups of `size` rollouts of `tokens` tokens, evaluated and checkpointed."""
+def blank(checkpoints: Checkpoints, step: int) -> None:
+    """A checkpoint that can be opened, of a model of zeros."""
+    checkpoints.save(step, {"model.safetensors": bytes(1 << 20)})
+
+
+def make(
+    folder: Path,
+    steps: int,
+    groups: int,
+    size: int,
+    tokens: int,
+    overrides: Sequence[str] = (),
+    save: Callable[[Checkpoints, int], None] = blank,
+) -> None:
+    """`steps` completed steps of `groups` groups of `size` rollouts of `tokens` tokens, evaluated, with the last
+    checkpoint by `save`."""
     store: Store
-    store, lease = resolve(config_of(folder, 2 * steps)).open("benchmark")
+    store, lease = resolve(config_of(folder, 2 * steps, overrides)).open("benchmark")
     store = LocalStore(folder, NoSync())
     history, checkpoints = History(store, lease), Checkpoints(store, lease)
     metrics = MetricsFile(folder / "metrics.jsonl")
@@ -61,7 +75,7 @@ def make(folder: Path, steps: int, groups: int, size: int, tokens: int) -> None:
             history.add_evaluation(step + 1, "validation", _results(step + 1), pa.table({"status": ["passed"] * 512}))
         if (step + 1) % CHECKPOINT_EVERY == 0:
             if step + 1 > steps - CHECKPOINT_EVERY:
-                checkpoints.save(step + 1, {"model.safetensors": bytes(1 << 20)})
+                save(checkpoints, step + 1)
             history.settle(step + 1)
     metrics.close()
     lease.release()

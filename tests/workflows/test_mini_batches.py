@@ -1,0 +1,31 @@
+"""A run that updates several times a step."""
+
+from pathlib import Path
+
+import pytest
+import ray
+
+from benchmarks.chaos.machines import Machines
+from tests.workflows.test_train import config, train
+from workflows.learning import Learning, Trained
+
+TWICE = ("train.mini_batch_prompts=2", "loss.name=clipped_surrogate", "train.steps=2")
+
+
+@pytest.mark.slow
+def test_losing_the_learner_between_the_updates_of_a_step_changes_nothing(
+    machines: Machines, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)
+    undisturbed = train(config(warm_model, tmp_path / "undisturbed", *TWICE))
+    assert undisturbed != train(config(warm_model, tmp_path / "once", *TWICE[1:]))
+    take, lost = Learning._take, []
+
+    async def lose_it_midway(learning: Learning, trained: Trained, number: int) -> None:
+        await take(learning, trained, number)
+        if learning.version == 1 and number == 2 and not lost:
+            lost.append(ray.kill(ray.get_actor("learner")))
+
+    monkeypatch.setattr(Learning, "_take", lose_it_midway)
+    assert train(config(warm_model, tmp_path / "hit", *TWICE)) == undisturbed
+    assert lost
