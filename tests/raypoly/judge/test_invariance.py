@@ -1,6 +1,6 @@
 """Other words for the same programs change no canonical form and no partition.
 
-RAYPOLY_INVARIANCE=10000 python -m pytest tests/raypoly/judge/test_invariance.py -k same_forms    # an hour
+RAYPOLY_INVARIANCE=10000 python -m pytest tests/raypoly/judge/test_invariance.py -k same_forms    # half an hour
 """
 
 import gzip
