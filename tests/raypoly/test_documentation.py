@@ -17,7 +17,6 @@ from raypoly.config import Config, TrainConfig
 from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.objectives.grpo import GRPOConfig
 from raypoly.plugins import load
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.rows import Row
@@ -82,8 +81,8 @@ def test_the_cluster_file_is_one_that_ray_up_takes() -> None:
 
 def test_every_key_beside_one_of_verls_exists() -> None:
     known = {key.name for key in keys()}
-    known |= {f"objective.{name}" for name in GRPOConfig.model_fields}
-    known |= {f"loss.{name}" for loss in LOSSES for name in load(loss, LOSSES, "loss.name").Config.model_fields}
+    for section, parts in (("objective", objectives.KNOWN), ("loss", LOSSES)):
+        known |= {f"{section}.{key}" for name in parts for key in load(name, parts, section).Config.model_fields}
     page = (ROOT / "docs" / "from-verl.md").read_text()
     sections = "|".join(Config.model_fields)
     named = set(re.findall(rf"`((?:{sections})\.\w+)[`=]", page))
