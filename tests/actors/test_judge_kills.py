@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from actors.judge import JudgeClient
 from tests.actors.test_scorer import is_ours
 from tests.actors.test_shared_judge import KEY, client, end_all, group
 from tests.faults import programs_of
@@ -84,7 +85,7 @@ def test_what_had_arrived_before_a_kill_is_not_asked_again(server: Telling, tmp_
     rng = random.Random(kills)
     arrived, lost = 0, 0
 
-    async def one(number: int) -> None:
+    async def one(judge: JudgeClient, number: int) -> None:
         nonlocal arrived, lost
         before = len(server.sent)
         asked = asyncio.gather(*(judge.label(*group(1000 * number + i)) for i in range(GROUPS)))
@@ -106,15 +107,16 @@ def test_what_had_arrived_before_a_kill_is_not_asked_again(server: Telling, tmp_
         seen.update(server.sent)
 
     async def main() -> None:
-        await judge.start()
         for number in range(kills):
-            await one(number)
+            judge = client(server, tmp_path)  # each has a run's budget of retries, which progress would refill
+            await judge.start()
+            await one(judge, number)
         calls = sum(server.asked.values())
         for number in range(kills):
             await asyncio.gather(*(judge.label(*group(1000 * number + i)) for i in range(GROUPS)))
         assert sum(server.asked.values()) == calls, "all of them are kept"
 
-    judge, seen = client(server, tmp_path), set[str]()
+    seen = set[str]()
     asyncio.run(main())
     print(f"{kills} kills, {arrived} answers had arrived, {lost} of them were asked for again")
     assert arrived >= kills
