@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import boto3
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.local import LocalProxy
 from werkzeug.serving import make_server
 
 Kind = Literal["error", "slow_down", "cut", "hang", "short", "delay", "unsupported", "denied"]
@@ -122,9 +124,6 @@ class _Layer:
     """WSGI around moto: log, fault, then the store itself, one request at a time where it writes."""
 
     def __init__(self, server: S3Server) -> None:
-        # Late: moto brings Flask, whose module variables can't be looked at, and vLLM looks at all when it loads.
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-
         self._app = DomainDispatcherApplication(create_backend_app)
         self._server = server
         self._lock = threading.Lock()
@@ -181,11 +180,22 @@ class _Layer:
             return list(self._app(environ, start_response))
 
 
-def _handler() -> type:
-    """Moto's handler of requests, without its log: requests are in the server's own."""
-    from moto.moto_server.werkzeug_app import MotoRequestHandler
+def _no_attribute(proxy: LocalProxy[Any], name: str) -> Any:
+    raise AttributeError(name)
 
-    return type("Quiet", (MotoRequestHandler,), {"protocol_version": "HTTP/1.1", "log": lambda *_, **__: None})
+
+# vLLM asks the values of every module for an attribute when it loads, Flask's (by moto) too: outside of a request
+# they have none, instead of an error that would end an engine's start in the same process.
+vars(LocalProxy)["__getattr__"].fallback = _no_attribute
+
+
+class _Handler(MotoRequestHandler):
+    """Moto's handler of requests, without its log: requests are in the server's own."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Says nothing."""
 
 
 def _drain(environ: dict[str, Any]) -> None:
@@ -197,7 +207,7 @@ def _drain(environ: dict[str, Any]) -> None:
 def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
     """A server with an empty bucket, gone at the end; `host`: the address of this machine that it listens on."""
     server = S3Server(bucket=f"runs-{next(_COUNTER)}")  # moto's content is the process's: a new bucket is empty
-    listener = make_server(host, 0, _Layer(server), threaded=True, request_handler=_handler())
+    listener = make_server(host, 0, _Layer(server), threaded=True, request_handler=_Handler)
     server.endpoint = f"http://{host}:{listener.server_port}"
     thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)  # looks so often for its end
     thread.start()
