@@ -1,13 +1,13 @@
 """Short trainings under a seeded plan of kills: each must end as the undisturbed one, bit for bit.
 
-    python -m benchmarks.chaos --kills 200 --seed 1 [--engine vllm|transformers] [--store local|s3] [--a-run 5]
+    python -m benchmarks.chaos --kills 200 --seed 1 [--engine vllm|transformers|both] [--store local|s3] [--a-run 5]
                                [--kinds driver,generator,scorer,judge,learner,node,partition] [--model FOLDER]
-                               [--keep FOLDER] [--json FILE]
+                               [--at-once 3] [--keep FOLDER] [--json FILE]
 
 Killed are: the driver (its whole process group), the generator's, scorer's, judge's and learner's processes, the Ray
 node of one of them with all that is on it, and that node's network for a while. Compared are the weights, their digest
 after each step, and what the rollouts say; and every committed object is watched as it appears: none may change, no
-stage of a group may be committed twice. All runs share one Ray cluster of simulated nodes. Exit code 1 if any differs.
+stage of a group may be committed twice. Runs share Ray clusters of simulated nodes. Exit code 1 if any differs.
 """
 
 from __future__ import annotations
@@ -20,47 +20,54 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.chaos.disturbed import Disturbed, Outcome
+from benchmarks.chaos.disturbed import Outcome
 from benchmarks.chaos.driver import SMALL
-from benchmarks.chaos.machines import Machines
+from benchmarks.chaos.fleet import Fleet
 from benchmarks.chaos.model import cached_warm_model
 from benchmarks.chaos.plan import KINDS, plans
+from benchmarks.chaos.series import Series, run_all
 
 
 def main() -> int:
     given = _arguments()
     started = time.monotonic()
     model = given.model or cached_warm_model()
-    overrides = [*SMALL, f"model.path={model}", f"generator.engine={given.engine}"]
+    wanted = _shares(given.engine, given.kills)
     with contextlib.ExitStack() as stack:
         folder = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="chaos-")))
         folder.mkdir(parents=True, exist_ok=True)
-        if given.store == "s3":
-            _allow_s3()  # before the nodes start, for their actors write to it as well
-        machines = stack.enter_context(Machines())
-        prefix = stack.enter_context(_s3(machines.here)) if given.store == "s3" else str(folder)
-        kinds = [kind for kind in given.kinds if kind != "partition" or not machines.why_no_partition]
-        reference = Disturbed(0, _place(prefix, 0), folder / "run-0.log", overrides, machines).run([], None)
-        outcomes = [reference]
-        _print_run(reference)
-        for number, plan in enumerate(plans(given.seed, given.a_run, kinds), 1):
-            done = sum(outcome.struck.total() for outcome in outcomes)
-            if reference.faults or done >= given.kills or number > 2 * -(-given.kills // given.a_run):
-                break
-            plan = plan[: given.kills - done]
-            disturbed = Disturbed(number, _place(prefix, number), folder / f"run-{number}.log", overrides, machines)
-            outcomes.append(disturbed.run(plan, _place(prefix, 0)))
-            _print_run(outcomes[-1])
-        why = machines.why_no_partition if "partition" in given.kinds else ""
-    print("\n" + table(outcomes[1:], given.kinds, why))
-    print(f"{given.engine}, {given.store} store, seed {given.seed}: {time.monotonic() - started:.0f} s in all")
+        fleet = stack.enter_context(Fleet(_at_once(given), given.store, folder))
+        why = fleet.why_no_partition() if "partition" in given.kinds else ""
+        kinds = [kind for kind in given.kinds if kind != "partition" or not why]
+        series = [
+            Series(engine, kills, plans(given.seed + at, given.a_run, kinds), [*SMALL, f"model.path={model}"])
+            for at, (engine, kills) in enumerate(wanted.items())
+        ]
+        outcomes = []
+        for outcome in run_all(fleet, series):
+            outcomes.append(outcome)
+            _print_run(outcome)
+    print("\n" + table([outcome for outcome in outcomes if not outcome.undisturbed], given.kinds, why))
+    print(f"{given.store} store, seed {given.seed}: {time.monotonic() - started:.0f} s in all")
     if given.json:
         given.json.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=2))
-    struck = sum(outcome.struck.total() for outcome in outcomes)
-    return int(any(outcome.faults for outcome in outcomes) or struck < given.kills)
+    return int(any(outcome.faults for outcome in outcomes) or any(one.struck < one.kills for one in series))
+
+
+def _shares(engine: str, kills: int) -> dict[str, int]:
+    """Kills by engine."""
+    if engine != "both":
+        return {engine: kills}
+    on_vllm = -(-kills // 5)
+    return {name: share for name, share in {"vllm": on_vllm, "transformers": kills - on_vllm}.items() if share}
+
+
+def _at_once(given: argparse.Namespace) -> int:
+    """Clusters: not more than there are runs to fill them."""
+    return 1 if given.store == "s3" else min(given.at_once, -(-given.kills // given.a_run))
 
 
 def table(outcomes: Sequence[Outcome], kinds: Sequence[str], why_no_partition: str) -> str:
@@ -74,6 +81,9 @@ def table(outcomes: Sequence[Outcome], kinds: Sequence[str], why_no_partition: s
         else:
             lines.append(f"{kind:<12}{struck[kind]:>8}{missed[kind]:>8}")
     lines.append(f"{'all':<12}{struck.total():>8}{missed.total():>8}")
+    for engine in sorted({outcome.engine for outcome in outcomes}):
+        runs = [outcome for outcome in outcomes if outcome.engine == engine]
+        lines.append(f"  on {engine}: {sum(run.struck.total() for run in runs)} in {len(runs)} runs")
     equal = sum(not outcome.faults for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes) / max(1, len(outcomes))
     objects, gave_up = sum(o.objects for o in outcomes), sum(o.gave_up for o in outcomes)
@@ -86,29 +96,9 @@ def table(outcomes: Sequence[Outcome], kinds: Sequence[str], why_no_partition: s
 
 def _print_run(outcome: Outcome) -> None:
     what = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.struck.items())) or "undisturbed"
-    end = "; ".join(outcome.faults) if outcome.faults else "equal" if outcome.number else "done"
-    print(f"run {outcome.number}: {what}: {end} ({outcome.starts} starts, {outcome.seconds:.0f} s)", flush=True)
-
-
-def _place(prefix: str, number: int) -> str:
-    path, mark, options = prefix.partition("?")
-    return f"{path}/run-{number}{mark}{options}"
-
-
-def _allow_s3() -> None:
-    """Credentials for this process and all that it starts."""
-    from tests.s3_server import S3Server  # needs moto, which only tests do otherwise
-
-    os.environ.update(S3Server("").environment)
-
-
-@contextlib.contextmanager
-def _s3(host: str) -> Iterator[str]:
-    """The URI of a bucket on a server of this process."""
-    from tests.s3_server import s3_server
-
-    with s3_server(host) as server:
-        yield server.uri("chaos")
+    end = "; ".join(outcome.faults) if outcome.faults else "done" if outcome.undisturbed else "equal"
+    took = f"{outcome.engine}, {outcome.starts} starts, {outcome.seconds:.0f} s"
+    print(f"run {outcome.number}: {what}: {end} ({took})", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -116,8 +106,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=20, help="kills that must strike, all runs together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--a-run", type=int, default=5, help="kills in one run")
-    parser.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")
+    parser.add_argument(
+        "--engine", choices=("transformers", "vllm", "both"), default="transformers", help="both: a fifth on vLLM"
+    )
     parser.add_argument("--store", choices=("local", "s3"), default="local")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=min((os.cpu_count() or 1) + 1, 4),
+        help="runs side by side, each on a cluster of its own; default: CPUs + 1, 4 at most; with --store s3 one",
+    )
     parser.add_argument("--kinds", type=_kinds, default=list(KINDS), help=f"comma-separated, of: {', '.join(KINDS)}")
     parser.add_argument("--model", type=Path, help="a Hugging Face folder to start from; default: one made once")
     parser.add_argument("--keep", type=Path, help="where runs and logs stay; default: nowhere")

@@ -27,6 +27,8 @@ class Outcome:
     """What became of one run."""
 
     number: int
+    engine: str
+    undisturbed: bool = False
     struck: Counter[str] = field(default_factory=Counter)
     """Kills that hit something, by kind."""
     missed: Counter[str] = field(default_factory=Counter)
@@ -45,8 +47,10 @@ class Outcome:
 class Disturbed:
     """Drives one run to its end through kills, on machines that outlive it."""
 
-    def __init__(self, number: int, place: str, log_file: Path, overrides: Sequence[str], machines: Machines) -> None:
-        self.outcome = Outcome(number)
+    def __init__(
+        self, number: int, engine: str, place: str, log_file: Path, overrides: Sequence[str], machines: Machines
+    ) -> None:
+        self.outcome = Outcome(number, engine)
         self._machines = machines
         self._place = place
         self._driver = Driver(place, log_file, overrides, {"RAY_ADDRESS": machines.address})
@@ -54,6 +58,7 @@ class Disturbed:
     def run(self, plan: Sequence[Kill], undisturbed: str | None) -> Outcome:
         """`undisturbed`: the place of the run that it is compared with."""
         started = time.monotonic()
+        self.outcome.undisturbed = undisturbed is None
         try:
             with Watcher(open_store(self._place, make=False)) as watcher:
                 for kill in plan:

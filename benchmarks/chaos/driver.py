@@ -7,6 +7,7 @@ driver.finish()                         # the same command again, to the end; it
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -72,7 +73,8 @@ class Driver:
     def kill(self) -> None:
         """SIGKILL to the driver's process group."""
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._ended()
 

@@ -18,7 +18,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,9 +101,9 @@ class Machines:
         """This process's own address, as every node reaches it."""
         return self._network.address if self._network else "127.0.0.1"
 
-    def is_there(self, actor: str, call: str = "") -> bool:
-        """Whether there is such an actor, and at work on such a call."""
-        return self._find(actor, call) is not None
+    def is_there(self, actor: str, *calls: str) -> bool:
+        """Whether there is such an actor, and at work on one of these calls where any are named."""
+        return self._find(actor, calls or ("",)) is not None
 
     def wait_until_idle(self, timeout: float = 120) -> None:
         """Return when no actor is there: Ray ends a dead driver's. Raises `TimeoutError`."""
@@ -148,12 +148,12 @@ class Machines:
             self._remove(node)
             self._add_node()
 
-    def _find(self, actor: str, call: str = "") -> tuple[int, _Node] | None:
+    def _find(self, actor: str, calls: Sequence[str] = ("",)) -> tuple[int, _Node] | None:
         """An actor's process and its node; Ray puts the call that it is at work on into the title."""
         nodes = {node.raylet: node for node in self._nodes}
         for pid, parent in parents():
             title = _title(pid) if parent in nodes else ""
-            if title.startswith(f"ray::{TITLES[actor]}") and call in title:
+            if title.startswith(f"ray::{TITLES[actor]}") and any(call in title for call in calls):
                 return pid, nodes[parent]
         return None
 
