@@ -197,11 +197,13 @@ class ScorerPool:
                 ray.kill(worker.actor)
 
     async def _submit(self, problem: Problem, jobs: list[_Job], order: int) -> None:
-        """Calibrate the problem where it has to be, and queue its programs."""
+        """Calibrate the problem where there is a program to run, and queue its programs."""
         suite = (problem.tests.hash, self._reference(problem.tests))
         shown = replace(problem, tests=replace(problem.tests, source=""))
         try:
-            shown = replace(shown, reference_seconds=await self._calibrated(shown, suite), solution="")
+            codes = [job.key[3] is not None for job in jobs]
+            seconds = await self._calibrated(shown, suite) if any(codes) else None
+            shown = replace(shown, reference_seconds=seconds, solution="")
         except Exception as error:  # noqa: BLE001 - whoever waits for these programs gets it
             for job in jobs:
                 self._fail(job, error)
@@ -310,7 +312,7 @@ class ScorerPool:
                     job,
                     SandboxError(
                         f"The sandbox failed {job.failures} times on a program of problem {chunk.problem.id}:"
-                        f" {reason}. Look into the scorer's log."
+                        f" {reason.rstrip('.')}. Look into the scorer's log."
                     ),
                 )
         left = [job for job in jobs if not job.done.done()]

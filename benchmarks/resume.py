@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.chaos.driver import Driver
 from benchmarks.chaos.model import cached_warm_model
-from benchmarks.journals.made import config_of, make
+from benchmarks.journals.made import CHECKPOINT_EVERY, config_of, make
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
@@ -76,7 +76,7 @@ def _saver(folder: Path, model: Path, steps: int, overrides: Sequence[str]) -> S
 
 def first_group(folder: Path, step: int, steps: int, overrides: Sequence[str]) -> float:
     """Seconds from the command until the journal has a group of a step; then the driver is killed."""
-    own = [f"train.steps={steps}", "train.checkpoint_every=10"]
+    own = [f"train.steps={steps}", f"train.checkpoint_every={CHECKPOINT_EVERY}"]
     driver = Driver(str(folder), folder.with_suffix(".log"), [*overrides, *own])
     journal, started = folder / "journal" / f"step-{step:06d}", time.monotonic()
     driver.start()

@@ -1,10 +1,14 @@
 """The command `raypoly`, and the way it ends.
 
     raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
+    raypoly prepare --config PATH [--explain ID] [section.key=value ...]
+    raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
+    raypoly score --run RUN [--out D.jsonl] [--workers W] [scorer.key=value ...]
     raypoly score --problems P.jsonl --duplicates [--against E.jsonl] [--out exclude.jsonl]
     raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
+    raypoly judge label --run RUN [--out L.jsonl] [--judge NAME] [judge.key=value ...]
 
 Exit codes: 0 done, 1 it failed, 2 the command line or config is wrong and nothing was started, 75 paused too long
 (the same command goes on), 130 interrupted. On SIGTERM a training commits and ends with 0; the others end with 143.
@@ -12,6 +16,7 @@ Exit codes: 0 done, 1 it failed, 2 the command line or config is wrong and nothi
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -112,6 +117,56 @@ def evaluate(
 
 
 @app.command()
+def prepare(
+    config: Annotated[
+        str, typer.Option("--config", help="A YAML file, such as configs/prepare/tiny.yaml: docs/data.md.")
+    ],
+    overrides: Overrides = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="ID", help="Say why this problem was kept or left out; start nothing.")
+    ] = None,
+) -> None:
+    """Make a data set of files of problems: check, compare, sample, split, write; or go on with one."""
+    with _reported():
+        from raypoly.preparing.settings import load_config
+
+        chosen = load_config(config, overrides or [])
+        if explain is not None:
+            from raypoly.preparing.explain import explain as told
+            from raypoly.preparing.folder import PreparationFolder
+
+            typer.echo(told(PreparationFolder.of(chosen).look(), explain))
+            return
+        from workflows.preparation import prepare as prepared
+
+        prepared(chosen)
+
+
+@app.command()
+def experiment(
+    config: Annotated[
+        str, typer.Option("--config", help="A YAML file, such as configs/experiments/tiny.yaml: docs/experiments.md.")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[
+        str | None, typer.Option(help="The folder of the runs. Default: experiment-NAME under $RAYPOLY_RUNS.")
+    ] = None,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Runs that go on side by side.")] = 1,
+    into: Annotated[
+        str | None, typer.Option(metavar="PAGE", help="Also write table and figure into this Markdown page.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Write table and figure of what is there; start nothing.")
+    ] = False,
+) -> None:
+    """Train several arms over several seeds, or go on with them, and compare them."""
+    with _reported():
+        from raypoly.experiments.command import run_experiment
+
+        run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report)
+
+
+@app.command()
 def report(run: RunPath) -> None:
     """Rebuild figure.png and report.html from a run's files."""
     with _reported():
@@ -135,7 +190,9 @@ def doctor(
 
 @app.command()
 def score(
-    problems: Annotated[str, typer.Option(help="A file of problems, .jsonl or .jsonl.gz: docs/problem-formats.md.")],
+    problems: Annotated[
+        str | None, typer.Option(help="A file of problems, a folder or a pattern in quotes: docs/problem-formats.md.")
+    ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="scorer.key=value", show_default=False)] = None,
     programs: Annotated[
         str | None, typer.Option(help="Programs to score: rows of id, problem_id, and code or response.")
@@ -155,12 +212,26 @@ def score(
     against: Annotated[
         str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not have.")
     ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Score a run's rollouts again instead, and say what differs; it stays as it is.")
+    ] = None,
 ) -> None:
-    """Score programs without Ray, or check a data set: its solutions, its tests, its duplicates."""
+    """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
     with _reported():
         from raypoly.scoring import command
         from raypoly.scoring.interrupt import interruptible
 
+        goes_on = "Interrupted." + (" The same command goes on from here." if out not in (None, "-") else "")
+        if run is not None:
+            if programs or evidence or validate or calibrated or duplicates or against:
+                raise UsageError("--run scores a run's own rollouts: beside it go --problems, --out and --workers.")
+            from raypoly.rescoring.command import rescore
+
+            with interruptible(goes_on):
+                rescore(run, out, None if problems is None else Path(problems), overrides or [], workers)
+            return
+        if problems is None:
+            raise UsageError("Give --problems, a file of problems, or --run, a run whose rollouts are scored again.")
         if duplicates:
             if programs or evidence or validate or calibrated or workers is not None or overrides:
                 raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
@@ -180,26 +251,43 @@ def score(
             return
         if programs is None or out is None or calibrated is not None:
             raise UsageError("Give --programs and --out to score programs, or --validate to check the problems.")
-        with interruptible("Interrupted." + (" The same command goes on from here." if out != "-" else "")):
+        with interruptible(goes_on):
             command.score_files(Path(problems), Path(programs), out, config, evidence)
 
 
 @judging.command()
 def label(
-    file: Annotated[str, typer.Argument(help="Rows {id, problem, programs, entry_point?, prelude?}: docs/audit.md.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(help="Rows {id, problem, programs, entry_point?, prelude?}: docs/audit.md.", show_default=False),
+    ] = None,
     overrides: JudgeOverrides = None,
     judge: JudgeName = None,
     out: Annotated[str | None, typer.Option(help="Where {id, labels, judge} go; - is standard output.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print what the judge saw of each group.")] = False,
+    run: Annotated[
+        str | None, typer.Option(help="Label a run's groups again instead, and say what differs; it stays as it is.")
+    ] = None,
 ) -> None:
-    """Cluster groups of programs by strategy."""
+    """Cluster groups of programs by strategy, those of a file or of a run."""
     with _reported():
         from raypoly.judging.choice import chosen
         from raypoly.judging.label import label_file
         from raypoly.scoring.interrupt import interruptible
 
-        kept = out is not None and out != "-"
-        with interruptible("Interrupted." + (" The same command goes on from here." if kept else "")):
+        goes_on = "Interrupted." + (" The same command goes on from here." if out not in (None, "-") else "")
+        if run is not None:
+            from raypoly.rescoring.relabel import relabel
+
+            words = [*([] if file is None else [file]), *(overrides or [])]  # no file stands before the keys
+            if show:
+                raise UsageError("--show goes with a file: leave it out beside --run.")
+            with interruptible(goes_on):
+                relabel(run, out, judge, words)
+            return
+        if file is None:
+            raise UsageError("Give a file of groups, or --run, a run whose groups are labelled again.")
+        with interruptible(goes_on):
             label_file(Path(file), out, chosen(judge, overrides or []), show)
 
 
@@ -283,6 +371,12 @@ def _reported() -> Iterator[None]:
         original = getattr(error, "cause", None) or error
         typer.echo(str(original), err=True)
         raise typer.Exit(error.exit_code) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        what = f"{error.filename or 'A file'} could not be written ({error.strerror})"
+        typer.echo(f"{what}; free some space and run the same command again.", err=True)
+        raise typer.Exit(1) from error
     except KeyboardInterrupt as error:
         typer.echo(str(error) or "Interrupted. The same command goes on from here.", err=True)
         raise typer.Exit(getattr(error, "exit_code", 130)) from error

@@ -6,9 +6,10 @@ A key whose field carries `on_resume` may change when a run is resumed; any othe
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 ON_RESUME: dict[str, Any] = {"on_resume": True}
 """Marks a key that does not affect results: it may differ between the starts of one run."""
@@ -120,25 +121,64 @@ class WarmStartConfig(Section):
 class ProblemsConfig(Section):
     """Which problems are trained on."""
 
-    source: str = Field("puzzles", description="`puzzles`, `jsonl`, `verl`, or package.module:Class.")
+    source: str = Field("puzzles", description="`puzzles`, `jsonl`, `prepared`, `verl`, or package.module:Class.")
     path: str | None = Field(
         None,
-        description="For `jsonl`: a file of rows in one of the formats of docs/problem-formats.md. For `verl`: a "
-        "Parquet file, or a folder of them (docs/from-verl.md).",
+        description="For `jsonl`: a file of rows in one of the formats of docs/problem-formats.md, a folder of such "
+        "files, or a pattern (`part-*.parquet`). For `prepared`: the folder that `raypoly prepare` printed. For "
+        "`verl`: a Parquet file, or a folder of them (docs/from-verl.md).",
+    )
+    test_path: str | None = Field(
+        None, description="For `prepared`: another preparation, whose test split takes the place of this one's."
     )
     exclude: str | None = Field(
         None,
-        description="For `jsonl`, `verl`: an exclusion list of `raypoly score --validate`; its problems are left out.",
+        description="For `jsonl`, `prepared`, `verl`: an exclusion list of `raypoly score --validate`; its problems "
+        "are left out.",
+    )
+    since: str | None = Field(
+        None,
+        description="For `jsonl`: the first day, YYYY-MM-DD, of the problems to take by their source's date; those "
+        "without a date are left out.",
+    )
+    until: str | None = Field(
+        None, description="For `jsonl`: the last day of the problems to take, which belongs to them."
     )
     chat_template: str | None = Field(
         None,
-        description="For `verl`: folder or hub id of the tokenizer whose chat template makes a prompt of messages, as "
-        "a rule what model.path says; `plain` takes their texts alone.",
+        description="For `verl` and `template`: folder or hub id of the tokenizer whose chat template makes a prompt "
+        "of messages, as a rule what model.path says; `plain` takes their texts alone.",
+    )
+    template: str = Field(
+        "none",
+        description="How prompts are made: as the source has them (`none`), by a template for base models (`base`) or "
+        "for chat models (`chat`, which needs `chat_template`), as the statement alone (`statement`), or by a file "
+        "of one's own (docs/data.md).",
+    )
+    over_long: Literal["refuse", "drop", "cut"] = Field(
+        "refuse",
+        description="What becomes of a prompt above generator.max_prompt_tokens: the run ends (`refuse`), its problem "
+        "is left out (`drop`), or words are taken from the middle of its statement (`cut`).",
+    )
+    order: Literal["epochs", "pass_rate"] = Field(
+        "epochs",
+        description="Which problems a step trains on: each once an epoch (`epochs`), or drawn with a preference for "
+        "those that the run's rollouts pass about half of the time (`pass_rate`, docs/data.md).",
     )
     seed: int = Field(0, description="Seed of generated problems and of the split.")
     budgets: bool = Field(True, description="Puzzles: hidden resource budgets. Off is the control experiment.")
     validation: int = Field(64, ge=0, description="Problems set apart for choosing.")
     test: int = Field(64, ge=0, description="Problems set apart for claiming.")
+
+    @field_validator("since", "until")
+    @classmethod
+    def _day(cls, value: str | None) -> str | None:
+        try:
+            if value is not None and date.fromisoformat(value).isoformat() != value:
+                raise ValueError
+        except ValueError:
+            raise ValueError(f"{value!r} is no day such as 2025-02-01") from None
+        return value
 
 
 class GeneratorConfig(Section):
@@ -161,7 +201,7 @@ class GeneratorConfig(Section):
     )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature.")
     max_tokens: int = Field(56, ge=1, description="Longest response, in tokens (T_max of equation 4).")
-    max_prompt_tokens: int = Field(136, ge=1, description="Longest prompt, in tokens; longer ones are refused.")
+    max_prompt_tokens: int = Field(136, ge=1, description="Longest prompt, in tokens; see problems.over_long.")
     threads: int = Field(1, ge=1, description="Compute threads of a CPU engine.")
     memory_gib: float = Field(1.0, gt=0, description="KV cache on a CPU engine, in GiB.", json_schema_extra=ON_RESUME)
     gpu_memory_fraction: float = Field(
@@ -349,6 +389,12 @@ class TrainConfig(Section):
         None,
         ge=1,
         description="Problems of one update, those after the first of a step being off-policy. Default: all of a step.",
+    )
+    refill: int = Field(
+        0,
+        ge=0,
+        description="Dynamic sampling: most further problems a step that take the place of those without any "
+        "advantage, which are then left out of the update. 0: none are taken, and none are left out.",
     )
     rollouts: int = Field(8, ge=1, description="Responses a problem (N).")
     lr: float = Field(3e-4, gt=0, description="Learning rate, constant.")

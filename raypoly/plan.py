@@ -56,6 +56,8 @@ def _steps(config: Config) -> Iterator[str]:
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
         f"= {train.steps * rollouts:,} rollouts, at most {tokens:,} sampled tokens, by {config.objective.name}"
     )
+    if train.refill:
+        yield f"refill: up to {train.refill} problems more a step, which no number here counts"
     yield f"checkpoints: every {train.checkpoint_every} steps"
 
 

@@ -19,8 +19,8 @@ from raypoly.compute_score import ComputeScore
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import UsageError
 from raypoly.plugins import load
+from raypoly.problems.formats import files_of
 from raypoly.problems.verl import NO_TEMPLATE
-from raypoly.settings import objective_parameters
 from raypoly.telemetry import check_packages
 
 GIB = 1024**3
@@ -60,7 +60,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
     """
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
-        lambda: objectives.build(config.objective.name, **objective_parameters(config)).check(config.train.rollouts),
+        lambda: objectives.of_run(config).check(config.train.rollouts),
         lambda: _updates(config),
         lambda: _judge(config),
         lambda: _evidence(config),
@@ -119,7 +119,7 @@ def _judge(config: Config) -> None:
 def _evidence(config: Config) -> None:
     if config.scorer.evidence:
         return
-    if "statements" in objectives.build(config.objective.name, **objective_parameters(config)).needs:
+    if "statements" in objectives.of_run(config).needs:
         raise UsageError(
             f"objective.name={config.objective.name} needs the statements of programs, which scorer.evidence=false "
             "leaves out: leave it on."
@@ -128,7 +128,7 @@ def _evidence(config: Config) -> None:
 
 def _asked(config: Config) -> bool:
     """Whether the run asks its judge anything."""
-    objective = objectives.build(config.objective.name, **objective_parameters(config))
+    objective = objectives.of_run(config)
     return "labels" in objective.needs or config.judge.when != "needed" or config.evaluate.judge
 
 
@@ -144,8 +144,9 @@ def _problems(config: Config) -> None:
         return
     if path is None:
         raise UsageError(f"problems.source={source} needs problems.path, a file of problems.")
-    if not Path(path).expanduser().is_file() and not (source == "verl" and Path(path).expanduser().is_dir()):
-        raise UsageError(f"problems.path={path} is not a file.")
+    for file in files_of(Path(path).expanduser()):
+        if not file.is_file():
+            raise UsageError(f"problems.path={path} is not a file.")
     if source == "verl" and config.problems.chat_template is None:
         raise UsageError(NO_TEMPLATE)
 

@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from raypoly.config import Config
 from raypoly.errors import CorruptData, StorageError, UsageError
-from raypoly.rundir import CONFIG_KEY, parse_config
+from raypoly.rundir import CONFIG_KEY, STARTS, RunDirectory, parse_config, problem_sets, storage_options
 from raypoly.store import open_store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import PREFIX, Catalogue
 from raypoly.store.location import Location
 from raypoly.store.options import StorageOptions
+from raypoly.store.records import CompletedStep
 from raypoly.store.sealed import unseal
 from raypoly.telemetry import METRICS
 
@@ -63,7 +64,7 @@ class Run:
     @cached_property
     def config(self) -> Config:
         """The resolved config of the run's last start."""
-        starts = self.store.list("starts/epoch-")
+        starts = self.store.list(STARTS)
         values = self._unsealed(CONFIG_KEY)
         try:
             for change in self._unsealed(starts[-1])["changes"] if starts else []:
@@ -72,6 +73,11 @@ class Run:
         except (KeyError, TypeError, AttributeError) as error:
             raise CorruptData(f"{self.store.place(starts[-1])} is damaged or another version's: {error}.") from error
         return parse_config(values, self.store.place(CONFIG_KEY))
+
+    @property
+    def problem_sets(self) -> tuple[str, ...]:
+        """Content hashes of the problem sets of the run's starts, each once; empty where none of them said."""
+        return problem_sets(self.store)
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -111,11 +117,19 @@ class Run:
 
     def rollouts(self, step: int) -> pa.Table:
         """All rollouts of a step with verdict and label, one row each. Raises `UsageError` where there are none."""
+        self._must_have(step)
+        return self._reader.table(step)
+
+    def completed(self, step: int) -> CompletedStep:
+        """A step as it was trained on: groups, rewards, advantages, its row of metrics. Raises as `rollouts`."""
+        self._must_have(step)
+        return self._reader.step(step)
+
+    def _must_have(self, step: int) -> None:
         files = self._files()
         if step not in files:
             held = f"{min(files)} to {max(files)}" if files else "none yet"
             raise UsageError(f"{self.uri} has no rollouts of step {step}; it has: {held}.")
-        return self._reader.table(step)
 
     @cached_property
     def _reader(self) -> RolloutFiles:
@@ -137,3 +151,14 @@ class Run:
         from raypoly.reporting.page import fragment
 
         return fragment(self)
+
+
+def is_finished(directory: RunDirectory) -> bool:
+    """Whether the run has done all that its config asks for."""
+    if not directory.resumes:
+        return False
+    try:
+        summary = Run(directory.location, storage_options(directory.config)).summary
+    except CorruptData:  # it is derived: the start that finds out what was done writes it anew
+        return False
+    return summary.get("state") == "finished" and summary["steps"] >= directory.config.train.steps

@@ -31,6 +31,7 @@ from raypoly.store.options import StorageOptions
 from raypoly.store.sealed import seal, unseal
 
 CONFIG_KEY = "config.json"
+STARTS = "starts/epoch-"
 _OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
 _NOT_IDENTITY = {"run.name"}
 
@@ -72,9 +73,10 @@ class RunDirectory:
         """The folder on this machine that is the run's, or works for it where the run lives in remote storage."""
         return self.location.folder or storage_options(self.config).workspace(self.location)
 
-    def open(self, description: str = "raypoly") -> tuple[Store, Lease]:
+    def open(self, description: str = "raypoly", problems: str | None = None) -> tuple[Store, Lease]:
         """Make the folder, take its lease, and commit `config.json` at the first start.
 
+        `problems` is the content hash of the problem set that this start trains on, kept with the start.
         Raises `LeaseHeld` where another driver lives, `UsageError` where the folder can't be written or the run that
         is there can't go on under this config.
         """
@@ -84,13 +86,13 @@ class RunDirectory:
         except StorageError as error:
             raise UsageError(f"run.dir={self.uri} can't be used: {error}") from error
         try:
-            self._record_start(store, lease)
+            self._record_start(store, lease, problems)
         except BaseException:
             lease.release()
             raise
         return store, lease
 
-    def _record_start(self, store: Store, lease: Lease) -> None:
+    def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
         """Compare again, now that nobody else can write, and keep what this start was asked to do."""
         changes = _checked_changes(store, self.config)
         if not store.exists(CONFIG_KEY):
@@ -101,8 +103,10 @@ class RunDirectory:
                 f"train.steps={self.config.train.steps}, but the run in {self.uri} has completed {done} steps: "
                 f"ask for {done} or more, or add run.fresh=true for a new run."
             )
-        start = {"version": __version__, "completed": done, "changes": [vars(change) for change in changes]}
-        key = f"starts/epoch-{lease.epoch:06d}.json"
+        start: dict[str, Any] = {"version": __version__, "completed": done, "changes": [vars(c) for c in changes]}
+        if problems is not None:
+            start["problems"] = problems
+        key = f"{STARTS}{lease.epoch:06d}.json"
         if store.exists(key):
             store.set_aside(key, "it tells of a start that has only now come")
         store.commit(key, seal(start))
@@ -118,9 +122,9 @@ def resolve(config: Config) -> RunDirectory:
     options = storage_options(config)
     try:
         if config.run.fresh:
-            location = next(place for place in _numbered(location) if not _taken(place, options))
+            location = next(place for place in numbered(location) if not taken(place, options))
         if location.folder is not None:
-            _check_writable(location.folder)
+            check_writable(location.folder)
         store = open_store(location, options, make=False)
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
     except StorageError as error:
@@ -146,6 +150,12 @@ def read_config(store: Store) -> Config:
         raise UsageError(f"{place} can't be read ({reason}) Restore it, or name another run.") from error
 
 
+def problem_sets(store: Store) -> tuple[str, ...]:
+    """Content hashes of the problem sets of a run's starts, each once; empty where none of them said."""
+    said = (unseal(store.read(key), store.place(key)).get("problems") for key in store.list(STARTS))
+    return tuple(dict.fromkeys(name for name in said if name is not None))
+
+
 def parse_config(values: Mapping[str, Any], what: str) -> Config:
     """A run's config from its file's values; keys that came later have their defaults. Raises `CorruptData`."""
     try:
@@ -162,7 +172,7 @@ def identity(config: Config) -> str:
     A key that a later version adds leaves the names of earlier runs as they are.
     """
     values = config.model_dump(mode="json", exclude_defaults=True)
-    free = _resumable(Config) | _NOT_IDENTITY
+    free = resumable(Config) | _NOT_IDENTITY
     kept = {key: value for key, value in flat(values) if key not in free}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -175,20 +185,20 @@ def _location(config: Config) -> Location:
     return Location.parse(os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs").child(name)
 
 
-def _numbered(location: Location) -> Iterator[Location]:
+def numbered(location: Location) -> Iterator[Location]:
     """The place, then the same with -2, -3 ..."""
     yield location
     yield from (location.sibling(f"{location.name}-{number}") for number in itertools.count(2))
 
 
-def _taken(location: Location, options: StorageOptions) -> bool:
+def taken(location: Location, options: StorageOptions) -> bool:
     """Whether anything is there."""
     if location.folder is not None and location.folder.exists() and not location.folder.is_dir():
         return True
     return bool(open_store(location, options, make=False).peek())
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Before anything starts: the folder, or the nearest one above it that exists, takes files."""
     above = next(folder for folder in (path, *path.parents) if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
@@ -204,7 +214,7 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
     old, new = (dict(flat(c.model_dump(mode="json"))) for c in (first, config))
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     changes = tuple(Change(key, old.get(key), new.get(key)) for key in keys)
-    free = _resumable(Config) | _NOT_IDENTITY
+    free = resumable(Config) | _NOT_IDENTITY
     refused = [change for change in changes if change.key not in free]
     if refused:
         raise UsageError(
@@ -227,12 +237,12 @@ def _first_config(store: Store) -> Config | None:
     return None
 
 
-def _resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
+def resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
     """The dotted keys that carry `on_resume`."""
     keys: set[str] = set()
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            keys |= _resumable(field.annotation, f"{prefix}{name}.")
+            keys |= resumable(field.annotation, f"{prefix}{name}.")
         elif isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("on_resume"):
             keys.add(f"{prefix}{name}")
     return frozenset(keys)

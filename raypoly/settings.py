@@ -26,13 +26,15 @@ from raypoly.errors import UsageError
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 """Beside the package in a checkout, in an installation and in a job's copy of the working directory alike."""
 DEFAULT = CONFIGS / "tiny.yaml"
+GIVEN = "on the command line"
+"""Where a message says that an override stood; who lays other ones over a file says so in its place."""
 
 Sections = dict[str, dict[str, Any]]
 
 
 class _Loader(yaml.SafeLoader):
     """YAML whose numbers include 1e-3, which YAML 1.1 takes for text, and whose `off` is a word, which it takes for
-    false; a key that is true or false takes `on` and `off` all the same."""
+    false; a key that is true or false takes `on` and `off` all the same. A day such as 2025-02-01 is text."""
 
 
 _Loader.add_implicit_resolver(
@@ -40,6 +42,10 @@ _Loader.add_implicit_resolver(
 )
 for _letter in "oO":
     del _Loader.yaml_implicit_resolvers[_letter]
+for _digit in "0123456789":
+    _Loader.yaml_implicit_resolvers[_digit] = [
+        resolver for resolver in _Loader.yaml_implicit_resolvers[_digit] if not resolver[0].endswith(":timestamp")
+    ]
 
 
 @dataclass(frozen=True)
@@ -97,25 +103,46 @@ def objective_parameters(config: Config) -> dict[str, Any]:
     return dict(config.objective.model_extra or {})
 
 
-def _read(file: Path) -> Sections:
+def document(file: Path) -> Any:
+    """What a YAML file holds. Raises `UsageError` where it is not there, can't be read, or is no YAML."""
     try:
-        document = yaml.load(file.read_text(), Loader=_Loader)
+        return yaml.load(file.read_text(), Loader=_Loader)
     except FileNotFoundError as error:
         raise UsageError(f"The config file {file} does not exist.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The config file {file} can't be read: {error}.") from error
     except yaml.YAMLError as error:
         raise UsageError(f"The config file {file} is not YAML: {_yaml_problem(error)}.") from error
-    if document is None:
+
+
+def value_of(name: str, text: str, field: FieldInfo | None) -> Any:
+    """The value that an override gives to a key: YAML, but text as it stands where the key takes text.
+
+    Raises `UsageError`.
+    """
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        if field is not None and _takes_text(field):
+            return text
+        raise UsageError(f"{name}={text} ({GIVEN}) is not a YAML value: {_yaml_problem(error)}.") from error
+    if field is not None and _takes_text(field) and value is not None and not isinstance(value, str):
+        return text  # a folder named 2026 is a name, not a number
+    return value
+
+
+def _read(file: Path) -> Sections:
+    sections = document(file)
+    if sections is None:
         return {}
-    if not isinstance(document, dict):
+    if not isinstance(sections, dict):
         raise UsageError(
-            f"The config file {file} must hold sections such as `train:`, not a {type(document).__name__}."
+            f"The config file {file} must hold sections such as `train:`, not a {type(sections).__name__}."
         )
-    for section, content in document.items():
+    for section, content in sections.items():
         if section in Config.model_fields and content is not None and not isinstance(content, dict):
             raise UsageError(f"{section}={content!r} in {file} must be a section of keys, not a value.")
-    return {section: dict(content) if content else {} for section, content in document.items()}
+    return {section: dict(content) if content else {} for section, content in sections.items()}
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -132,17 +159,9 @@ def _parse(override: str) -> tuple[str, Any]:
         raise UsageError(f"{override!r} is not an override: write section.key=value, such as train.steps=20.")
     section, dot, key = name.partition(".")
     if not (dot and key) or section not in Config.model_fields:
-        raise UsageError(_unknown(name, "on the command line"))
+        raise UsageError(_unknown(name, GIVEN))
     known = {key.name: key.field for key in keys()}
-    try:
-        value = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        if name in known and _takes_text(known[name]):
-            return name, text
-        raise UsageError(f"{name}={text} (on the command line) is not a YAML value: {_yaml_problem(error)}.") from error
-    if name in known and _takes_text(known[name]) and value is not None and not isinstance(value, str):
-        value = text  # a folder named 2026 is a name, not a number
-    return name, value
+    return name, value_of(name, text, known.get(name))
 
 
 def _takes_text(field: FieldInfo) -> bool:
@@ -215,7 +234,7 @@ def _sentence(error: Mapping[str, Any], file: Path, given: set[str]) -> str:
 
 
 def _origin(name: str, file: Path, given: set[str]) -> str:
-    return "on the command line" if name in given else f"in {file}"
+    return GIVEN if name in given else f"in {file}"
 
 
 def _unknown(name: str, origin: str) -> str:

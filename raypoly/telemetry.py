@@ -8,9 +8,11 @@ A step that is replayed after a crash is not written twice.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -106,7 +108,7 @@ class MetricsFile:
         try:
             content = path.read_bytes() if path.exists() else b""
             self._lines = _sound_lines(content)
-            self._file = path.open("ab")
+            self._file = path.open("ab", buffering=0)  # what could not be written must not come again when it is closed
             self._file.truncate(sum(map(len, self._lines.values())))
         except OSError as error:
             raise StorageError(f"{path} can't be written: {error}.") from error
@@ -120,10 +122,13 @@ class MetricsFile:
             if step <= self.last_step:
                 self._lines = {known: text for known, text in self._lines.items() if known < step}
                 self._file.truncate(sum(map(len, self._lines.values())))
-            self._file.write(line)
-            self._file.flush()
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise StorageError(f"{self._file.name} can't be written: {error}; free space and start again.") from error
+            raise StorageError(
+                f"{self._file.name} could not be written ({error.strerror}); free some space and run the same command "
+                "again."
+            ) from error
         self._lines[step] = line
         self.last_step = step
 

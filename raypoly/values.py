@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -41,7 +42,7 @@ class TestSuite:
     the candidate.
     `kind="check"`: `source` is Python that defines `check(candidate)`, as in LeetCodeDataset.
     `kind="stdin"`: `source` is JSON, a list of `{"input": text, "output": text}`: each test runs the whole program
-    with that standard input; what it prints is compared line by line, numbers by value.
+    with that standard input; what it prints is compared line by line, numbers by value, or a `checker` is asked.
     `kind="operations"`: `source` is JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1],
     [1]], "expected": [null, null, 1]}`: the first operation makes an object, the others are its methods.
     `kind="none"`: there are no tests (`source` is empty). Nothing is run, each verdict is `no_code`, and what an answer
@@ -55,11 +56,16 @@ class TestSuite:
     comparison: Comparison = "exact"
     """For `calls` and `operations`. `exact` is Python's `==`; `json` takes a tuple for the list of its items, as a
     suite whose expected values come from JSON has to."""
+    checker: str = ""
+    """For `stdin`, where several outputs are right: a Python program that is asked about an output other than the
+    expected one. It is run as `checker.py input.txt correct_output.txt solution_output.txt`, and prints 1 or 0."""
 
     @cached_property
     def hash(self) -> str:
         """SHA-256 of what it says, hex."""
         kind = self.kind if self.comparison == "exact" else f"{self.kind}, {self.comparison}"
+        if self.checker:
+            kind = f"{kind}, checker {hashlib.sha256(self.checker.encode()).hexdigest()}"
         return hashlib.sha256(f"{kind}\n{self.source}".encode()).hexdigest()
 
 

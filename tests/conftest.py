@@ -13,6 +13,10 @@ from benchmarks.chaos.model import warm_model as build_warm_model
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+WITHOUT_RAY = ("test_history_crashes", "test_journal_crashes", "test_shards", "test_storage_requests")
+"""Long tests of workflows that need none, so that they can run beside those that do."""
+
+
 @pytest.fixture(scope="session")
 def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face folder whose samples have mixed rewards and several strategies, so that training changes it."""
@@ -21,10 +25,12 @@ def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, tests that share a Ray stay in one process, beside all others."""
+    """With `-n`, tests that share a Ray stay in one process, beside all others; of long ones, each file's do."""
     for item in items:
         package = item.path.relative_to(Path(__file__).parent).parts[0]
-        if package in ("actors", "workflows"):
+        if item.path.stem in WITHOUT_RAY:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif package in ("actors", "workflows"):
             item.add_marker(pytest.mark.xdist_group(package))
 
 

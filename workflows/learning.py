@@ -95,18 +95,23 @@ class Learning:
         they are off."""
         return self._off_policy.get(step, 0)
 
-    async def update(self, step: int, groups: Sequence[Awaitable[Trained]], watch: Stopwatch) -> UpdateStats:
+    async def update(self, step: int, groups: Sequence[Awaitable[Trained | None]], watch: Stopwatch) -> UpdateStats:
         """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready.
+        None is a slot without a group.
 
-        With `train.mini_batch_prompts` each so many groups make an update of their own.
+        With `train.mini_batch_prompts` each so many groups make an update of their own, not counting those left out.
         """
 
         async def attempt() -> UpdateStats:
             async with self._restoring:
                 begun = self.started
             await self._begin(step)
-            for number, group in enumerate(groups, 1):
+            number = 0
+            for group in groups:
                 trained = await group
+                if trained is None or not self._counts(trained):
+                    continue
+                number += 1
                 if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
                     return await attempt()
                 with watch.stage("learn"):
@@ -119,7 +124,8 @@ class Learning:
 
         stats = await self._patiently(attempt)
         self.version = stats.version
-        self._latest = (step, [await group for group in groups], stats.weight_digest, self._config.train.ranks)
+        taken = [trained for group in groups if (trained := await group) is not None]
+        self._latest = (step, taken, stats.weight_digest, self._config.train.ranks)
         return stats
 
     async def offer(self, transport: str, peer: str) -> Any:
@@ -222,12 +228,16 @@ class Learning:
         await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
 
     async def _take(self, trained: Trained, number: int) -> None:
-        """Accumulate a step's group of this number, from 1; where a mini-batch ends that is not the last, update."""
+        """Accumulate a step's group of this number, from 1; where a mini-batch is full, update before it."""
+        if number > 1 and (number - 1) % self._config.train.prompts_per_update == 0:
+            await self._learners.call("learn", lambda rank: rank.update.remote())
         rows = self._learners.shared(rows_of(trained.group.rollouts, trained.advantages))
         await self._learners.call("learn", lambda rank: rank.accumulate.remote(rows))
-        train = self._config.train
-        if number % train.prompts_per_update == 0 and number < train.prompts_per_step:
-            await self._learners.call("learn", lambda rank: rank.update.remote())
+
+    def _counts(self, trained: Trained) -> bool:
+        """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
+        its KL and entropy terms too."""
+        return not self._config.train.refill or bool(trained.advantages.any())
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())
@@ -246,12 +256,12 @@ class Learning:
         for step in range(checkpoint.step if checkpoint else 0, version):
             await self._replay(step)
         if len(self.drifted) > known:
-            self._off_policy[version] = self._config.train.prompts_per_step
+            self._off_policy[version] = self._config.train.prompts_per_step + self._config.train.refill
 
     async def _replay(self, step: int) -> None:
         groups, digest, ranks = self._applied(step)
         await self._begin(step)
-        for number, trained in enumerate(groups, 1):
+        for number, trained in enumerate(filter(self._counts, groups), 1):
             await self._take(trained, number)
         stats = await self._apply()
         self.check_digest(step, stats.weight_digest, digest, ranks)

@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from ray.exceptions import RayError
 
 from actors.calls import Care
 from actors.generator import Generator
 from actors.judge import JudgeClient
 from raypoly.config import Config
-from raypoly.errors import CorruptData, RaypolyError, UsageError
+from raypoly.errors import RaypolyError, UsageError
 from raypoly.judge.use import told
 from raypoly.objectives import Objective
 from raypoly.policy.stats import UpdateStats
 from raypoly.problems import ProblemSet
-from raypoly.run import Run
-from raypoly.rundir import RunDirectory, storage_options
+from raypoly.problems.pass_rates import PassRates, row_of
 from raypoly.store import Store
 from raypoly.store.records import Applied, Record
 from raypoly.telemetry import Sinks
@@ -42,6 +42,12 @@ from workflows.verify import verify_weights
 from workflows.watchdog import STORAGE, Watchdog
 
 OBJECTIVE_STATE = "objective.json"
+ORDER_STATE = "order.json"
+"""With `train.refill`: where the next step's problems begin."""
+PLACE = "problems_taken"
+"""In a step's row, with `train.refill`: the same."""
+PROBE_TOKENS = 100
+"""Tokens of the prompt that weight updates are verified with: more than three KV blocks of 32."""
 
 
 @dataclass
@@ -52,8 +58,6 @@ class Parts:
     config: Config
     problems: ProblemSet
     tokenizer_files: Mapping[str, bytes]
-    probe_tokens: Int32
-    """What weight updates are verified with."""
     objective: Objective
     store: Store
     journal: Journal
@@ -76,6 +80,12 @@ class Parts:
     groups: int = 0
     pretrained: dict[str, bytes] = field(default_factory=dict)
     """What makes a checkpoint's folder a Hugging Face one; the same at every step."""
+    probe: Int32 | None = None
+    """What weight updates are verified with, once it was asked for."""
+    place: int = 0
+    """With `train.refill`: where in the order the problems of the next step begin."""
+    pass_rates: PassRates = field(default_factory=PassRates)
+    """What the completed steps say of each problem; empty where the order does not depend on it."""
     remembered: bytes = b"{}"
     """The objective's memory after the last completed step: what is under way comes again whole after a resume."""
 
@@ -87,9 +97,17 @@ class Parts:
             if not 0 < len(tokens) <= limit:
                 raise UsageError(
                     f"The prompt of {problem.id} has {len(tokens)} tokens, generator.max_prompt_tokens is {limit}: "
-                    "raise it, or leave the problem out."
+                    "raise it, or set problems.over_long to drop or cut."
                 )
         return encoded
+
+    async def probe_tokens(self) -> Int32:
+        """A fixed prompt: the first training prompts, end to end. Raises as `prompt_tokens`."""
+        if self.probe is None:
+            limit = min(PROBE_TOKENS, self.config.generator.max_prompt_tokens)
+            first = await self.prompt_tokens(self.problems.splits["train"][:limit])
+            self.probe = np.resize(np.concatenate(first), limit)
+        return self.probe
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable."""
@@ -100,12 +118,21 @@ class Parts:
     async def publish_weights(self) -> None:
         """The learner's weights to the generator, and the proof that they arrived."""
         await self.generator.update_weights(self.learning, self.learning.version)
-        await verify_weights(self.generator, self.learning, self.probe_tokens, self.config)
+        await verify_weights(self.generator, self.learning, await self.probe_tokens(), self.config)
 
     async def complete(
-        self, step: int, groups: Sequence[Trained], stats: UpdateStats, applied: Applied | None, watch: Stopwatch
+        self,
+        step: int,
+        groups: Sequence[Trained],
+        stats: UpdateStats,
+        applied: Applied | None,
+        watch: Stopwatch,
+        place: int = 0,
     ) -> None:
-        """Commit an applied step: its row, then its rollout file, and every so often a checkpoint."""
+        """Commit an applied step: its row, then its rollout file, and every so often a checkpoint.
+
+        `place`: where in the order the next step's problems begin; kept with `train.refill` alone.
+        """
         if applied is None:
             row = metrics_row(
                 step,
@@ -116,7 +143,11 @@ class Parts:
                 self.summary.clip_share(stats.clipped),
                 await self.judge_numbers(),
             )
-            row["off_policy_groups"] = self.learning.off_policy(step)
+            row["off_policy_groups"] = min(self.learning.off_policy(step), len(groups))
+            if self.config.train.refill:
+                row |= {"refilled": len(groups) - self.config.train.prompts_per_step, PLACE: place}
+            if self.config.problems.order == "pass_rate":
+                row |= row_of([t.group.problem_id for t in groups], [t.rewards for t in groups])
             if self.config.train.ranks > 1:
                 row[RANKS] = self.config.train.ranks
             applied = Applied(step, stats.weight_digest, row)
@@ -129,6 +160,8 @@ class Parts:
                 step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
             )
         self.watchdog.step_done()
+        self.place = applied.metrics.get(PLACE, 0)
+        self.pass_rates.take(applied.metrics)
         self.remember()
         self.saver.check()
         if (step + 1) % self.config.train.checkpoint_every == 0 or step + 1 == self.config.train.steps:
@@ -154,6 +187,8 @@ class Parts:
         if not self.pretrained:
             self.pretrained = {**await self.learning.pretrained_config(), **self.tokenizer_files}
         files = {**self.pretrained, OBJECTIVE_STATE: self.remembered}
+        if self.config.train.refill:
+            files[ORDER_STATE] = json.dumps({"place": self.place}).encode()
         await self.saver.begin(self.learning.version, self.learning.copy, files)
 
     async def stop_early(self, seconds: float) -> None:
@@ -195,14 +230,3 @@ class Parts:
                 f"The judge could not label {self.unjudged} of {self.groups} groups, more than judge.max_unjudged="
                 f"{limit:g}: look at its answers, then start again with the same command."
             )
-
-
-def is_finished(directory: RunDirectory) -> bool:
-    """Whether the run has done all that its config asks for."""
-    if not directory.resumes:
-        return False
-    try:
-        summary = Run(directory.location, storage_options(directory.config)).summary
-    except CorruptData:  # it is derived: the start that finds out what was done writes it anew
-        return False
-    return summary.get("state") == "finished" and summary["steps"] >= directory.config.train.steps

@@ -74,10 +74,14 @@ def scratch(config: Config, folder: Path) -> Config:
     one_gold_group = {"canary_every": 0, "canary_groups": 1, "cache_mib": 0}  # a kept answer would prove nothing
     when = "always" if config.judge.when == "sampled" else config.judge.when
     one_step = {"steps": 1, "prompts_per_step": PROBLEMS, "checkpoint_every": 1, "keep_last": 1, "keep_every": None}
+    plain = {
+        "refill": 0,
+        "max_mismatch": None,
+    }  # of made-up rows a mismatch would mean nothing; the step's is looked at
     changes: dict[str, dict[str, Any]] = {
         "run": {"dir": str(folder), "max_set_aside": 1.0, **alone},
         "judge": {"when": when, "max_pause": JUDGE_PATIENCE, "max_unjudged": 1.0, **one_gold_group},
-        "train": {**one_step, "max_mismatch": None},  # of made-up rows it would mean nothing; the step's is looked at
+        "train": {**one_step, **plain},
         "evaluate": {"every": 0},
     }
     sections = {name: getattr(config, name).model_copy(update=values) for name, values in changes.items()}

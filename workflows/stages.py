@@ -10,23 +10,19 @@ import numpy as np
 
 from actors.judge import JudgeClient
 from actors.scorer import ScorerPool
-from raypoly.compute_score import ComputeScore
 from raypoly.config import Config
 from raypoly.errors import JudgeRefused, RaypolyError
 from raypoly.objectives import Batch, Objective
 from raypoly.objectives.behaviour import outcome_of, statements_of
-from raypoly.plugins import load
-from raypoly.problems.formats import program_of
-from raypoly.sandbox.extract import extract_code
+from raypoly.rewards import reward_function
 from raypoly.seeds import derive
 from raypoly.store.records import Judged, Record, Scored
-from raypoly.values import Float64, Group, Labels, Problem, Rollout, Verdict
+from raypoly.values import Float64, Group, Labels, Problem, Verdict
 from workflows.failures import SetAside, set_aside
 from workflows.learning import Trained
 from workflows.patience import Patience
+from workflows.scoring import verdicts_of
 from workflows.stopwatch import Stopwatch
-
-Reward = Callable[[Problem, Rollout, Verdict], float]
 
 SAMPLED_SHARE = 10
 """With `judge.when=sampled`, one group in this many is judged."""
@@ -64,12 +60,8 @@ class Stages:
         if group.verdicts is not None:
             self._aside.count(1, int(training and set_aside(group) is not None))
             return group
-        found = [extract_code(problem, rollout.text) for rollout in group.rollouts]
-        codes = [None if code is None else program_of(problem, code) for code in found]
         with watch.stage("score", group.slot):
-            verdicts = await self._aside.verdicts(
-                problem, group.size, lambda: self._scorers.score(problem, codes, order=group.slot)
-            )
+            verdicts = await verdicts_of(group, problem, self._scorers, self._aside, group.slot)
         scored = replace(group, verdicts=verdicts)
         if training:
             self._aside.count(1, int(set_aside(scored) is not None))
@@ -113,12 +105,21 @@ class Stages:
             return Trained(group, rewards, np.zeros(group.size))
         return Trained(group, rewards, self._advantages(rewards, group))
 
+    @property
+    def over_batch(self) -> bool:
+        """Whether advantages are final only when every group of the step is valued."""
+        return type(self._objective).finish is not Objective.finish
+
+    def silent(self, trained: Trained) -> bool:
+        """Whether a group with final advantages teaches nothing."""
+        return self._objective.silent(trained.rewards, trained.advantages)
+
     def finish(
         self, tasks: asyncio.TaskGroup, flows: Sequence[asyncio.Task[Trained]]
     ) -> Sequence[asyncio.Task[Trained]]:
         """The groups with their final advantages: the flows themselves, but for objectives that normalise over the
         batch, whose groups are ready when all are."""
-        if type(self._objective).finish is Objective.finish:
+        if not self.over_batch:
             return flows
         finished = tasks.create_task(self._finish(flows))
 
@@ -128,7 +129,10 @@ class Stages:
         return [tasks.create_task(one(slot)) for slot in range(len(flows))]
 
     async def _finish(self, flows: Sequence[asyncio.Task[Trained]]) -> Sequence[Trained]:
-        groups = [await flow for flow in flows]
+        return self.finished([await flow for flow in flows])
+
+    def finished(self, groups: Sequence[Trained]) -> Sequence[Trained]:
+        """All of a step's groups with the advantages that normalising over them gives."""
         sound = [trained for trained in groups if self._counts(trained.group)]
         batch = Batch.of((trained.advantages for trained in sound), (_lengths(trained.group) for trained in sound))
         final = iter(self._objective.finish(batch))
@@ -163,25 +167,6 @@ class Stages:
 def _lengths(group: Group) -> list[int]:
     """Response tokens, [N]."""
     return [len(rollout.tokens) for rollout in group.rollouts]
-
-
-def reward_function(config: Config) -> Reward:
-    """How a verdict becomes a number: `passed`, `fraction`, `compute_score`, or the user's own function."""
-    if config.reward.name == "compute_score":
-        return ComputeScore(config.reward)
-    known = {name: f"workflows.stages:{name}" for name in ("passed", "fraction")}
-    function: Reward = load(config.reward.name, known, "reward.name")
-    return function
-
-
-def passed(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    """1 where every test passed, else 0: the study's binary reward."""
-    return 1.0 if verdict.passed else 0.0
-
-
-def fraction(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-    """The share of tests passed; all are run (`scorer.all_tests`)."""
-    return verdict.tests_passed / verdict.tests_total if verdict.tests_total else 0.0
 
 
 def _verdicts(group: Group) -> Sequence[Verdict]:

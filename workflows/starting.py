@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from actors.calls import Calls, Care
 from actors.generator import Generator
 from actors.judge import JudgeClient
@@ -22,13 +20,12 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.placement import Placement
 from raypoly.problems import ProblemSet
+from raypoly.problems.over_long import fitted
 from raypoly.problems.untested import require_tests
-from raypoly.rundir import RunDirectory
-from raypoly.settings import objective_parameters
+from raypoly.rundir import RunDirectory, problem_sets
 from raypoly.store import Store
 from raypoly.store.mirror import Mirror
 from raypoly.telemetry import METRICS, TENSORBOARD, Sinks, open_sinks
-from raypoly.values import Int32
 from workflows.canary import Canary
 from workflows.checkpoints import Checkpoints
 from workflows.cluster import actor_options, connected, dashboard_url
@@ -38,7 +35,7 @@ from workflows.judge_use import RunUse
 from workflows.learning import Learning
 from workflows.lifeline import Lifeline, ray_gone
 from workflows.losses import spoken
-from workflows.parts import OBJECTIVE_STATE, Parts
+from workflows.parts import OBJECTIVE_STATE, ORDER_STATE, PLACE, Parts
 from workflows.patience import Patience
 from workflows.placing import Places, placed
 from workflows.progress import Progress, make_progress
@@ -50,8 +47,6 @@ from workflows.summary import Summary
 from workflows.telemetry import RayMetrics
 from workflows.watchdog import Watchdog
 
-PROBE_TOKENS = 100
-"""Tokens of the prompt that weight updates are verified with: more than three KV blocks of 32."""
 Around = Callable[[str, Awaitable[None]], Awaitable[None]]
 """Waits for a part that starts, and may watch how it does."""
 
@@ -108,34 +103,28 @@ async def started(
         stack.callback(progress.finish)
         problem_set = await asyncio.to_thread(problems.build, config.problems)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
-        store, lease = directory.open()
+        store, lease = directory.open(problems=problem_set.hash)
         stack.callback(lease.release)
+        if directory.resumes and len(problem_sets(store)) > 1:
+            progress.note("The problem set's content has changed between the starts of this run: steps are not alike.")
         stack.enter_context(connected(config, directory.name))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
-        model_path = await _model_path(config, problem_set)
+        model = await model_path(config, problem_set)
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         saver = Saver(checkpoints, journal.settle, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
         stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
         places = await asyncio.to_thread(placed, config)
-        workers = _workers(stack, directory, store, model_path, journal, saver, places, progress.note)
+        workers = _workers(stack, directory, store, model, journal, saver, places, progress.note)
         stack.push_async_callback(saver.close)
         summary, gauges = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
         patience = _patience(config, workers.judge, progress, summary, gauges)
-        watchdog = Watchdog(
-            config.run.stall_seconds,
-            workers.care.calls,
-            workers.actors,
-            Stacks(store),
-            progress.note,
-            failed=ending.ask,
-            paused=lambda: patience.pausing,
-        )
-        stack.enter_context(watchdog)
+        watchdog = stack.enter_context(_watchdog(config, workers, store, patience, progress.note, ending))
         await workers.start(around)
-        objective = objectives.build(config.objective.name, **objective_parameters(config))
+        problem_set = await fitted(problem_set, config, workers.generator.encode, progress.note)
+        objective = objectives.of_run(config)
         aside = SetAside(config.run.max_set_aside, progress.note)
         canary = Canary(config, workers.scorers, workers.judge, progress.note)
         stack.callback(canary.stop)
@@ -144,7 +133,6 @@ async def started(
             config=config,
             problems=problem_set,
             tokenizer_files=await workers.generator.tokenizer_files(),
-            probe_tokens=await _probe_tokens(workers.generator, config, problem_set),
             objective=objective,
             store=store,
             journal=journal,
@@ -178,7 +166,7 @@ def _workers(
     stack: AsyncExitStack,
     directory: RunDirectory,
     store: Store,
-    model_path: Path,
+    model: Path,
     journal: Journal,
     saver: Saver,
     places: Places,
@@ -194,8 +182,8 @@ def _workers(
     )
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
     scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
-    generator = Generator(config, model_path, places.options, care, places.placement)
-    learning = Learning(config, model_path, journal, saver, places.options, note, care)
+    generator = Generator(config, model, places.options, care, places.placement)
+    learning = Learning(config, model, journal, saver, places.options, note, care)
     for part in (judge, scorers, generator, learning):
         stack.callback(part.stop)
     return _Workers(care, use, judge, scorers, generator, learning, places.placement)
@@ -211,6 +199,21 @@ def _patience(config: Config, judge: JudgeClient, progress: Progress, summary: S
     return Patience(config.judge, judge.probe, progress, config.run.on_pause, paused)
 
 
+def _watchdog(
+    config: Config, workers: _Workers, store: Store, patience: Patience, note: Callable[[str], None], ending: Ending
+) -> Watchdog:
+    """Whose findings end the run."""
+    return Watchdog(
+        config.run.stall_seconds,
+        workers.care.calls,
+        workers.actors,
+        Stacks(store),
+        note,
+        failed=ending.ask,
+        paused=lambda: patience.pausing,
+    )
+
+
 def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:
     """Closed by the stack."""
     copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
@@ -219,20 +222,14 @@ def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sink
     return sinks
 
 
-async def _model_path(config: Config, problem_set: ProblemSet) -> Path:
+async def model_path(config: Config, problem_set: ProblemSet) -> Path:
+    """The folder that the policy starts from: the config's, the hub's, or the tiny model's after its warm start."""
     if config.model.path is not None:
         folder = Path(config.model.path).expanduser()
         return folder if folder.is_dir() else await asyncio.to_thread(_downloaded, config.model.path)
     from workflows.warm_start import ensure_warm_start  # brings Ray Train and Data, which most starts don't need
 
     return await asyncio.to_thread(ensure_warm_start, config, problem_set)
-
-
-async def _probe_tokens(generator: Generator, config: Config, problem_set: ProblemSet) -> Int32:
-    """A fixed prompt: the first training prompts, end to end."""
-    limit = min(PROBE_TOKENS, config.generator.max_prompt_tokens)
-    prompts = [problem.prompt for problem in problem_set.splits["train"][:limit]]
-    return np.resize(np.concatenate(await generator.encode(prompts)), limit)
 
 
 def _downloaded(name: str) -> Path:
@@ -252,6 +249,8 @@ def _take_up(parts: Parts) -> None:
     learning = parts.learning
     if learning.checkpoint is not None:
         parts.objective.load_state_dict(json.loads(learning.checkpoint.read(OBJECTIVE_STATE)))
+        if parts.config.train.refill:
+            parts.place = json.loads(learning.checkpoint.read(ORDER_STATE))["place"]
     by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
     for results in parts.journal.evaluations().values():
         parts.judge_use.take_up(results.get("judge"))
@@ -260,8 +259,12 @@ def _take_up(parts: Parts) -> None:
         if applied is None:  # lost to damage, before the checkpoint: the history has a hole
             continue
         parts.record(applied)
+        parts.pass_rates.take(applied.metrics)
         parts.judge_use.take_up(applied.metrics.get("judge_step"))
-        parts.aside.count(parts.config.train.prompts_per_step, applied.metrics.get("set_aside", 0))
+        groups = applied.groups or parts.config.train.prompts_per_step
+        parts.aside.count(groups, applied.metrics.get("set_aside", 0))
+        if step >= learning.base:
+            parts.place = applied.metrics.get(PLACE, 0)
         if step >= learning.base and parts.objective.state_dict():
             # An objective that remembers must see again what it saw since the checkpoint.
             for group in parts.journal.load_step(step).groups:

@@ -24,8 +24,8 @@ from raypoly.policy.stats import UpdateStats
 from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
 from workflows.learning import Learning
 
-PROMPT = np.array([1, 2, 3, 4], np.int32)
-"""Of every problem, and what weights are verified with."""
+_PROMPT = np.array([1, 2, 3, 4], np.int32)
+"""Of every problem."""
 _TOKENS = np.arange(4, dtype=np.int32)
 _LOGPROBS = np.zeros(4, np.float32)
 
@@ -70,7 +70,7 @@ class TimedGenerator:
         self._times, self._shared, self._over = times, shared, asyncio.Event()
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        return [PROMPT for _ in texts]
+        return [_PROMPT for _ in texts]
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         begun = asyncio.get_running_loop().time()

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from actors.calls import Care
-from benchmarks.overlaps.services import PROMPT, TimedGenerator, TimedJudge, TimedLearning, TimedScorers
+from benchmarks.overlaps.services import TimedGenerator, TimedJudge, TimedLearning, TimedScorers
 from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.policy.stats import UpdateStats
 from raypoly.problems import ProblemSet
-from raypoly.settings import load, objective_parameters
+from raypoly.settings import load
 from raypoly.store import Lease
 from raypoly.store.local import LocalStore
 from raypoly.telemetry import Sinks
@@ -34,6 +34,7 @@ from workflows.learning import Trained
 from workflows.parts import Parts
 from workflows.patience import Patience
 from workflows.progress import PlainProgress
+from workflows.refilling import Ready
 from workflows.saving import Saver
 from workflows.stacks import Stacks
 from workflows.stages import Stages
@@ -65,10 +66,10 @@ class Barrier(Training):
 class Arrival(Training):
     """The learner takes groups as they become ready. No run may: other weights would come of it each time."""
 
-    async def learn(self, step: int, flows: Sequence[asyncio.Task[Trained]], watch: Stopwatch) -> UpdateStats:
-        ready: list[asyncio.Future[Trained]] = [asyncio.get_running_loop().create_future() for _ in flows]
+    async def learn(self, step: int, groups: Sequence[Ready], watch: Stopwatch) -> UpdateStats:
+        ready: list[Ready] = [asyncio.get_running_loop().create_future() for _ in groups]
         following = iter(ready)
-        for flow in flows:
+        for flow in groups:
             flow.add_done_callback(lambda flow: next(following).set_result(flow.result()))
         await self.parts.generator.idle()
         return await self.parts.learning.update(step, ready, watch)
@@ -98,7 +99,7 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
     care = Care()
     judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, care=care)
     await scorers.start()
-    objective = objectives.build(config.objective.name, **objective_parameters(config))
+    objective = objectives.of_run(config)
     progress = PlainProgress((folder / "progress.txt").open("w"))
     patience, aside = Patience(config.judge, judge.probe, progress), SetAside(0.0, _unheard)
     return Parts(
@@ -106,7 +107,6 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
         config=config,
         problems=ProblemSet({"train": _problems(len(times.groups)), "validation": (), "test": ()}, ""),
         tokenizer_files={},
-        probe_tokens=PROMPT,
         objective=objective,
         store=store,
         journal=journal,

@@ -24,7 +24,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.judge.gold import GoldGroup, read_row
 from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.problems.formats.reading import read_lines
+from raypoly.problems.formats.files import read_lines
 from raypoly.problems.formats.source import without
 from raypoly.sandbox.extract import extract_code
 from raypoly.scoring import LocalPool

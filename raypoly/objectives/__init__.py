@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raypoly.config import Config
 from raypoly.objectives.base import Batch, Objective, ScoredGroup
 from raypoly.plugins import load_configured
+from raypoly.settings import objective_parameters
 
 KNOWN: Mapping[str, str] = {
     "poly_epo": "raypoly.objectives.poly_epo:PolyEPO",
@@ -31,10 +33,15 @@ KNOWN: Mapping[str, str] = {
     "best_minus_second": "raypoly.objectives.best_minus_second:BestMinusSecond",
 }
 
-__all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build"]
+__all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build", "of_run"]
 
 
 def build(name: str, **params: Any) -> Objective:
     """The objective of that name with its parameters; `UsageError` names a parameter that is unknown or wrong."""
     built: Objective = load_configured(name, KNOWN, "objective", params)
     return built
+
+
+def of_run(config: Config) -> Objective:
+    """The objective of a run's config. Raises as `build`."""
+    return build(config.objective.name, **objective_parameters(config))

@@ -16,6 +16,9 @@ from raypoly.values import Bool, Float64, Int32
 Need = Literal["labels", "lengths", "outcomes", "statements", "problem", "step"]
 """A field of `ScoredGroup` that must be there."""
 
+ROUNDING = 1e-9
+"""Advantages below so much of an objective's `scale` are zero but for rounding."""
+
 
 @dataclass(frozen=True)
 class ScoredGroup:
@@ -92,6 +95,21 @@ class Objective(ABC):
     def check(self, rollouts: int) -> None:  # noqa: B027  (most objectives work with any N)
         """Raise `UsageError` where this objective can't work with groups of `rollouts` (N)."""
 
+    def scale(self, rollouts: int) -> float:
+        """About how large advantages of groups of `rollouts` (N) are where rewards differ by one."""
+        return 1.0
+
+    def silent(self, rewards: Float64, advantages: Float64) -> bool:
+        """Whether a group teaches nothing: its final advantages are all zero, or what rounding has left of zero.
+
+        Rounding is up to some 1e-15 of reward times scale, 1e-10 where a deviation of next to nothing divides;
+        exact advantages that are so small teach nothing either.
+        """
+        if not advantages.any():
+            return True
+        largest = max(1.0, float(np.abs(rewards).max()))
+        return bool(np.abs(advantages).max() <= ROUNDING * largest * self.scale(len(rewards)))
+
     def state_dict(self) -> dict[str, Any]:
         """What must survive a restart, as JSON values. Default: nothing.
 
@@ -124,11 +142,9 @@ class Objective(ABC):
         `degenerate_ids` are (the raw ids of a judge's answer; by default those of the config).
         Raises `ValueError` where lengths differ, a reward is not finite, or what is needed is not given or unknown.
         """
-        r = np.asarray(rewards, dtype=np.float64)
-        if r.ndim != 1 or not np.all(np.isfinite(r)):
-            raise ValueError(f"rewards must be N finite numbers, got {r!r}")
+        r = finite(rewards, axes=1)
         raw_ids = self.config.degenerate_ids if degenerate_ids is None else degenerate_ids
-        ids, mask = _labels(labels, degenerate, raw_ids, len(r))
+        ids, mask = (None, None) if labels is None else labelled(labels, degenerate, raw_ids, r.shape)
         tokens = None if lengths is None else np.asarray(lengths, dtype=np.int32)
         group = ScoredGroup(
             r,
@@ -152,11 +168,18 @@ class Objective(ABC):
         return out
 
 
-def _labels(
-    labels: ArrayLike | None, degenerate: ArrayLike | None, degenerate_ids: Collection[int], size: int
-) -> tuple[Int32 | None, Bool | None]:
-    if labels is None:
-        return None, None
+def finite(rewards: ArrayLike, axes: Literal[1, 2]) -> Float64:
+    """Rewards as float64 [N], or [B, N] of two axes. Raises `ValueError` where they are not, or not finite."""
+    r = np.asarray(rewards, dtype=np.float64)
+    if r.ndim != axes or not np.all(np.isfinite(r)):
+        raise ValueError(f"rewards must be {'N' if axes == 1 else 'B x N'} finite numbers, got {r!r}")
+    return r
+
+
+def labelled(
+    labels: ArrayLike, degenerate: ArrayLike | None, degenerate_ids: Collection[int], shape: tuple[int, ...]
+) -> tuple[Int32, Bool]:
+    """Strategy ids and the mask of degenerates, of that shape. Raises as `Objective.advantages`."""
     ids = np.asarray(labels, dtype=np.int32)
     if degenerate is None:
         mask = np.isin(ids, list(degenerate_ids))
@@ -164,6 +187,7 @@ def _labels(
         mask = np.asarray(degenerate, dtype=np.bool_)
         if np.any((ids < 1) & ~mask):
             raise ValueError("a rollout's strategy is unknown: an unjudged group has no advantages")
-    if ids.shape != (size,) or mask.shape != (size,):
+    if ids.shape != shape or mask.shape != shape:
+        size = " x ".join(map(str, shape))
         raise ValueError(f"{size} rewards need {size} labels, got {ids.shape} labels and {mask.shape} degenerate marks")
     return ids, mask

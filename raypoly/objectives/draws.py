@@ -11,7 +11,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from raypoly.values import Int32
+from raypoly.values import Float64, Int32
 
 MOST_SETS = 1_000_000
 """All sets are taken where there are no more."""
@@ -26,6 +26,14 @@ def avoid(members: int, among: int, draws: int) -> float:
     if draws < 0 or among - members < draws:
         return 0.0
     return math.comb(among - members, draws) / math.comb(among, draws)
+
+
+@lru_cache(maxsize=64)
+def avoiding(most: int, among: int, draws: int) -> Float64:
+    """`avoid` for 0 to `most` members, float64 [most + 1], read-only."""
+    chances = np.array([avoid(members, among, draws) for members in range(most + 1)])
+    chances.flags.writeable = False
+    return chances
 
 
 def few_enough(N: int, n: int) -> bool:

@@ -22,6 +22,7 @@ down.
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -102,6 +103,14 @@ class SetObjective(Objective):
         refuse_whole_group(n, rollouts)
         if sets is not None and sets * n > MOST_PLACES:
             raise UsageError(f"objective.sets={sets} sets of {n} are too many to hold: at most {MOST_PLACES // n}.")
+
+    def scale(self, rollouts: int) -> float:
+        """Of `sum` as many as there are sets with a rollout, or would be of those drawn; 1, or about it, of others."""
+        N, n = rollouts, self.config.set_size
+        if self.config.reduction != "sum":
+            return 1.0
+        sets = math.comb(N, n) if self.config.sets is None and few_enough(N, n) else self.config.sets or SETS
+        return max(1.0, min(sets, math.comb(N, n)) * n / N)
 
     def compute(self, group: ScoredGroup) -> Float64:
         self.check(group.size)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from raypoly import objectives
 from raypoly.config import Config
-from raypoly.settings import objective_parameters
 
 INSTRUCTIONS = 581
 """Tokens of every question, with the worked example."""
@@ -34,7 +33,7 @@ class Judging:
 
 def judging(config: Config) -> Judging:
     """`usd` is 0 for a judge without a server."""
-    needs = "labels" in objectives.build(config.objective.name, **objective_parameters(config)).needs
+    needs = "labels" in objectives.of_run(config).needs
     share = 1.0 if needs or config.judge.when == "always" else 1 / SAMPLED_SHARE
     if not needs and config.judge.when == "needed":
         share = 0.0

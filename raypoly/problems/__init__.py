@@ -16,6 +16,7 @@ from raypoly.values import Problem, Split
 KNOWN: Mapping[str, str] = {
     "puzzles": "raypoly.problems.puzzles:load_puzzles",
     "jsonl": "raypoly.problems.jsonl:load_jsonl",
+    "prepared": "raypoly.problems.prepared:load_prepared",
     "verl": "raypoly.problems.verl:load_verl",
 }
 
@@ -53,6 +54,10 @@ def split(items: Sequence[T], config: ProblemsConfig, purpose: str, what: str) -
 
 
 def build(config: ProblemsConfig) -> ProblemSet:
-    """The problems that the config names: `function(config) -> ProblemSet`."""
+    """The problems that the config names: `function(config) -> ProblemSet`, with prompts by its template."""
     problems: ProblemSet = load(config.source, KNOWN, "problems.source")(config)
-    return problems
+    if config.template == "none":
+        return problems
+    from raypoly.problems.templates import templated  # which knows the sources' own prompts
+
+    return templated(problems, config)

@@ -1,4 +1,4 @@
-"""Problems from a file of rows in any known format, one JSON object a line, plain or gzipped.
+"""Problems from files of rows in any known format, JSON lines or Parquet.
 
     load_jsonl(ProblemsConfig(source="jsonl", path="LeetCodeDataset-train.jsonl.gz")).splits["train"]
 
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, split
+from raypoly.problems.dates import within
 from raypoly.problems.formats import read_lines, read_problems
 from raypoly.problems.formats.row import Identifier, reason
 from raypoly.values import Problem, Split
@@ -34,10 +35,10 @@ class Exclusion(BaseModel):
 
 
 def _read(path: Path) -> list[Problem]:
-    """The problems of a file that can be asked; each that is left out is logged."""
+    """The problems of a file, or of several, that can be asked; each that is left out is logged."""
     file = read_problems(path)
     for row in file.rejected:
-        log.warning("%s line %d is left out: %s", path, row.line, row.reason)
+        log.warning("%s line %d is left out: %s", row.source, row.line, row.reason)
     for problem in file.problems:
         if not problem.prompt:
             log.warning("%s: problem %s is left out: its row has no text to ask the policy with", path, problem.id)
@@ -77,7 +78,7 @@ def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
 
 
 def load_jsonl(config: ProblemsConfig) -> ProblemSet:
-    """The problems of `config.path` without those of `config.exclude`, split by `config.seed`.
+    """The problems of `config.path` within the window, without those of `config.exclude`, split by `config.seed`.
 
     The order of rows in the file does not matter. Raises `UsageError` where there is no file, no usable row, an
     exclusion list that can't be read, or too few problems for validation, test and training.
@@ -85,7 +86,7 @@ def load_jsonl(config: ProblemsConfig) -> ProblemSet:
     if config.path is None:
         raise UsageError("problems.source=jsonl needs problems.path=FILE.")
     path = Path(config.path).expanduser()
-    problems = _read(path)
+    problems = within(_read(path), config.since, config.until)
     if config.exclude is not None:
         problems = without_excluded(problems, Path(config.exclude).expanduser())
     if not problems:

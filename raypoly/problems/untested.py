@@ -11,7 +11,6 @@ from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet
-from raypoly.settings import objective_parameters
 from raypoly.values import Problem
 
 PROGRAMS = {"labels": "strategies", "outcomes": "outcomes", "statements": "statements"}
@@ -35,7 +34,7 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
             f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score and "
             "reward.compute_score=package.module:function, or leave them out by problems.exclude."
         )
-    needs = objectives.build(config.objective.name, **objective_parameters(config)).needs
+    needs = objectives.of_run(config).needs
     missing = [PROGRAMS[need] for need in sorted(needs) if need in PROGRAMS]
     if missing:
         raise UsageError(

@@ -83,7 +83,7 @@ def load_verl(config: ProblemsConfig) -> ProblemSet:
     if config.chat_template is None:
         raise UsageError(NO_TEMPLATE)
     path = Path(config.path).expanduser()
-    problems = list(_read(path, _renderer(config.chat_template)))
+    problems = list(_read(path, renderer(config.chat_template)))
     if config.exclude is not None:
         problems = without_excluded(problems, Path(config.exclude).expanduser())
     if not problems:
@@ -190,7 +190,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise UsageError(f"{path} can't be read as Parquet: {error}.") from error
 
 
-def _renderer(template: str) -> Render:
+def renderer(template: str) -> Render:
     """Raises `UsageError` where there is no such tokenizer, or none with a chat template."""
     if template == PLAIN:
         return lambda messages: "\n\n".join(message["content"] for message in messages)

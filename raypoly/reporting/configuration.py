@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import date
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -17,6 +18,7 @@ from pydantic_core import PydanticUndefined
 from raypoly import losses, objectives
 from raypoly.config import Config
 from raypoly.plugins import load
+from raypoly.preparing.settings import documented
 from raypoly.settings import Key, expected, keys
 
 HEAD = """# Which keys are there, and what do they do?
@@ -34,11 +36,24 @@ A part named in the config (`objective.name`, `loss.name`, `judge.name`, `genera
 `reward.name`) is one of the known ones, or your own as `package.module:Name` with its folder on `PYTHONPATH`.
 """
 
+PREPARATION = """## raypoly prepare
+
+A file of `raypoly prepare` ([data.md](data.md)) has the sections below beside `run`, `model`, `warm_start`,
+`generator`, `scorer` and `ray`, which are those above. NAME is whatever you call a file of problems. `against` has the
+evaluation sets whose problems are left out, with the same keys as `sources`.
+"""
+
 
 def page() -> str:
     """The whole page."""
     return "\n".join(
-        [HEAD, *_sections(), *_parameters("objective", objectives.KNOWN), *_parameters("loss", losses.KNOWN)]
+        [
+            HEAD,
+            *_sections(),
+            *_parameters("objective", objectives.KNOWN),
+            *_parameters("loss", losses.KNOWN),
+            *_preparation(),
+        ]
     )
 
 
@@ -69,6 +84,17 @@ def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
         for key, field in fields.items():
             yield _cells(f"`{section}.{key}`", _default(field), expected(field), field.description or "")
         yield ""
+
+
+def _preparation() -> Iterator[str]:
+    """Keys of `raypoly prepare` that training has not."""
+    yield PREPARATION
+    yield "| key | default | takes | what it does |\n|---|---|---|---|"
+    for name, field in documented():
+        if name.partition(".")[0] not in ("against", *Config.model_fields):
+            takes = "a day such as 2025-03-01" if date in get_args(field.annotation) else expected(field)
+            yield _cells(f"`{name}`", _default(field), takes, field.description or "")
+    yield ""
 
 
 def _default(field: FieldInfo) -> str:

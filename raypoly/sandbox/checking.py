@@ -100,8 +100,12 @@ class CheckRun:
 def _from(checker: Child) -> tuple[Any, ...]:
     try:
         message = wire.decode(checker.receive())
-    except (Gone, OutOfTime, Garbled, wire.Malformed) as error:
-        raise SandboxError(f"The checker of this problem failed: {type(error).__name__}.") from error
+    except Gone as error:
+        raise SandboxError("The checker of this problem died.") from error
+    except OutOfTime as error:
+        raise SandboxError("The checker of this problem used up its time.") from error
+    except (Garbled, wire.Malformed) as error:
+        raise SandboxError("The checker of this problem sent no message that is known.") from error
     if type(message) is not tuple or not message:
         raise SandboxError("The checker of this problem sent no message that is known.")
     return message

@@ -27,6 +27,8 @@ EVIDENCE_SECONDS = 1.0
 READING_SECONDS = 20.0
 """CPU seconds a child may take to read the cases in a `check`."""
 SUITES_KEPT = 256
+SUITE_CHARACTERS = 32 << 20
+"""Of the tests that are kept; parsed, they take several times the memory."""
 TEMPLATES_KEPT = 6
 LEAST_LIMIT, REFERENCE_FACTOR = 1.0, 10
 """A test may take `max(1 s, 10 x the reference time)`, where there is one, and never more than the cap."""
@@ -41,6 +43,7 @@ class Sandbox:
         self._limits = limits
         self._evidence = evidence
         self._suites: OrderedDict[str, Suite] = OrderedDict()
+        self._sizes: dict[str, int] = {}
         self._templates: OrderedDict[str, Template] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
         try:
@@ -160,10 +163,14 @@ class Sandbox:
             else:
                 suite = suites.read(problem)
             self._suites[key] = suite
-            while len(self._suites) > SUITES_KEPT:
-                self._suites.popitem(last=False)
+            self._sizes[key] = len(problem.tests.source)
+            while len(self._suites) > SUITES_KEPT or (len(self._suites) > 1 and self._too_large()):
+                self._sizes.pop(self._suites.popitem(last=False)[0])
         self._suites.move_to_end(key)
         return self._suites[key]
+
+    def _too_large(self) -> bool:
+        return sum(self._sizes.values()) > SUITE_CHARACTERS
 
     def _template_of(self, problem: Problem) -> Template:
         try:

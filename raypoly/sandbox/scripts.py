@@ -1,8 +1,10 @@
-"""Run a whole program on standard input, a process a test, and compare what it prints."""
+"""Run a whole program on standard input, a process a test, and compare what it prints, or ask the problem's checker."""
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from raypoly.errors import BrokenTests
@@ -15,12 +17,26 @@ from raypoly.sandbox.suites import Script
 from raypoly.sandbox.zygote import Forker
 from raypoly.values import Problem
 
+CHECKER_SECONDS = 20.0
+"""CPU seconds of a checker for one output."""
+LARGEST_CHECKED = 2 << 20
+"""Characters of an output that a checker is asked about."""
+_CHECKER = """
+import json, sys
+source, texts = json.loads(sys.stdin.read())
+for name, text in texts.items():
+    with open(name, "w", newline="") as file:
+        file.write(text)
+sys.argv = ["checker.py", *texts]
+exec(compile(source, "checker.py", "exec"), {"__name__": "__main__", "exit": sys.exit, "quit": sys.exit})
+"""
+
 
 class ScriptRun:
     """One program against inputs and outputs; used once. Raises `SandboxError`, or `BrokenTests` for a huge input."""
 
     def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, tests: tuple[Script, ...]) -> None:
-        self._forker, self._clock, self._tests = forker, clock, tests
+        self._forker, self._clock, self._problem, self._tests = forker, clock, problem, tests
         self._code = code.encode("utf-8", "surrogatepass")
         self._outcome = Outcome(total=len(tests))
         if any(len(test.input) >= SCRATCH_BYTES for test in tests):
@@ -36,13 +52,34 @@ class ScriptRun:
             except Stopped as stop:
                 outcome.stop(stop, number, given, expected)
             else:
-                if same_output(printed, test.output):
+                if same_output(printed, test.output) or self._accepted(test, printed, number):
                     outcome.passed += 1
                     continue
                 outcome.wrong(number, given, repr(printed[:200]), expected)
             if not all_tests or not outcome.parses:
                 break
         return outcome
+
+    def _accepted(self, test: Script, printed: str, number: int) -> bool:
+        """Whether the problem has a checker, and it takes the output. Raises `BrokenTests` where it takes no output."""
+        if not self._problem.tests.checker or len(printed) > LARGEST_CHECKED:
+            return False
+        if self._checked(test, printed):
+            return True
+        if not self._checked(test, test.output):
+            raise BrokenTests(
+                f"The checker of problem {self._problem.id} does not take the expected output of test {number}."
+            )
+        return False
+
+    def _checked(self, test: Script, printed: str) -> bool:
+        """Run the checker, in a process as confined as the program's and with a scratch that has been emptied."""
+        names = ("input.txt", "correct_output.txt", "solution_output.txt")
+        texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
+        question = Script(json.dumps([self._problem.tests.checker, texts]).encode(), "1")
+        clock = Clock(CHECKER_SECONDS, CHECKER_SECONDS)
+        run = ScriptRun(self._forker, clock, _unchecked(self._problem), _CHECKER, (question,))
+        return run.judge(all_tests=False).status == "passed"
 
     def _run(self, test: Script) -> str:
         """What the program prints. Raises `Stopped` where it does not end with exit code 0."""
@@ -87,6 +124,10 @@ class ScriptRun:
             raise exit
         self._outcome.parses = reply[0] != "syntax"
         raise stopped(reply)
+
+
+def _unchecked(problem: Problem) -> Problem:
+    return replace(problem, tests=replace(problem.tests, checker=""))
 
 
 def same_output(printed: str, expected: str) -> bool:

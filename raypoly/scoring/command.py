@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from rich.console import Console
 from raypoly import __version__, settings
 from raypoly.config import ON_RESUME, ScorerConfig
 from raypoly.errors import SandboxError, UsageError
-from raypoly.problems.formats import ProblemFile, read_problems, row_of
-from raypoly.scoring.library import by_id, scored
+from raypoly.problems.formats import ProblemStream, Rejected, files_of, read_problems, row_of
+from raypoly.scoring.library import scored
 from raypoly.scoring.output import STDOUT, Rows
 from raypoly.scoring.pool import LocalPool
 from raypoly.scoring.programs import Known, Survey, look_over, read_programs
 from raypoly.scoring.progress import shown, status_table
 from raypoly.scoring.rows import Tally, verdict_row
-from raypoly.scoring.validation import FAILED, NO_SOLUTION, Validation, validated
+from raypoly.scoring.validation import FAILED, NO_SOLUTION, validated
 
 NOTES = Console(stderr=True)
 """Progress and remarks: standard output may be taken by rows."""
@@ -50,7 +51,8 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
     Raises `UsageError` for bad input before anything starts, `SandboxError` at the end where programs have no verdict.
     """
     spare(out, problems, programs)
-    file = read(problems)
+    file = read_problems(problems)
+    note_rejected(problems, file.rejected)
     known = Known(file, problems)
     survey = look_over(programs, known)
     with ExitStack() as stack:
@@ -82,32 +84,34 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
 def validate_file(problems: Path, out: str | None, calibrated: str | None, config: ScorerConfig) -> None:
     """Run each problem's own solution, write the exclusion list and the usable problems, print a table.
 
-    Raises `UsageError` for bad input, `SandboxError` at the end where the sandbox failed.
+    The problems stream: however large the file is, few are held. Raises `UsageError` for bad input, `SandboxError` at
+    the end where the sandbox failed.
     """
     for written in filter(None, (out, calibrated)):
         spare(written, problems)
-    file = read(problems, quiet=True)
-    known = by_id(file.problems)
+    stream = ProblemStream(problems)
+    total, found_so_far = stream.rows(), iter(stream)
+    first = list(islice(found_so_far, config.workers))
     calibrate = calibrated is not None
     statuses: Counter[str] = Counter()
-    failed: list[Validation] = []
+    failed: list[tuple[str, str]] = []
     with ExitStack() as stack:
         excluded = stack.enter_context(Rows.opened(out)) if out is not None else None
         usable = stack.enter_context(Rows.opened(calibrated)) if calibrated is not None else None
-        pool = stack.enter_context(LocalPool(_for(config, len(known)), calibrate=calibrate))
-        for row in _rejected_rows(file):
-            statuses["rejected"] += 1
-            if excluded is not None:
-                excluded.write(row)
-        with shown(len(known), lambda: (pool.done, pool.passed), NOTES):
-            for found in validated(pool, known.values(), calibrate):
+        pool = stack.enter_context(LocalPool(_for(config, len(first)), calibrate=calibrate))
+        with shown(total, lambda: (pool.done + len(stream.rejected), pool.passed), NOTES):
+            for found in validated(pool, chain(first, found_so_far), calibrate):
                 statuses[found.status] += 1
                 if found.reason == FAILED:
-                    failed.append(found)
+                    failed.append((found.problem.id, found.detail))
                 if found.excluded and excluded is not None:
                     excluded.write(found.row)
                 if usable is not None and found.reason in ("", NO_SOLUTION):
                     usable.write(row_of(found.problem))
+        for row in _rejected_rows(stream):
+            statuses["rejected"] += 1
+            if excluded is not None:
+                excluded.write(row)
         for rows in filter(None, (excluded, usable)):
             rows.done()
     console = NOTES if STDOUT in (out, calibrated) else Console()
@@ -117,49 +121,45 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
             say(console, f"{name}: {path}")
     if failed:
         raise SandboxError(
-            f"The sandbox failed on the solutions of {len(failed)} problems, the first {failed[0].problem.id!r}"
-            f" ({failed[0].detail}); they are not in the list: give the command again."
+            f"The sandbox failed on the solutions of {len(failed)} problems, the first {failed[0][0]!r}"
+            f" ({failed[0][1]}); they are not in the list: give the command again."
         )
 
 
 def identity(problems: Path, survey: Survey, config: ScorerConfig, evidence: bool) -> dict[str, Any]:
     """What a start has in common with the one that it goes on for: all that verdicts depend on."""
-    with problems.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digests = []
+    for path in files_of(problems):
+        with path.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     free = {name for name, field in ScorerConfig.model_fields.items() if field.json_schema_extra == ON_RESUME}
     return {
         "version": __version__,
-        "problems": digest,
+        "problems": "+".join(digests),
         "programs": survey.sha256,
         "scorer": config.model_dump(mode="json", exclude=free),
         "evidence": evidence,
     }
 
 
-def read(path: Path, quiet: bool = False) -> ProblemFile:
-    """The problems; rows that can't be used are named in a note."""
-    file = read_problems(path)
-    if file.rejected and not quiet:
-        first = file.rejected[0]
-        say(
-            NOTES,
-            f"Note: left out of {path}: {len(file.rejected)} rows, the first in line {first.line}: {first.reason}",
-        )
-    return file
+def note_rejected(path: Path, rejected: Sequence[Rejected]) -> None:
+    """Name rows that can't be used."""
+    if rejected:
+        first = rejected[0]
+        say(NOTES, f"Note: left out of {path}: {len(rejected)} rows, the first in line {first.line}: {first.reason}")
 
 
 def spare(out: str, *inputs: Path) -> None:
     """Raises `UsageError` where what is written would take the place of what is read."""
-    for path in inputs:
-        if out != STDOUT and os.path.realpath(out) == os.path.realpath(path):
+    for file in (file for path in inputs for file in files_of(path)):
+        if out != STDOUT and os.path.realpath(out) == os.path.realpath(file):
             raise UsageError(f"--out {out} is the file that is read: name another one.")
 
 
-def _rejected_rows(file: ProblemFile) -> Iterator[dict[str, Any]]:
+def _rejected_rows(stream: ProblemStream) -> Iterator[dict[str, Any]]:
     """Rows of the exclusion list. A second row of an id that is usable must not take the first one along."""
-    usable = {problem.id for problem in file.problems}
-    for rejected in file.rejected:
-        name = None if rejected.id in usable else rejected.id
+    for rejected in stream.rejected:
+        name = None if rejected.id in stream.ids else rejected.id
         detail = f"line {rejected.line}: {rejected.reason}"
         yield {"problem_id": name, "reason": "its row can't be used", "status": "rejected", "detail": detail}
 

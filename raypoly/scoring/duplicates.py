@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from raypoly.problems.formats import ProblemStream
 from raypoly.problems.similar import Pair, duplicates, overlaps
-from raypoly.scoring.command import NOTES, read, say, spare
+from raypoly.scoring.command import NOTES, note_rejected, say, spare
 from raypoly.scoring.output import STDOUT, Rows
 
 SHOWN = 40
@@ -23,10 +24,12 @@ def compare_files(problems: Path, against: Path | None, out: str | None) -> None
     inputs = [problems] if against is None else [problems, against]
     if out is not None:
         spare(out, *inputs)
-    ours, *theirs = (read(path).problems for path in inputs)
+    ours, *theirs = (ProblemStream(path) for path in inputs)
     with ExitStack() as stack:
         rows = stack.enter_context(Rows.opened(out)) if out is not None else None
         pairs = overlaps(ours, theirs[0]) if theirs else duplicates(ours)
+        for path, stream in zip(inputs, (ours, *theirs), strict=True):
+            note_rejected(path, stream.rejected)
         if rows is not None:
             for pair in pairs:
                 rows.write(row_of_pair(pair))
@@ -36,7 +39,7 @@ def compare_files(problems: Path, against: Path | None, out: str | None) -> None
         console.print(_table(pairs[:SHOWN]))
     where = f"are in {against} as well" if against else "are there a second time"
     more = f" (the first {SHOWN} are shown)" if len(pairs) > SHOWN else ""
-    say(console, f"{len(pairs):,} of {len(ours):,} problems of {problems} {where}{more}")
+    say(console, f"{len(pairs):,} of {len(ours.ids):,} problems of {problems} {where}{more}")
     if out not in (None, STDOUT):
         say(console, f"exclusion list: {out}")
 

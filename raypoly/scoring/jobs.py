@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from raypoly.errors import SandboxError
 from raypoly.values import Problem, Verdict
@@ -30,14 +30,25 @@ Key = tuple[str, bytes | None]
 class Known:
     """What the workers have learned of one problem."""
 
-    problem: Problem
-    """With its `reference_seconds`, once known."""
+    problem: Problem | None
+    """As it was asked with; None while none of its programs waits or runs, since its tests may be large."""
+    reference_seconds: float | None
+    """The problem's own, or what calibration gave."""
     settled: bool
     """Whether its limits are: nothing is left to calibrate."""
     busy: bool = False
     """Whether a worker calibrates it right now."""
     broken: str = ""
     """Why its tests can't be run; empty while nothing is known against them."""
+    programs: int = 0
+    """That wait or run."""
+
+    def limited(self) -> Problem:
+        """The problem with its `reference_seconds`, for whoever runs one of its programs."""
+        assert self.problem is not None
+        if self.problem.reference_seconds == self.reference_seconds:
+            return self.problem
+        return replace(self.problem, reference_seconds=self.reference_seconds)
 
 
 @dataclass(eq=False)
@@ -81,7 +92,9 @@ class Jobs:
         """Ask for a verdict."""
         digest = None if code is None else hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()
         with self._work:
-            job = Job(self._of(problem), code, (problem.id, digest))
+            known = self._of(problem)
+            known.problem, known.programs = known.problem or problem, known.programs + 1
+            job = Job(known, code, (problem.id, digest))
             verdict = self._remembered.get(job.key)
             if verdict is not None:
                 self._remembered.move_to_end(job.key)
@@ -112,7 +125,7 @@ class Jobs:
     def reference_seconds(self, problem: Problem) -> float | None:
         """The problem's own, or what calibration gave."""
         with self._work:
-            return self._of(problem).problem.reference_seconds
+            return self._of(problem).reference_seconds
 
     def serving(self) -> None:
         """A worker's sandbox stands."""
@@ -135,10 +148,12 @@ class Jobs:
                 self._work.wait()
             return None
 
-    def settle(self, known: Known, problem: Problem, broken: str = "") -> None:
+    def settle(self, known: Known, reference_seconds: float | None = None, broken: str = "") -> None:
         """The problem's limits are known, or that its tests can't be run."""
         with self._work:
-            known.problem, known.broken = problem, broken
+            known.broken = broken
+            if not broken:
+                known.reference_seconds = reference_seconds
             known.settled, known.busy = True, False
             self._work.notify_all()
 
@@ -196,7 +211,7 @@ class Jobs:
         known = self._known.get(problem.id)
         if known is None:
             unknown = self._calibrate and bool(problem.solution) and problem.reference_seconds is None
-            known = self._known[problem.id] = Known(problem, settled=not unknown)
+            known = self._known[problem.id] = Known(None, problem.reference_seconds, settled=not unknown)
         return known
 
     def _allowed(self, job: Job, worker: int) -> bool:
@@ -205,6 +220,9 @@ class Jobs:
 
     def _give(self, job: Job, verdict: Verdict) -> None:
         job.verdict, job.code = verdict, None
+        job.known.programs -= 1
+        if not job.known.programs:
+            job.known.problem = None
         self.done += 1
         self.passed += verdict.passed
         self._news.notify_all()

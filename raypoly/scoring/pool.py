@@ -14,7 +14,6 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +26,7 @@ from raypoly.values import Problem, Verdict
 WINDOW = 4096
 """Programs between the oldest that has no verdict and the newest that was drawn."""
 WINDOW_CHARACTERS = 64 << 20
-"""Of code, in the same span."""
+"""Of code and tests, in the same span."""
 STOP_SECONDS = 1.0
 """A worker that was told to stop is told again after that."""
 
@@ -86,9 +85,10 @@ class LocalPool:
         Raises `SandboxError` where a worker can't be started any more.
         """
         window: deque[tuple[Job, int]] = deque()
-        held = 0
+        held, last = 0, None
         for problem, code in programs:
-            size = len(code or "")
+            size = len(code or "") + (0 if problem is last else len(problem.tests.source))
+            last = problem
             window.append((self._jobs.put(problem, code), size))
             held += size
             while window and (window[0][0].verdict or len(window) >= WINDOW or held >= WINDOW_CHARACTERS):
@@ -152,12 +152,12 @@ class LocalPool:
             if job.calibrates:
                 self._calibrate(sandbox, known)
             if not known.broken:
-                verdict = sandbox.score(known.problem, job.code)
+                verdict = sandbox.score(known.limited(), job.code)
         except (SandboxError, OSError) as error:
             self._jobs.again(job, worker, str(error))
             return False
         except UsageError as error:
-            self._jobs.settle(known, known.problem, broken=str(error))
+            self._jobs.settle(known, broken=str(error))
         if known.broken:
             self._jobs.finish(job, Verdict("infra", 0, 0, 0.0, BROKEN + known.broken))
         elif verdict.status == "infra":
@@ -168,11 +168,11 @@ class LocalPool:
 
     def _calibrate(self, sandbox: Sandbox, known: Known) -> None:
         try:
-            seconds = sandbox.reference_seconds(known.problem)
+            seconds = sandbox.reference_seconds(known.limited())
         except BaseException:
             self._jobs.release(known)
             raise
-        self._jobs.settle(known, replace(known.problem, reference_seconds=seconds))
+        self._jobs.settle(known, seconds)
 
 
 def _raise_in(thread: threading.Thread) -> None:

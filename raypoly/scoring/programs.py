@@ -61,7 +61,7 @@ class Known:
         rejected = self._rejected.get(problem_id)
         if rejected is not None:
             raise ValueError(
-                f"its problem {problem_id!r} can't be used: {self._path} line {rejected.line}: {rejected.reason}"
+                f"its problem {problem_id!r} can't be used: {rejected.source} line {rejected.line}: {rejected.reason}"
             )
         raise ValueError(f"there is no problem {problem_id!r} in {self._path}")
 

@@ -22,8 +22,8 @@ Counts = Callable[[], tuple[int, int]]
 
 
 @contextmanager
-def shown(total: int, counts: Counts, console: Console, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
-    """Show how far `counts` has come on the way to `total`, while the block runs."""
+def shown(total: int | None, counts: Counts, console: Console, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
+    """Show how far `counts` has come on the way to `total`, where that is known, while the block runs."""
     over = threading.Event()
     redraws = console.is_terminal and not console.is_dumb_terminal
     show, every = (_bar, REDRAW_SECONDS) if redraws else (_lines, line_seconds)
@@ -36,7 +36,7 @@ def shown(total: int, counts: Counts, console: Console, line_seconds: float = LI
         thread.join()
 
 
-def _bar(total: int, counts: Counts, console: Console, over: threading.Event, every: float) -> None:
+def _bar(total: int | None, counts: Counts, console: Console, over: threading.Event, every: float) -> None:
     columns = (TextColumn("programs"), BarColumn(40), MofNCompleteColumn(), TextColumn("{task.description}"))
     begin = time.monotonic()
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
@@ -46,12 +46,13 @@ def _bar(total: int, counts: Counts, console: Console, over: threading.Event, ev
             progress.update(task, completed=done, description=_pace(done, passed, time.monotonic() - begin))
 
 
-def _lines(total: int, counts: Counts, console: Console, over: threading.Event, every: float) -> None:
+def _lines(total: int | None, counts: Counts, console: Console, over: threading.Event, every: float) -> None:
     begin = time.monotonic()
     while not over.wait(every):
         done, passed = counts()
         pace = _pace(done, passed, time.monotonic() - begin)
-        console.print(f"{done:,} of {total:,} programs, {pace}", highlight=False, soft_wrap=True)
+        of = "" if total is None else f" of {total:,}"
+        console.print(f"{done:,}{of} programs, {pace}", highlight=False, soft_wrap=True)
 
 
 def _pace(done: int, passed: int, seconds: float) -> str:

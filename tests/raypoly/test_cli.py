@@ -17,6 +17,8 @@ from tests.raypoly.judging.rows import ROW, read, write
 from tests.raypoly.made_run import make
 
 ROOT = Path(__file__).resolve().parents[2]
+TINY = str(ROOT / "configs" / "prepare" / "tiny.yaml")
+EXPERIMENT = str(ROOT / "configs" / "experiments" / "tiny.yaml")
 BROKEN = '''
 """An objective whose author made a mistake, and one that takes its time."""
 import time
@@ -49,6 +51,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["train", "--config", "/nowhere.yaml"], "does not exist"),
         (["train", "--stepz", "3"], "--stepz"),
         (["report", "--run", "/nowhere"], "not a run folder"),
+        (["prepare", "--config", TINY, "bnad.low=2"], "did you mean band.low?"),
+        (["experiment", "--config", EXPERIMENT, "train.stepz=2"], "did you mean train.steps?"),
     ],
 )
 def test_a_users_mistake_is_one_sentence_exit_code_2_and_nothing_is_left(

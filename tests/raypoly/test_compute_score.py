@@ -12,10 +12,10 @@ from raypoly.config import ProblemsConfig, RewardConfig
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.preflight import GIB, Machine, check
 from raypoly.problems import build
+from raypoly.rewards import Reward, reward_function
 from raypoly.settings import load
 from raypoly.values import Problem, Rollout, Verdict
 from tests.raypoly.problems.verl_rows import gsm8k, write
-from workflows.stages import Reward, reward_function
 
 MODULE = """
 import numpy as np

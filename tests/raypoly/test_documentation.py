@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from raypoly import objectives, settings
+from raypoly import objectives, preflight, settings
 from raypoly.config import Config, TrainConfig
 from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
@@ -102,3 +102,29 @@ def test_the_pages_config_and_words_are_taken(tmp_path: Path) -> None:
     assert config.problems.source == "verl"
     assert of_run(config).config.model_dump()["clip_high"] == 0.2
     assert objectives.build(config.objective.name, **settings.objective_parameters(config)).needs == frozenset()
+
+
+def words_of(method: str) -> list[str]:
+    """The command line of a published method, from its row of the table."""
+    page = (ROOT / "docs" / "objectives.md").read_text()
+    (row,) = re.findall(rf"^\| {re.escape(method)} \([\d.]+\) \| `(.*)` \|$", page, re.M)
+    return str(row).split()
+
+
+@pytest.mark.parametrize("method", ["GRPO", "Dr.GRPO", "DAPO", "GSPO", "CISPO", "DARLING", "REINFORCE++ with a KL"])
+def test_a_published_methods_command_line_is_one_that_a_run_takes(method: str, tmp_path: Path) -> None:
+    words = words_of(method)
+    config = settings.load(None, words, lambda text: None)
+    preflight.check(config, tmp_path, preflight.ELSEWHERE)
+    made = {"loss.name": config.loss.name}
+    made |= {f"loss.{key}": str(value) for key, value in of_run(config).config.model_dump().items()}
+    told = dict(word.split("=") for word in words if word.startswith("loss."))
+    assert {key: made[key] for key in told} == {key: value.replace("null", "None") for key, value in told.items()}
+
+
+def test_dapos_command_line_is_planned_with_its_dynamic_sampling(tmp_path: Path) -> None:
+    environment = {**os.environ, "RAYPOLY_RUNS": str(tmp_path)}
+    command = [sys.executable, "-m", "raypoly.train", "--dry-run", *words_of("DAPO")]
+    planned = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert planned.returncode == 0, planned.stderr
+    assert "refill: up to 20 problems more a step" in planned.stdout

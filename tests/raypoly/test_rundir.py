@@ -10,6 +10,7 @@ import pytest
 
 from raypoly.config import Config
 from raypoly.errors import LeaseHeld, UsageError
+from raypoly.run import Run
 from raypoly.rundir import RunDirectory, identity, read_config, resolve
 from raypoly.store import open_store
 
@@ -150,3 +151,10 @@ def test_config_of_a_run_is_read_back_and_a_missing_one_is_named(tmp_path: Path)
 
 def test_user_objective_gives_a_plain_folder_name() -> None:
     assert resolve(config(objective={"name": "mine.objectives:MyObjective"})).name.startswith("tiny-MyObjective-s0-")
+
+
+def test_a_start_says_which_problems_it_trains_on_and_the_run_knows_them_all(tmp_path: Path) -> None:
+    run = {"dir": str(tmp_path / "mine")}
+    for problems in (None, "a" * 64, "a" * 64, "b" * 64):
+        resolve(config(run=run)).open("test", problems)[1].release()
+    assert Run(tmp_path / "mine").problem_sets == ("a" * 64, "b" * 64)

@@ -81,7 +81,7 @@ def test_a_file_that_can_not_grow_is_a_storage_error_and_no_row_is_lost(tmp_path
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
     try:
-        with pytest.raises(StorageError, match="free space and start again"):
+        with pytest.raises(StorageError, match="free some space and run the same command again"):
             file.log(metrics_row(2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

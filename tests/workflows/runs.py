@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from benchmarks.chaos.driver import ROOT, SMALL
 from benchmarks.chaos.plan import COMMITS_A_STEP
 from raypoly import Run
 
-__all__ = ["ROOT", "SMALL", "Driver"]
+__all__ = ["ROOT", "SMALL", "Driver", "wait_for"]
 
 
 class Driver(benchmarks.chaos.driver.Driver):
@@ -59,3 +59,11 @@ class Driver(benchmarks.chaos.driver.Driver):
     def digests(self) -> list[str]:
         """The digest of the weights after each step."""
         return [row["weight_digest"] for row in self.rows()]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:
+    """Return when it holds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come to that"
+        time.sleep(0.05)

@@ -32,9 +32,9 @@ STARTING: dict[str, Moment] = {
 }
 RESUMING: dict[str, Moment] = {
     "learner started": lambda driver, said, machines: machines.is_there("learner"),
-    "replaying": lambda driver, said, machines: machines.is_there("learner", "accumulate"),
-    "replaying, once more": lambda driver, said, machines: machines.is_there("learner", "apply"),
-    "replayed": lambda driver, said, machines: "5 steps." in said,
+    "replaying": lambda driver, said, machines: machines.is_there("learner", "accumulate", "apply"),
+    "replaying, once more": lambda driver, said, machines: machines.is_there("learner", "accumulate", "apply"),
+    "replayed": lambda driver, said, machines: "done already" in said,
 }
 SHORT = ("weights on their way", "replaying, once more")
 ALL = os.environ.get("RAYPOLY_EARLY_KILLS") == "all"

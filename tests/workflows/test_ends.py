@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflows.runs import Driver
+from tests.workflows.runs import Driver, wait_for
 from workflows.reaper import descendants
 
 ENDLESS = ("train.steps=100000", "train.checkpoint_every=1000")
@@ -96,13 +96,6 @@ def trains(driver: Driver) -> subprocess.Popen[str]:
     wait_for(lambda: bool(list(driver.folder.glob("rollouts/step-*.parquet"))) or not driver.lives)
     assert driver.lives, driver.log()
     return process
-
-
-def wait_for(condition: object, seconds: float = 300) -> None:
-    until = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.05)
 
 
 def assert_gone(processes: set[int], driver: int) -> None:

@@ -58,8 +58,8 @@ STAGES: dict[str, Stage] = {
     "scored": journalled("scored", 1),
     "judged": journalled("judged", 1),
     "checkpoint": written("rollouts/step-000001.parquet"),
-    "after a checkpoint": written("checkpoints/step-000002/manifest.json"),
     "compacted": written("rollouts/step-000002.parquet"),
+    "after a checkpoint": written("checkpoints/step-000004/manifest.json"),
     "last checkpoint": written("rollouts/step-000004.parquet"),
     "model": written("checkpoints/step-000005/manifest.json"),
 }

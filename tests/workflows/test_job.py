@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from tests.workflows.runs import ROOT, Driver
-from tests.workflows.test_ends import title, wait_for
+from tests.workflows.runs import ROOT, Driver, wait_for
+from tests.workflows.test_ends import title
 from workflows.reaper import descendants
 
 BIN = Path(sys.executable).parent

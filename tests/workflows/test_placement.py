@@ -78,7 +78,7 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
 async def sleeps(parts: Parts) -> bool:
     """Whether the engines refuse to answer, for they sleep."""
     try:
-        await parts.generator.probe(parts.probe_tokens, 1)
+        await parts.generator.probe(await parts.probe_tokens(), 1)
     except RayTaskError as error:
         return "the engine transformers sleeps and has no weights" in str(error)
     return False

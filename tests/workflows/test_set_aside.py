@@ -1,19 +1,31 @@
 """A problem whose tests can't be run is tried three times and set aside: never a reward, never a gradient."""
 
 import asyncio
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.chaos.machines import Machines
+from raypoly import Run
+from raypoly.config import ProblemsConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
+from raypoly.problems import build
+from raypoly.problems.formats.own import row_of
+from raypoly.problems.jsonl import load_jsonl
 from raypoly.values import Group, Problem, Rollout, TestSuite, Verdict
+from tests.workflows.runs import Driver, wait_for
 from workflows import failures
 from workflows.failures import TRIES, SetAside, set_aside
 
 PROBLEM = Problem("p-7", "# broken", "f", TestSuite("calls", "[]"))
 ROLLOUT = Rollout(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), "", "stop", 1, 0)
 SOUND = Verdict("wrong", 0, 1, 0.0, "")
+
+
+CRASHING = "def check(candidate):\n    import os\n    os._exit(3)\n"
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +91,32 @@ def test_too_large_a_share_ends_the_run_with_the_reason_first() -> None:
             aside.count(1, 1)
 
     asyncio.run(main())
+
+
+def test_a_run_goes_past_a_problem_whose_tests_crash_the_checker_and_counts_it_once_though_killed_after_it(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    sound = [row_of(problem) for problem in build(ProblemsConfig()).splits["train"][:28]]
+    config = ProblemsConfig(source="jsonl", path=str(file), validation=4, test=4)
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in sound))
+    broken = load_jsonl(config).splits["train"][0].id
+    rows = [row | {"tests": {"kind": "check", "source": CRASHING}} if row["id"] == broken else row for row in sound]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    epoch = ["train.steps=5", "problems.validation=4", "problems.test=4", "train.checkpoint_every=100"]
+    overrides = [*small_run, *epoch, "problems.source=jsonl", f"problems.path={file}"]
+    run = Driver(tmp_path / "run", overrides, {"RAY_ADDRESS": machines.address})
+    run.start()
+    told = f"Problem {broken} is set aside after 3 tries: "
+    wait_for(lambda: told in run.log() or not run.lives)
+    run.kill()
+    assert run.finish() == 0, run.log()
+    assert "The checker of this problem died. " in run.log().partition(told)[2]
+    assert [row["set_aside"] for row in run.rows()].count(1) == 1
+
+    table = next(t for t in map(Run(run.folder).rollouts, range(5)) if broken in t.column("problem_id").to_pylist())
+    of_it = [row for row in table.to_pylist() if row["problem_id"] == broken]
+    assert {row["status"] for row in of_it} == {"infra"}
+    assert all(row["reward"] is None or np.isnan(row["reward"]) for row in of_it), "unknown is never a number"
+    assert {row["advantage"] for row in of_it} == {0.0}

@@ -10,10 +10,13 @@ import ray
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from benchmarks.chaos.compare import differences
+from raypoly import Run
 from raypoly.config import Config, ProblemsConfig, WarmStartConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build
 from raypoly.values import Problem, TestSuite
+from tests.workflows.runs import SMALL, Driver, wait_for
 from workflows.cluster import start_local
 from workflows.warm_start import ensure_warm_start
 
@@ -67,3 +70,25 @@ def test_problems_that_are_no_puzzles_are_refused_with_a_way_out(cache: Path) ->
     with pytest.raises(UsageError, match=r"model\.path"):
         ensure_warm_start(short(), ProblemSet({"train": [other]}, ""))
     assert not list(cache.iterdir())
+
+
+@pytest.mark.slow
+def test_a_driver_killed_in_its_warm_start_makes_the_same_model_when_it_is_asked_again(tmp_path: Path) -> None:
+    def driver(name: str) -> Driver:
+        folder = tmp_path / name
+        overrides = [*SMALL, "warm_start.steps=60", "warm_start.batch_size=16", "train.steps=1"]
+        return Driver(folder / "run", overrides, {"RAYPOLY_CACHE": str(folder / "cache")})
+
+    whole, killed = driver("whole"), driver("killed")
+    for folder in (whole.folder, killed.folder):
+        folder.parent.mkdir()
+    assert whole.finish() == 0, whole.log()
+    for moment in ("supervised steps through Ray Train", "step 20 of 60"):
+        killed.start()
+        wait_for(lambda moment=moment: moment in killed.log() or not killed.lives)
+        killed.kill()
+    assert killed.finish() == 0, killed.log()
+    made = [list((tmp_path / name / "cache/warm-start").glob("*/model.safetensors")) for name in ("whole", "killed")]
+    assert [len(paths) for paths in made] == [1, 1], "what was half made is not left behind"
+    assert made[0][0].read_bytes() == made[1][0].read_bytes()
+    assert differences(Run(killed.folder), Run(whole.folder)) == []

@@ -42,7 +42,7 @@ def resume_of(uri: str, facts: Facts, config: Config | None, blocking: str) -> R
         replayed=step - base,
         step=step,
         groups=_stages(found),
-        of=config.train.prompts_per_step if config else None,
+        of=max(config.train.prompts_per_step, len(found.groups)) if config else None,
         finished=config is not None and step >= config.train.steps,
         refused=refused,
         command=_command(uri, config) if config else "",

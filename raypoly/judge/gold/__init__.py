@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from raypoly.errors import UsageError
 from raypoly.judge.gold.prelude import PRELUDE
+from raypoly.problems.formats.files import read_lines
 from raypoly.problems.formats.numbers import loads
-from raypoly.problems.formats.reading import read_lines
 from raypoly.problems.formats.source import without
 from raypoly.values import Problem, TestSuite
 

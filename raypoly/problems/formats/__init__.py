@@ -1,6 +1,7 @@
 """Every public format of code problems, read into `Problem`; docs/problem-formats.md shows them.
 
     problem = problem_of(json.loads(line))              # one row, recognised by its columns
+    for problem in ProblemStream(Path("train-*.parquet")): ...      # one by one
     problems = read_problems(Path("rows.jsonl.gz")).problems
     program = program_of(problem, extract_code(problem, response))
 
@@ -9,16 +10,19 @@ A format is one file here: which columns mark it, and how its row becomes a `Pro
 
 from __future__ import annotations
 
+from raypoly.problems.formats.files import files_of, read_lines
 from raypoly.problems.formats.own import row_of
 from raypoly.problems.formats.programs import program_of
-from raypoly.problems.formats.reading import ProblemFile, Rejected, read_lines, read_problems
+from raypoly.problems.formats.reading import ProblemFile, ProblemStream, Rejected, read_problems
 from raypoly.problems.formats.registry import FORMATS, Format, problem_of
 
 __all__ = [
     "FORMATS",
     "Format",
     "ProblemFile",
+    "ProblemStream",
     "Rejected",
+    "files_of",
     "problem_of",
     "program_of",
     "read_lines",

@@ -9,7 +9,7 @@ from pydantic import BaseModel, FailFast, ValidationError
 
 from raypoly.problems.formats import suites
 from raypoly.problems.formats.livecodebench import READ_AND_PRINT
-from raypoly.problems.formats.row import Row, Text, asked, reason
+from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked, reason, tagged, told
 from raypoly.problems.formats.source import first_program
 from raypoly.values import Problem
 
@@ -30,6 +30,8 @@ class _Row(Row):
     input_file: Text = ""
     output_file: Text = ""
     solutions: Any = None
+    cf_rating: OptionalIdentifier = ""
+    cf_tags: Any = None
 
 
 def marks(row: Mapping[str, Any]) -> bool:
@@ -54,13 +56,20 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.name,
         prompt=asked(description),
         entry_point="",
-        tests=suites.stdin(pair for name, tests in columns.items() for pair in _pairs(tests, name)),
+        tests=suites.stdin(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
         solution=first_program(_in_python(it.solutions)),
         reference_seconds=it.reference_seconds,
+        metadata=_about(it),
     )
 
 
-def _pairs(tests: Any, column: str) -> Iterator[tuple[str, str]]:
+def _about(it: _Row) -> dict[str, str]:
+    """Codeforces' rating, which is 0 where it has none, and tags."""
+    return it.about() | told({"difficulty": it.cf_rating.removeprefix("0"), "tags": tagged(it.cf_tags)})
+
+
+def pairs_of(tests: Any, column: str) -> Iterator[tuple[str, str]]:
+    """Inputs and outputs, from two lists or from a list of pairs. Raises `ValueError` that names the column."""
     if tests:
         try:
             it = _Tests.model_validate(_columns(tests, ("input", "output")))

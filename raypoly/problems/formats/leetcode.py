@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.problems.formats import suites
-from raypoly.problems.formats.row import EntryPoint, Identifier, Row, Text, asked
+from raypoly.problems.formats.row import EntryPoint, Identifier, Row, Text, asked, dated, tagged, told
 from raypoly.problems.formats.source import without
 from raypoly.values import Problem
 
@@ -20,6 +20,7 @@ class _Row(Row):
     completion: Text = ""
     query: Text = ""
     problem_description: Text = ""
+    meta: Any = None
 
 
 def marks(row: Mapping[str, Any]) -> bool:
@@ -37,5 +38,13 @@ def read(row: Mapping[str, Any]) -> Problem:
         prelude=without(it.prompt, it.entry_point),
         solution=it.completion,
         reference_seconds=it.reference_seconds,
-        metadata=it.about(),
+        metadata=_meta(it.meta) | it.about(),
     )
+
+
+def _meta(meta: Any) -> dict[str, str]:
+    """Of the columns of v0.2, which has the difficulty inside `meta`; its `question_title` is the statement."""
+    if not isinstance(meta, Mapping):
+        return {}
+    day = dated(meta.get("estimated_date") or meta.get("question_date"))
+    return told({"difficulty": meta.get("difficulty"), "date": day, "tags": tagged(meta.get("tags"))})

@@ -72,6 +72,7 @@ class Check(_Tests):
 class Stdin(_Tests):
     kind: Literal["stdin"]
     cases: Annotated[list[Run], Field(min_length=1), FailFast()]
+    checker: str = ""
 
 
 class Operations(_Tests):
@@ -118,7 +119,8 @@ def read(row: Mapping[str, Any]) -> Problem:
         suite = TestSuite("check", tests.source)
     else:
         comparison = "exact" if isinstance(tests, Stdin) else tests.comparison
-        suite = TestSuite(tests.kind, dumps(row["tests"]["cases"]), comparison)
+        checker = tests.checker if isinstance(tests, Stdin) else ""
+        suite = TestSuite(tests.kind, dumps(row["tests"]["cases"]), comparison, checker)
     return Problem(
         it.id,
         it.prompt,
@@ -145,6 +147,8 @@ def row_of(problem: Problem) -> dict[str, Any]:
         tests["cases"] = loads(problem.tests.source)
     if problem.tests.comparison != "exact":
         tests["comparison"] = problem.tests.comparison
+    if problem.tests.checker:
+        tests["checker"] = problem.tests.checker
     parts = {
         "prompt": problem.prompt,
         "entry_point": problem.entry_point,

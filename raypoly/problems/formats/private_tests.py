@@ -1,4 +1,4 @@
-"""LiveCodeBench's private tests: JSON, or base64 of zlib of a pickle of a text that is JSON.
+"""LiveCodeBench's private tests: JSON, or base64 of zlib of JSON, or of a pickle of a text that is JSON.
 
 A pickle is a program. Nothing here runs one: its instructions are listed, and only those that hold a text are let by.
 """
@@ -12,8 +12,11 @@ from typing import Any
 
 from raypoly.problems.formats.numbers import loads
 
-LARGEST = 1 << 30
-"""Bytes unpacked."""
+LARGEST = 1 << 28
+"""Bytes unpacked: what becomes of them takes several times the memory."""
+INSTRUCTIONS = 32
+"""More of them hold no text but a program."""
+_JSON = ("[", "{", '"')
 _PASSED_OVER = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"))
 _TEXTS = frozenset(("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"))
 
@@ -21,7 +24,7 @@ _TEXTS = frozenset(("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"))
 def unpacked(column: str, name: str) -> Any:
     """The value of a column of tests. Raises `ValueError` that names the column."""
     try:
-        return loads(column if column.lstrip()[:1] in ("[", "{", '"') else _pickled_text(_inflated(column)))
+        return loads(column if column.lstrip()[:1] in _JSON else _text(_inflated(column)))
     except (ValueError, zlib.error) as error:
         raise ValueError(f"{name}: neither JSON nor packed JSON: {error}") from None
 
@@ -36,10 +39,14 @@ def _inflated(column: str) -> bytes:
     return data
 
 
-def _pickled_text(data: bytes) -> str:
-    """The text that a pickle of nothing else holds."""
+def _text(data: bytes) -> str | bytes:
+    """The data if they are JSON, else the text that a pickle of nothing else holds."""
+    if data[:1].decode("latin-1") in _JSON:
+        return data
     text: str | None = None
-    for instruction, argument, _ in pickletools.genops(data):
+    for number, (instruction, argument, _) in enumerate(pickletools.genops(data)):
+        if number >= INSTRUCTIONS:
+            raise ValueError(f"the pickle has more than {INSTRUCTIONS} instructions; it was not run")
         if instruction.name in _TEXTS and text is None:
             text = argument
         elif instruction.name not in _PASSED_OVER:

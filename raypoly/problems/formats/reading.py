@@ -1,22 +1,23 @@
-"""Files of problems: one JSON object a line, plain or gzipped, read line by line."""
+"""Files of problems, read problem by problem.
+
+stream = ProblemStream(Path("taco/train-*.parquet"))
+for problem in stream: ...              # none is held
+stream.rejected                         # rows set aside so far, and why
+
+read_problems(path).problems            # all at once, where they fit
+"""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.problems.formats.numbers import loads
+from raypoly.problems.formats.files import count_rows, files_of, rows_of
 from raypoly.problems.formats.registry import problem_of
 from raypoly.values import Problem
-
-LONGEST_LINE = 1 << 30
-"""Bytes; a longer line is passed over without being held."""
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,12 @@ class Rejected:
     """A row that can't be used, and why."""
 
     line: int
-    """From 1."""
+    """Its line, or its place in a Parquet file, from 1."""
     id: str | None
     """None where the row did not come so far."""
     reason: str
+    source: str
+    """The path of the file."""
 
 
 @dataclass(frozen=True)
@@ -39,69 +42,54 @@ class ProblemFile:
     rejected: list[Rejected]
 
 
-def read_problems(path: Path) -> ProblemFile:
-    """All problems of a file, whatever mixture of formats its rows have.
+class ProblemStream:
+    """The problems of a file, of a folder's files or of those that a pattern names, one by one, each id once.
 
-    Raises `UsageError` where the file can't be read, or has no usable row.
+    Whatever mixture of formats the rows have. To be iterated over once. Raises `UsageError` where there is no file;
+    while it is iterated, where one can't be read; and at the end, where no row was usable.
     """
-    problems: dict[str, Problem] = {}
-    rejected: list[Rejected] = []
-    for number, line in read_lines(path):
-        row: Any = None
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.files = files_of(path)
+        self.rejected: list[Rejected] = []
+        """Rows set aside so far."""
+        self.ids: set[str] = set()
+        """Of the problems so far."""
+
+    def rows(self) -> int | None:
+        """How many rows there are, good or bad; None where a file, such as a pipe, can be read once only."""
+        return sum(map(count_rows, self.files)) if all(file.is_file() for file in self.files) else None
+
+    def __iter__(self) -> Iterator[Problem]:
+        for file in self.files:
+            for number, row in rows_of(file):
+                problem = self._problem(file, number, row)
+                if problem is not None:
+                    yield problem
+        if not self.ids:
+            first = self.rejected[0] if self.rejected else None
+            why = f"line {first.line}: {first.reason}" if first else "it is empty"
+            raise UsageError(f"{self._path} has no usable row: {why}")
+
+    def _problem(self, file: Path, number: int, row: Any) -> Problem | None:
         try:
-            row = _row(line)
-            problem = problem_of(row, str(path))
-            if problem.id in problems:
+            if isinstance(row, ValueError):
+                raise row
+            problem = problem_of(row, str(file))
+            if problem.id in self.ids:
                 raise ValueError(f"{problem.id!r} appears a second time; ids have to differ")
         except ValueError as error:
-            rejected.append(Rejected(number, _id(row), str(error)))
-        else:
-            problems[problem.id] = problem
-    if not problems:
-        first = f": line {rejected[0].line}: {rejected[0].reason}" if rejected else ": it is empty"
-        raise UsageError(f"{path} has no usable row{first}")
-    return ProblemFile(list(problems.values()), rejected)
+            self.rejected.append(Rejected(number, _id(row), str(error), str(file)))
+            return None
+        self.ids.add(problem.id)
+        return problem
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank; one longer than `LONGEST_LINE` is cut to nothing but a mark of that.
-
-    Raises `UsageError` where the file can't be read.
-    """
-    try:
-        with path.open("rb") as plain:
-            zipped = plain.peek(2)[:2] == _GZIP
-            with gzip.open(plain, "rb") if zipped else plain as file:
-                yield from _numbered(file)  # type: ignore[arg-type]
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{path} can't be read: {error}.") from error
-
-
-def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := file.readline(LONGEST_LINE):
-        number += 1
-        whole = line.endswith(b"\n") or len(line) < LONGEST_LINE
-        if not whole:
-            line = b""
-            while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
-                pass
-        if line.strip() or not whole:
-            yield number, line
-
-
-def _row(line: bytes) -> Any:
-    """The value of a line. Raises `ValueError`."""
-    if not line:
-        raise ValueError(f"longer than {LONGEST_LINE >> 20} MiB")
-    if line.startswith(b"PAR1"):
-        raise ValueError("this is a Parquet file; write its rows as JSON lines first")
-    try:
-        return loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from None
+def read_problems(path: Path) -> ProblemFile:
+    """All problems that a path names. Raises `UsageError` as `ProblemStream` does."""
+    stream = ProblemStream(path)
+    return ProblemFile(list(stream), stream.rejected)
 
 
 def _id(row: Any) -> str | None:

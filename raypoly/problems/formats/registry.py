@@ -6,8 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from raypoly.problems.formats import apps, code_contests, humaneval, leetcode, livecodebench, mbpp, own, verifiable
-from raypoly.problems.formats.row import cut, reason
+from raypoly.problems.formats import (
+    apps,
+    bigcodebench,
+    code_contests,
+    code_contests_plus,
+    codeforces,
+    humaneval,
+    leetcode,
+    livecodebench,
+    mbpp,
+    own,
+    verifiable,
+)
+from raypoly.problems.formats.row import cut, reason, writable
 from raypoly.values import Problem
 
 Row = Mapping[str, Any]
@@ -28,9 +40,12 @@ FORMATS = (
     Format("raypoly", own.marks, own.read),
     Format("LiveCodeBench", livecodebench.marks, livecodebench.read),
     Format("CodeContests", code_contests.marks, code_contests.read),
+    Format("CodeContests+", code_contests_plus.marks, code_contests_plus.read),
+    Format("Codeforces", codeforces.marks, codeforces.read),
     Format("MBPP", mbpp.marks, mbpp.read),
     Format("APPS and TACO", apps.marks, apps.read),
     Format("verifiable problems", verifiable.marks, verifiable.read),
+    Format("BigCodeBench", bigcodebench.marks, bigcodebench.read),
     Format("HumanEval", humaneval.marks, humaneval.read),
     Format("LeetCodeDataset", leetcode.marks, leetcode.read),
 )
@@ -61,11 +76,12 @@ def _written(problem: Problem) -> Problem:
     for name in ("id", "prompt", "prelude", "prefix", "solution"):
         _encodable(name, getattr(problem, name))
     _encodable("tests", problem.tests.source)
+    _encodable("checker", problem.tests.checker)
+    for name, text in problem.metadata.items():
+        _encodable(f"metadata.{name}", text)
     return problem
 
 
 def _encodable(name: str, text: str) -> None:
-    try:
-        text.isascii() or text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{name}: holds half of a surrogate pair, which is no text") from None
+    if not writable(text):
+        raise ValueError(f"{name}: holds half of a surrogate pair, which is no text")

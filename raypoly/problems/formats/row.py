@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from raypoly.problems.formats.source import literal
 
 ANSWER = "Answer with one Python code block.\n"
 LONGEST_REASON = 300
@@ -49,11 +53,56 @@ class Row(BaseModel):
     title: Any = None
     question_title: Any = None
     url: Any = None
+    tags: Any = None
+    contest_date: Any = None
+    estimated_date: Any = None
+    date: Any = None
 
     def about(self) -> dict[str, str]:
         """The problem's metadata."""
-        told = {"difficulty": self.difficulty, "title": self.title or self.question_title, "url": self.url}
-        return {name: value for name, value in told.items() if isinstance(value, str) and value}
+        columns = {
+            "difficulty": self.difficulty,
+            "title": self.title or self.question_title,
+            "url": self.url,
+            "tags": tagged(self.tags),
+            "date": dated(self.contest_date or self.estimated_date or self.date),
+        }
+        return told(columns)
+
+
+def told(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Those that are texts, and say something."""
+    return {name: value for name, value in columns.items() if isinstance(value, str) and value and writable(value)}
+
+
+def writable(text: str) -> bool:
+    """Whether a text can be written as UTF-8: half of a surrogate pair can't."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def tagged(tags: Any) -> str:
+    """Tags with a comma between them, of a list or of TACO's text that is one in Python; empty where there are none."""
+    if isinstance(tags, str):
+        try:
+            tags = literal(tags, "tags")
+        except ValueError:
+            return ""
+    if not isinstance(tags, list | tuple):
+        return ""
+    return ", ".join(tag for tag in tags if isinstance(tag, str) and tag and writable(tag))
+
+
+def dated(value: Any) -> str:
+    """The day, `YYYY-MM-DD`, of a text that begins with it or of a time; empty where it is neither."""
+    if isinstance(value, date):
+        return (value.date() if isinstance(value, datetime) else value).isoformat()
+    try:
+        return date.fromisoformat(value[:10]).isoformat() if isinstance(value, str) else ""
+    except ValueError:
+        return ""
 
 
 def asked(description: str, starter: str = "") -> str:

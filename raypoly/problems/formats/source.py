@@ -6,10 +6,13 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 LONGEST = 1_000_000
 """Characters: a syntax tree takes up to 500 bytes and 5 microseconds for each."""
 
+_FENCED = re.compile(r"\s*```(?:python3?|py)?[ \t]*\n(.*?\n)```\s*", re.DOTALL)
+"""A program as a model writes it, which is how DeepCoder has its solutions."""
 _SCOPES = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -34,10 +37,23 @@ def parsed(source: str, column: str) -> ast.Module:
         raise ValueError(f"{column}: not Python: {type(error).__name__}: {error}") from None
 
 
+def literal(source: str, column: str) -> Any:
+    """The value of a Python literal, which is not run. Raises `ValueError` that names the column."""
+    body = parsed(source.strip(), column).body
+    try:
+        if len(body) == 1 and isinstance(body[0], ast.Expr):
+            return ast.literal_eval(body[0].value)
+    except (TypeError, ValueError):
+        pass  # an expression that is no literal: refused below, as is a statement
+    raise ValueError(f"{column}: neither JSON nor a Python literal")
+
+
 def first_program(programs: Iterable[object]) -> str:
     """The first that is Python 3, or nothing: data sets mix in Python 2 and other languages."""
     for program in programs:
         if isinstance(program, str) and program.strip():
+            fenced = _FENCED.fullmatch(program)
+            program = fenced[1] if fenced else program
             try:
                 program.encode()  # refuses half a surrogate pair
                 parsed(program, "solution")

@@ -17,9 +17,10 @@ def calls(cases: Iterable[tuple[list[Any], Any]], comparison: Comparison = "json
     return TestSuite("calls", _listed({"args": args, "expected": expected} for args, expected in cases), comparison)
 
 
-def stdin(cases: Iterable[tuple[str, str]]) -> TestSuite:
+def stdin(cases: Iterable[tuple[str, str]], checker: str = "") -> TestSuite:
     """Tests that run a whole program: (standard input, expected output). Raises `ValueError` where there is none."""
-    return TestSuite("stdin", _listed({"input": given, "output": output} for given, output in cases))
+    source = _listed({"input": given, "output": output} for given, output in cases)
+    return TestSuite("stdin", source, checker=checker)
 
 
 def check(source: str) -> TestSuite:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, TypeAdapter
 
-from raypoly.problems.formats import apps, livecodebench, suites
+from raypoly.problems.formats import apps, leetcode_prelude, livecodebench, suites
 from raypoly.problems.formats.numbers import loads
 from raypoly.problems.formats.row import EntryPoint, OptionalIdentifier, Row, Text, asked
-from raypoly.problems.formats.source import first_program, method_of, parsed, without
+from raypoly.problems.formats.source import first_program, literal, method_of, without
 from raypoly.values import Problem, TestSuite
 
 
@@ -24,6 +23,7 @@ class Test(BaseModel):
     type: Text = ""
     testtype: Text = ""
     fn_name: Text = ""
+    metadata: Any = None
 
 
 class _Row(Row):
@@ -37,6 +37,7 @@ class _Row(Row):
     gold_standard_solution: Text = ""
     solutions: Any = None
     metadata: Any = None
+    extra_info: Any = None
 
 
 _LIST = TypeAdapter(Annotated[list[Test], FailFast()])
@@ -50,15 +51,16 @@ def marks(row: Mapping[str, Any]) -> bool:
 
 def read(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    solution = first_program([it.gold_standard_solution, *apps.listed(it.solutions)])
+    solution = first_program([it.gold_standard_solution, *apps.listed(it.solutions), _reference(it.extra_info)])
     name, suite = _suite(it, it.starter_code.strip() or solution)
     question = it.problem or _question(it.prompt)
+    prelude = leetcode_prelude.PRELUDE if suite.kind == "check" else livecodebench.PRELUDE
     return Problem(
         id=it.problem_id or apps.content_id(question, suite),
         prompt=asked(question, it.starter_code),
         entry_point=name,
         tests=suite,
-        prelude=without(livecodebench.PRELUDE, name),
+        prelude=without(prelude, name),
         solution=solution,
         reference_seconds=it.reference_seconds,
         metadata=it.about(),
@@ -73,13 +75,15 @@ def _suite(it: _Row, starter: str) -> tuple[str, TestSuite]:
     if isinstance(held, list):
         tests = _LIST.validate_python(held)
         if any("functional" in (test.type, test.testtype) for test in tests):
-            name = livecodebench.function_name(it.metadata)
+            named = (livecodebench.function_name(of) for of in (it.metadata, *(test.metadata for test in tests)))
+            name = next(filter(None, named), "")
             lines = [livecodebench.Test.model_validate(test.model_dump()) for test in tests]
             return method_of(starter or "class Solution", name), livecodebench.functional(lines)
         names = {test.fn_name for test in tests}
         if len(names) > 1:
             raise ValueError(f"tests: they call different functions: {sorted(names)}")
-        held = {"inputs": [t.input for t in tests], "outputs": [t.output for t in tests], "fn_name": "".join(names)}
+        values = [_parsed(t) if t.fn_name and isinstance(t.input, str) else (t.input, t.output) for t in tests]
+        held = {"inputs": [v[0] for v in values], "outputs": [v[1] for v in values], "fn_name": "".join(names)}
     pairs = apps.InputOutput.model_validate(held)
     return method_of(starter, pairs.fn_name) if pairs.fn_name else "", apps.suite_of(pairs, starter)
 
@@ -90,6 +94,9 @@ def _held(it: _Row) -> Any:
         return _value(it.tests, "tests")
     if it.verification_info is not None:
         held = _value(it.verification_info, "verification_info")
+        language = held.get("language") if isinstance(held, Mapping) else None
+        if language not in (None, "", "python", "python3"):
+            raise ValueError(f"verification_info: its prompt asks for {language}, and programs are Python here")
         return held.get("test_cases") if isinstance(held, Mapping) else held
     model = _value(it.reward_model, "reward_model")
     return _value(model.get("ground_truth"), "reward_model.ground_truth") if isinstance(model, Mapping) else model
@@ -101,13 +108,20 @@ def _value(column: Any, name: str) -> Any:
     try:
         return loads(column)
     except ValueError:
-        tree = parsed(column.strip(), name)
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
-        raise ValueError(f"{name}: neither JSON nor a Python literal")
+        return literal(column, name)
+
+
+def _parsed(test: Test) -> tuple[Any, Any]:
+    """Arguments and result of a test that has both as texts of JSON, as open-r1's copy does."""
     try:
-        return ast.literal_eval(tree.body[0].value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: neither JSON nor a Python literal") from None
+        return loads(test.input), loads(test.output) if isinstance(test.output, str) else test.output
+    except ValueError as error:
+        raise ValueError(f"test_cases: the arguments of {test.fn_name} are not JSON: {error}") from None
+
+
+def _reference(extra: Any) -> Any:
+    """The solution that code-r1 keeps beside its rows."""
+    return extra.get("reference") if isinstance(extra, Mapping) else None
 
 
 def _checked(source: Any) -> tuple[str, TestSuite]:

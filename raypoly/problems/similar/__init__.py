@@ -23,7 +23,7 @@ __all__ = ["Pair", "Reason", "duplicates", "overlaps"]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows of one problem."""
+    """Two rows of one problem, each without its tests: they may be large, and nothing here compares them."""
 
     dropped: Problem
     """The one to leave out: of an overlap, the one of the training set."""

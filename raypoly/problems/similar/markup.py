@@ -17,7 +17,7 @@ _INLINE = "sup|sub|code|strong|b|em|i|u|span|font|img|a|var|tt|small|big|kbd|s"
 _ATTRIBUTES = r"""(?:\s+[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s<>"']+)))*\s*/?"""
 _BLOCK = re.compile(rf"</?(?:{_BLOCKS}){_ATTRIBUTES}>", re.IGNORECASE)
 _CODE_SPAN = re.compile(r"<(code|var|tt|kbd)>([^<>]{1,80})</\1>", re.IGNORECASE)
-_TAG = re.compile(rf"</?(?:{_INLINE}){_ATTRIBUTES}>|<!--.{0, 2000}?-->", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(rf"</?(?:{_INLINE}){_ATTRIBUTES}>|<!--.{{0,2000}}?-->", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)|~~~[^\n~]*\n(.*?)(?:~~~|\Z)", re.DOTALL)
 _TICKS = re.compile(r"`([^`\n]{1,80})`")
 _MATH = re.compile(r"\${1,3}([^$\n]{1,200})\${1,3}")

@@ -6,7 +6,7 @@ same(one, another)              # Likeness("same statement", 1.0), or None
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -14,7 +14,7 @@ from raypoly.problems.similar.contrast import contrast
 from raypoly.problems.similar.grams import Hasher, UInt64, jaccard
 from raypoly.problems.similar.names import Names, names_of, variants
 from raypoly.problems.similar.statement import Statement, statement_of
-from raypoly.values import Problem
+from raypoly.values import Problem, TestSuite
 
 THRESHOLD = 0.82
 """Similarity from which two statements are one, if nothing speaks against it. Of the 1890 problems of LeetCodeDataset
@@ -41,6 +41,9 @@ class Compared:
     """A problem with what is compared of it."""
 
     problem: Problem
+    """Without its tests, which may be large."""
+    preference: tuple[bool, int, int, str, str, str]
+    """The smaller one is kept: with a known solution, more tests, the longer prompt; then by what they say."""
     names: Names
     statement: Statement
     grams: UInt64
@@ -51,17 +54,16 @@ class Compared:
         """Of the statement; empty where it has too few words."""
         return self.statement.digest if self.grams.size else ""
 
-    @cached_property
-    def preference(self) -> tuple[bool, int, int, str, str, str]:
-        """The smaller one is kept: with a known solution, more tests, the longer prompt; then by what they say."""
-        it = self.problem
-        return (not it.solution, -len(it.tests.source), -len(it.prompt), it.id, it.prompt, it.tests.hash)
-
 
 def compared(problem: Problem, hasher: Hasher) -> Compared:
     statement = statement_of(problem.prompt)
     words = statement.words if len(statement.words) >= FEWEST_WORDS else ()
-    return Compared(problem, names_of(problem), statement, hasher.grams(words))
+    tests = problem.tests
+    preference = (
+        not problem.solution, -len(tests.source), -len(problem.prompt), problem.id, problem.prompt, tests.hash
+    )  # fmt: skip
+    light = replace(problem, tests=TestSuite(tests.kind, ""))
+    return Compared(light, preference, names_of(problem), statement, hasher.grams(words))
 
 
 def same(one: Compared, another: Compared) -> Likeness | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ def _words(tokens: Iterator[str]) -> Iterator[str]:
         token = _COEFFICIENT.sub(r"\1", token)
         for word in token.casefold().split("_"):
             if word and word not in _ARTICLES:
-                yield word
+                yield sys.intern(word)  # statements share most of theirs
 
 
 def _is_name(token: str) -> bool:

@@ -67,6 +67,50 @@ def test_closed_form_is_enumeration(group: tuple[list[int], list[int], int, bool
     np.testing.assert_allclose(got, want, atol=1e-11)
 
 
+batches = st.tuples(st.integers(1, 5), st.integers(2, 9)).flatmap(
+    lambda shape: st.tuples(
+        *(
+            st.lists(st.lists(cells, min_size=shape[1], max_size=shape[1]), min_size=shape[0], max_size=shape[0])
+            for cells in (st.sampled_from([0.0, 0.3, 1.0, -2.0]), st.sampled_from([1, 2, 3, 9, 100, -7]), st.booleans())
+        ),
+        st.integers(1, shape[1] - 1),
+        st.sampled_from([{}, {"gate": False}, {"diversity_of": "correct"}, {"reduction": "unit"}]),
+    )
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(batches)
+def test_a_batch_is_each_of_its_groups_alone(batch: Any) -> None:
+    rewards, labels, marks, n, params = batch
+    degenerate = np.array(marks) | (np.array(labels) < 1)
+    objective = build("poly_epo", set_size=n, **params)
+    together = objective.batch(rewards=rewards, labels=labels, degenerate=degenerate)
+    for got, *group in zip(together, rewards, labels, degenerate, strict=True):
+        alone = objective.advantages(**dict(zip(("rewards", "labels", "degenerate"), group, strict=True)))
+        np.testing.assert_allclose(got, alone, rtol=0, atol=1e-12)
+
+
+def test_a_batch_knows_a_judges_degenerate_ids_and_any_layout_of_memory() -> None:
+    rng = np.random.default_rng(3)
+    rewards, labels = rng.integers(0, 2, (6, 8)), rng.choice([1, 2, 3, 0, 100], (6, 8))
+    objective = build("poly_epo", set_size=3, floor=0.2)
+    want = [objective.advantages(rewards=r, labels=c) for r, c in zip(rewards, labels, strict=True)]
+    got = objective.batch(rewards=np.asfortranarray(rewards), labels=np.asfortranarray(labels))
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
+    assert objective.batch(rewards=np.zeros((0, 8)), labels=np.zeros((0, 8))).shape == (0, 8)
+
+
+def test_a_batch_that_does_not_fit_together_is_refused() -> None:
+    objective = build("poly_epo", set_size=2)
+    with pytest.raises(ValueError, match="B x N finite numbers"):
+        objective.batch(rewards=[1, 0, 1], labels=[1, 1, 2])
+    with pytest.raises(ValueError, match="1 x 3 rewards need 1 x 3 labels"):
+        objective.batch(rewards=[[1, 0, 1]], labels=[[1, 1]])
+    with pytest.raises(UsageError, match=r"set_size=2 must be smaller than train\.rollouts=2"):
+        objective.batch(rewards=[[1, 0]], labels=[[1, 1]])
+
+
 def test_unit_is_grpo_where_diversity_is_constant() -> None:
     rewards = [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
     unit = build("poly_epo", set_size=4, reduction="unit").advantages(rewards=rewards, labels=list(range(1, 9)))

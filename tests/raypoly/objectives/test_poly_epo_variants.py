@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,49 +11,17 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from raypoly.objectives.poly_epo import given_member
+from raypoly.objectives.polychromic import given_member
 from raypoly.values import Int32
+from tests.raypoly.objectives.exact import Group, conditional_means, groups
 
 LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 """Six right loops, one right comprehension, one wrong recursion."""
 
 
-def conditional_means(
-    rewards: list[Fraction], labels: list[int], n: int, gate: bool, floor: Fraction | None, of_correct: bool
-) -> list[Fraction]:
-    """Mean over the sets with i of f(G) - mean f, by the definition."""
-
-    def f(members: tuple[int, ...]) -> Fraction:
-        counted = [i for i in members if not of_correct or rewards[i] > 0]
-        strategies = len({labels[i] for i in counted} - {0, 100})
-        diversity = Fraction(0) if gate and strategies <= 1 else Fraction(strategies, n)
-        if floor is not None:
-            diversity = max(diversity, floor)
-        return sum((rewards[i] for i in members), Fraction(0)) / n * diversity
-
-    scores = {members: f(members) for members in itertools.combinations(range(len(rewards)), n)}
-    baseline = sum(scores.values(), Fraction(0)) / len(scores)
-    with_i = [[score for members, score in scores.items() if i in members] for i in range(len(rewards))]
-    return [sum(found, Fraction(0)) / len(found) - baseline for found in with_i]
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> tuple[list[Fraction], list[int], int, bool, Fraction | None, bool]:
-    size = draw(st.integers(2, 10))
-    reward = draw(st.sampled_from([st.integers(0, 1), st.integers(-4, 4)]))
-    rewards = [Fraction(value, 4) for value in draw(st.lists(reward, min_size=size, max_size=size))]
-    labels = draw(st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 100]), min_size=size, max_size=size))
-    n, gate = draw(st.integers(1, size - 1)), draw(st.booleans())
-    sixteenths = draw(st.none() | st.integers(1, 16))
-    floor = None if sixteenths is None else min(Fraction(1), Fraction(sixteenths, 16) * Fraction(2 if gate else 1, n))
-    return rewards, labels, n, gate, floor, draw(st.booleans())
-
-
 @settings(max_examples=300, deadline=None)
 @given(groups())
-def test_every_variant_is_its_enumeration(
-    group: tuple[list[Fraction], list[int], int, bool, Fraction | None, bool],
-) -> None:
+def test_every_variant_is_its_enumeration(group: Group) -> None:
     rewards, labels, n, gate, floor, of_correct = group
     objective = build(
         "poly_epo",
@@ -161,7 +128,8 @@ def test_merging_two_strategies_raises_no_set(group: list[tuple[int, int]], para
     def of_the_one_set(ids: Int32) -> float:
         outside = rewards <= 0 if params.get("diversity_of") == "correct" else np.zeros(n, dtype=np.bool_)
         floor = params.get("floor")
-        held = given_member(rewards, ids, outside, n, params.get("gate", True), None if floor is None else floor / n)
+        gate, least = params.get("gate", True), None if floor is None else floor / n
+        held = given_member(rewards[None], ids[None], outside[None], n, gate, least)[0]
         assert np.ptp(held) == pytest.approx(0, abs=1e-12)
         return float(held[0])
 

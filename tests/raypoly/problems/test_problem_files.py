@@ -36,7 +36,7 @@ def test_files_are_read_by_content_and_bad_lines_are_named(tmp_path: Path) -> No
 
 
 def test_a_line_beyond_the_limit_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raypoly.problems.formats.reading.LONGEST_LINE", 2000)
+    monkeypatch.setattr("raypoly.problems.formats.files.LONGEST_LINE", 2000)
     (tmp_path / "rows.jsonl").write_text(f'{{"a": "{"x" * 3_000_000}"}}\n{json.dumps(OWN)}\n')
     file = read_problems(tmp_path / "rows.jsonl")
     assert [problem.id for problem in file.problems] == ["add"]
@@ -56,7 +56,7 @@ def test_files_that_hold_no_problem_are_refused_with_the_first_reason(tmp_path: 
         with pytest.raises(UsageError, match=reason):
             read_problems(path)
     with pytest.raises(UsageError, match="can't be read"):
-        read_problems(tmp_path)
+        read_problems(tmp_path / "absent")
 
 
 FOLDER = SHARED / "data" / "leetcode"

@@ -18,6 +18,7 @@ from raypoly.problems.formats import problem_of
 from raypoly.problems.formats.row import asked
 from raypoly.problems.similar import duplicates, overlaps
 from raypoly.problems.similar.grams import Hasher, jaccard, near
+from raypoly.problems.similar.markup import plain
 from raypoly.problems.similar.statement import statement_of
 from raypoly.values import Problem
 from tests.raypoly.sandbox.problems import SHARED
@@ -87,6 +88,10 @@ def test_one_word_can_make_another_problem(before: str, after: str) -> None:
     assert before in text
     changed = problem("1", text.replace(before, after))
     assert duplicates([problem("2", text), changed]) == []
+
+
+def test_a_comment_in_html_says_nothing() -> None:
+    assert plain("Add <!-- not -->two numbers.<!--\n by hand -->").text == "Add two numbers."
 
 
 def test_sequels_are_different_problems_even_with_one_text() -> None:

@@ -69,6 +69,19 @@ def test_an_evaluation_set_is_looked_for(tmp_path: Path, problems: Path) -> None
     assert "0 of 3 problems" in said.replace("\n", " ")
 
 
+def test_a_folder_of_files_is_compared_as_one_and_none_of_them_is_written(tmp_path: Path, problems: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    written(folder / "part-0.jsonl", rows(("a-1", "three times")))
+    last = written(folder / "part-1.jsonl", rows(("b-1", "<b>three</b>  times"), ("c-1", "")))
+    code, said, _ = score("--problems", folder / "part-*.jsonl", "--duplicates")
+    assert code == 0
+    assert "1 of 3 problems of" in said.replace("\n", " ")
+    code, _, error = score("--problems", folder, "--duplicates", "--out", last)
+    assert code == 2
+    assert "is the file that is read" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -13,7 +13,8 @@ from raypoly.scoring import Program
 from raypoly.scoring.programs import Known, look_over, read_programs
 from tests.raypoly.scoring.files import add, write
 
-KNOWN = Known(ProblemFile([add(), add(problem_id="7")], [Rejected(3, "bad", "test: missing")]), Path("P.jsonl"))
+BAD = Rejected(3, "bad", "test: missing", "P.jsonl")
+KNOWN = Known(ProblemFile([add(), add(problem_id="7")], [BAD]), Path("P.jsonl"))
 FINE = '{"id": 1, "problem_id": "add", "code": "x = 1"}\n'
 
 

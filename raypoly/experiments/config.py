@@ -1,0 +1,135 @@
+"""An experiment's file: arms by name, each a set of keys of the config, and the seeds that every arm is run with.
+
+    arms:
+      grpo: {objective.name: grpo}
+      poly_epo_floor: {objective.name: poly_epo, objective.floor: 0.1, steps: 20, seeds: [0]}
+
+Every mistake is a `UsageError` of one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, field_validator, model_validator
+
+from raypoly import settings
+from raypoly.config import Section
+from raypoly.errors import UsageError
+
+OWN = ("run.dir", "run.fresh")
+"""Keys that the experiment gives to each run."""
+
+
+def _once_each(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError("give one seed or more, each once")
+    return seeds
+
+
+Seeds = Annotated[tuple[StrictInt, ...], AfterValidator(_once_each)]
+
+
+class ArmConfig(Section):
+    """One arm. Beside these, keys of the config such as objective.name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    steps: StrictInt | None = Field(None, ge=0, description="Short for train.steps.")
+    seeds: Seeds | None = Field(None, description="This arm's own seeds. Default: the experiment's.")
+
+    @model_validator(mode="after")
+    def _has_keys_of_the_config(self) -> ArmConfig:
+        for key, value in self.sets.items():
+            if "." not in key or isinstance(value, Mapping):
+                raise ValueError(f"write section.key: value, such as objective.name: grpo, and not {key}: {value}")
+        if self.steps is not None and "train.steps" in self.sets:
+            raise ValueError("give steps or train.steps, not both")
+        return self
+
+    @property
+    def sets(self) -> Mapping[str, Any]:
+        """The keys of the config that it sets."""
+        return self.model_extra or {}
+
+    @property
+    def overrides(self) -> Iterator[str]:
+        """The same as words of a command line."""
+        for key, value in self.sets.items():
+            yield f"{key}={_text(key, value)}"
+        if self.steps is not None:
+            yield f"train.steps={self.steps}"
+
+
+class ExperimentConfig(Section):
+    """One experiment."""
+
+    name: str = Field(description="What it is called in folders, tables and markers. Default: the file's name.")
+    config: str | None = Field(
+        None, description="The config file that all runs begin with. Default: the embedded configs/tiny.yaml."
+    )
+    seeds: Seeds = Field((0,), description="Each arm is run once with each seed.")
+    seed_keys: tuple[str, ...] = Field(("train.seed",), min_length=1, description="The keys that get the seed.")
+    arms: dict[str, ArmConfig] = Field(min_length=1, description="Arms by name; the first is what others differ from.")
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_folders_name(cls, name: str) -> str:
+        return _checked(name)
+
+    @model_validator(mode="after")
+    def _every_key_has_one_owner(self) -> ExperimentConfig:
+        for name, arm in self.arms.items():
+            if taken := sorted({*OWN, *self.seed_keys} & set(arm.sets)):
+                raise ValueError(f"arm {name} sets {taken[0]}, which the experiment gives to each run")
+        for name in self.arms:
+            _checked(name)
+        return self
+
+    def seeds_of(self, arm: str) -> Sequence[int]:
+        return self.arms[arm].seeds or self.seeds
+
+
+def load(path: str | Path) -> ExperimentConfig:
+    """The experiment of a YAML file. Raises `UsageError`."""
+    file = Path(path)
+    values = settings.document(file)
+    if not isinstance(values, dict):
+        raise UsageError(f"The experiment {file} must hold keys such as `arms:` and `seeds:`.")
+    if not values.get("arms"):
+        raise UsageError(
+            f"The experiment {file} has no arms: write arms, such as `arms: {{grpo: {{objective.name: grpo}}}}`."
+        )
+    try:
+        return ExperimentConfig.model_validate({"name": file.stem, **values})
+    except ValidationError as error:
+        raise UsageError("\n".join(_sentence(dict(item), file) for item in error.errors())) from error
+
+
+def _checked(name: str) -> str:
+    """A name that is part of a folder's. Raises `ValueError`."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
+        raise ValueError(f"{name!r} names folders: use letters, digits and _ . + - alone")
+    return name
+
+
+def _sentence(error: Mapping[str, Any], file: Path) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"There is no key {where} in {file}; an experiment has {', '.join(ExperimentConfig.model_fields)}."
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{where or 'The experiment'} (in {file}): {message[:1].lower()}{message[1:]}."
+
+
+def _text(key: str, value: Any) -> str:
+    """A value as an override has it: one that the command line reads back as the same."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        plain = settings.value_of(key, value, None) == value
+    except UsageError:
+        plain = False
+    return value if plain else json.dumps(value)

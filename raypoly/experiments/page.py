@@ -1,0 +1,109 @@
+"""An experiment's tables in Markdown, and the place between two markers of a file that they are written to.
+
+text = fragment(experiment, results, at_once=1, figure="figure.png")
+written(page, "objectives", text)       # the page with what stands between its markers replaced
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from raypoly import __version__
+from raypoly.errors import UsageError
+from raypoly.experiments.comparing import Arm, Comparison, Spread, Start, comparisons
+from raypoly.experiments.config import ExperimentConfig
+from raypoly.experiments.results import MEASURES, STRATEGIES, RunResult
+from raypoly.reporting.table import DASH
+
+END = "<!-- end -->"
+HEADS = tuple("distinct correct strategies in 8" if m == STRATEGIES else f"pass@{m}" for m in MEASURES)
+
+
+def marker(name: str) -> str:
+    """What stands above an experiment's tables."""
+    return f"<!-- experiment: {name} -->"
+
+
+def written(page: str, name: str, text: str, what: str) -> str:
+    """The page with `text` between the experiment's marker and the next end. Raises `UsageError`, naming `what`."""
+    before, found, rest = page.partition(f"{marker(name)}\n")
+    _, end, after = rest.partition(END)
+    if not (found and end):
+        raise UsageError(
+            f"{what} has no place for the experiment: write the lines {marker(name)} and {END} where its tables belong."
+        )
+    return f"{before}{found}{text}{end}{after}"
+
+
+def fragment(experiment: ExperimentConfig, results: Sequence[RunResult], at_once: int, figure: str) -> str:
+    """The experiment's tables; `figure` is the picture's name beside the page."""
+    return "\n".join(_parts(experiment, results, at_once, figure)) + "\n"
+
+
+def _parts(experiment: ExperimentConfig, results: Sequence[RunResult], at_once: int, figure: str) -> Iterator[str]:
+    finished = [result for result in results if result.finished]
+    if not finished:
+        yield "*No run is finished yet.*"
+        return
+    yield f"*Written by `raypoly experiment` ({__version__}): {_counted(results)}.{_side_by_side(at_once)}*\n"
+    for comparison in comparisons(results):
+        if any(arm.runs for arm in comparison.arms):
+            yield from _compared(comparison)
+    yield f"![{experiment.name}: pass@k, strategies and reward by arm]({figure})"
+
+
+def _compared(comparison: Comparison) -> Iterator[str]:
+    yield f"**After {comparison.steps} steps.** Means, and the range where there are several runs.\n"
+    yield _row("", "runs", *HEADS, "s a step", "min a run")
+    yield _row(*["---"] * (len(HEADS) + 4))
+    starts = comparison.starts
+    for start in starts:
+        yield _start_row(start, alone=len(starts) == 1)
+    for arm in comparison.arms:
+        yield _arm_row(arm)
+    yield ""
+    first, others = comparison.arms[0], [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
+    if others:
+        yield f"**Difference from {first.name}**, by pairs of runs with the same seed.\n"
+        yield _row("", "pairs", *HEADS)
+        yield _row(*["---"] * (len(HEADS) + 2))
+        for arm in others:
+            cells = [cell(comparison.difference(arm, measure), sign="+") for measure in MEASURES]
+            yield _row(arm.name, str(comparison.pairs(arm)), *cells)
+        yield ""
+
+
+def _start_row(start: Start, alone: bool) -> str:
+    name = "before" if alone else f"before {', '.join(start.arms)}"
+    return _row(name, str(len(start.measured)), *(cell(start.before(m)) for m in MEASURES), "", "")
+
+
+def _arm_row(arm: Arm) -> str:
+    runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
+    step = cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
+    minutes = cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
+    return _row(f"**{arm.name}**", runs, *(cell(arm.after(measure)) for measure in MEASURES), step, minutes)
+
+
+def cell(spread: Spread | None, sign: str = "", decimals: int = 3) -> str:
+    """Mean, and the range where there is more than one value."""
+    if spread is None:
+        return DASH
+    mean, low, high = (f"{value:{sign}.{decimals}f}" for value in (spread.mean, spread.low, spread.high))
+    return mean if spread.count == 1 else f"{mean} ({low} to {high})"
+
+
+def _counted(results: Sequence[RunResult]) -> str:
+    finished = sum(result.finished for result in results)
+    told = f"{finished} of {len(results)} runs are finished"
+    missing = Counter(result.arm for result in results if not result.finished)
+    return told + (f"; {', '.join(f'{arm} lacks {count}' for arm, count in missing.items())}" if missing else "")
+
+
+def _side_by_side(at_once: int) -> str:
+    return f" Up to {at_once} runs went on at once, so times are those of a shared machine." if at_once > 1 else ""
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

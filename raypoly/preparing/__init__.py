@@ -1,0 +1,13 @@
+"""What `raypoly prepare` decides, without Ray: read, compare, count, choose, split, write, explain.
+
+    config = load_config("configs/prepare/mine.yaml", ["sampling.samples=8"])
+    loaded = load_sources(config.sources)
+
+The driver, which runs solutions and samples the base model, is `workflows/preparation`.
+"""
+
+from raypoly.preparing.config import PrepareConfig
+from raypoly.preparing.settings import load_config
+from raypoly.preparing.sources import load_sources
+
+__all__ = ["PrepareConfig", "load_config", "load_sources"]

@@ -1,0 +1,157 @@
+"""What a preparation is made of: its own sections, beside those it shares with training (run, model, generator ...)."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from raypoly.config import (
+    Config,
+    GeneratorConfig,
+    ModelConfig,
+    RayConfig,
+    RunConfig,
+    ScorerConfig,
+    Section,
+    TrainConfig,
+    WarmStartConfig,
+)
+
+
+class SourceConfig(Section):
+    """One file of problems."""
+
+    path: str | None = Field(None, description="A file of rows: JSON lines, plain or gzipped, or Parquet.")
+    hub: str | None = Field(
+        None,
+        description="In place of `path`: a data set on the Hugging Face hub, as owner/name; `file` says which file.",
+    )
+    file: str | None = Field(None, description="For `hub`: the file's path within the data set.")
+    revision: str | None = Field(
+        None,
+        description="For `hub`: commit, tag or branch; the commit is what is recorded. For `path`: what you call it.",
+    )
+    licence: str | None = Field(None, description="The licence that the rows come under; recorded with each problem.")
+    format: str | None = Field(
+        None,
+        description="The rows' format by its name in docs/problem-formats.md; rows of another one are set aside. "
+        "Default: each row is recognised by its columns.",
+    )
+    split: str | None = Field(
+        None, description="Take the rows alone whose column `split` (or extra_info.split) says this."
+    )
+    since: date | None = Field(
+        None, description="Take problems of this day and later; those without a day are left out."
+    )
+    until: date | None = Field(None, description="Take problems up to this day; those without a day are left out.")
+
+    @model_validator(mode="after")
+    def _names_one_file(self) -> SourceConfig:
+        if (self.path is None) == (self.hub is None):
+            raise ValueError("give either path, or hub and file")
+        if self.hub is not None and (self.file is None or self.revision is None):
+            raise ValueError("hub needs file and revision")
+        return self
+
+
+class SolutionsConfig(Section):
+    """Whether the tests work: each problem's own solution is run against them."""
+
+    check: bool = Field(True, description="Run known solutions, and leave out problems whose own one does not pass.")
+    require: bool = Field(False, description="Also leave out problems that have no solution to check the tests by.")
+
+
+class PromptsConfig(Section):
+    """Prompts in tokens. The longest that is allowed is generator.max_prompt_tokens."""
+
+    tokenizer: str | None = Field(
+        None,
+        description="Folder or hub id of the tokenizer that counts. Default: that of model.path, or of the tiny model; "
+        "with sampling.samples=0 and neither, tokens are not counted.",
+    )
+    template: str = Field(
+        "none",
+        description="How prompts are made: as the source has them (`none`), or by a template as problems.template has "
+        "them: `base`, `chat`, `statement`, or a text file (docs/data.md).",
+    )
+    chat_template: str | None = Field(
+        None,
+        description="For a template of messages: folder or hub id of the tokenizer whose chat template renders them.",
+    )
+    over_long: Literal["drop", "cut"] = Field(
+        "drop",
+        description="What becomes of a longer prompt: its problem is left out, or words are taken from the middle of "
+        "its statement; a problem whose prompt is too long without its statement is left out.",
+    )
+
+
+class SamplingConfig(Section):
+    """How often the base model tries each problem. `sampling: off` is short for samples: 0."""
+
+    samples: int = Field(16, ge=0, description="Responses a problem; 0 asks no model, and `band` has no say.")
+    seed: int = Field(0, description="Seed of the responses.")
+    chunk: int = Field(64, ge=1, description="Problems that are submitted to the engines, and made durable, together.")
+
+
+class BandConfig(Section):
+    """Which problems have something to teach: those that the base model solves sometimes."""
+
+    low: int = Field(1, ge=0, description="Fewest of the samples that have to pass.")
+    high: int = Field(12, ge=0, description="Most of the samples that may pass.")
+
+    @model_validator(mode="after")
+    def _is_a_band(self) -> BandConfig:
+        if self.low > self.high:
+            raise ValueError(f"low={self.low} is above high={self.high}, so nothing would be kept")
+        return self
+
+
+class SplitConfig(Section):
+    """What becomes of the problems that are left."""
+
+    by: Literal["seed", "date"] = Field(
+        "seed", description="Who is set apart: drawn by `seed`, or the newest by date (test newest, then validation)."
+    )
+    seed: int = Field(0, description="Seed of the draw.")
+    validation: int = Field(0, ge=0, description="Problems set apart for choosing.")
+    test: int = Field(0, ge=0, description="Problems set apart for claiming.")
+    rest: Literal["train", "test"] = Field("train", description="What all others are: `test` makes a test set of them.")
+
+
+class PrepareConfig(Section):
+    """One preparation."""
+
+    run: RunConfig = Field(default_factory=RunConfig)
+    sources: dict[str, SourceConfig] = Field(min_length=1)
+    against: dict[str, SourceConfig] = Field(default_factory=dict)
+    solutions: SolutionsConfig = Field(default_factory=SolutionsConfig)
+    prompts: PromptsConfig = Field(default_factory=PromptsConfig)
+    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
+    band: BandConfig = Field(default_factory=BandConfig)
+    split: SplitConfig = Field(default_factory=SplitConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
+    generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
+    scorer: ScorerConfig = Field(default_factory=ScorerConfig)
+    ray: RayConfig = Field(default_factory=RayConfig)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _off(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("sampling") == "off":
+            return {**values, "sampling": {"samples": 0}}
+        return values
+
+    def of_a_run(self) -> Config:
+        """What the actors, and Ray's connection, take of a training's config. Programs need no evidence here."""
+        return Config(
+            run=self.run,
+            model=self.model,
+            warm_start=self.warm_start,
+            generator=self.generator,
+            scorer=self.scorer.model_copy(update={"evidence": False, "all_tests": False}),
+            train=TrainConfig(seed=self.sampling.seed, rollouts=max(1, self.sampling.samples)),
+            ray=self.ray,
+        )

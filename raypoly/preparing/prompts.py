@@ -1,0 +1,89 @@
+"""Prompts by a template, in tokens: counted, and where they are too long dropped or cut by rule.
+
+candidates = asked(candidates, config)
+decisions = await measure(candidates, config, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
+candidates = taken(candidates, decisions)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from raypoly.errors import UsageError
+from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.config import PromptsConfig
+from raypoly.preparing.ledger import Decision
+from raypoly.problems.over_long import Encode, cut, sizes
+from raypoly.problems.templates import asking
+
+
+def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candidate]:
+    """The problems with prompts by the config's template. Raises `UsageError` where it can't be used."""
+    if config.template == "none":
+        return list(candidates)
+    ask = asking(config.template, config.chat_template, "prompts")
+    return [replace(it, problem=ask(it.problem)) for it in candidates]
+
+
+def encoder(name: str) -> Encode:
+    """By a folder's tokenizer, or the hub's. Raises `UsageError`."""
+    from transformers import AutoTokenizer  # seconds, which a preparation without tokens does not wait for
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"prompts.tokenizer={name} is no tokenizer here and could not be had from the Hugging Face hub "
+            f"({str(error).partition(chr(10))[0]})."
+        ) from error
+
+    def encoded(texts: list[str]) -> list[list[int]]:
+        found: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return found
+
+    async def encode(texts: Sequence[str]) -> list[list[int]]:
+        return await asyncio.to_thread(encoded, list(texts))
+
+    return encode
+
+
+async def measure(
+    candidates: Sequence[Candidate], config: PromptsConfig, limit: int, encode: Encode | None
+) -> list[Decision]:
+    """A decision for each problem: its prompt's tokens, and what becomes of it where they are more than `limit`.
+
+    Where a prompt is cut, the facts hold it as it is from now on. Without `encode` nothing is counted.
+    """
+    if encode is None:
+        return [Decision(it.id, "prompts") for it in candidates]
+    counts = await sizes([it.problem.prompt for it in candidates], encode)
+    shorter: dict[str, str] = {}
+    if config.over_long == "cut":
+        long = [it.problem for it, tokens in zip(candidates, counts, strict=True) if tokens > limit]
+        shorter = {problem.id: problem.prompt for problem in await cut(long, limit, encode) if problem is not None}
+    now = dict(zip(shorter, await sizes(list(shorter.values()), encode), strict=True))
+    decisions = []
+    for it, tokens in zip(candidates, counts, strict=True):
+        facts: dict[str, Any] = {"tokens": tokens}
+        reason = f"its prompt has {tokens} tokens, generator.max_prompt_tokens is {limit}"
+        if it.id in shorter:
+            facts |= {"prompt": shorter[it.id], "tokens_now": now[it.id]}
+        kept = tokens <= limit or it.id in shorter
+        decisions.append(Decision(it.id, "prompts", "" if kept else reason, facts))
+    return decisions
+
+
+def taken(candidates: Sequence[Candidate], decisions: Sequence[Decision]) -> list[Candidate]:
+    """The problems that go on, with their prompts as they are from now on."""
+    by_id = {decision.problem_id: decision for decision in decisions}
+    kept = []
+    for it in candidates:
+        decision = by_id[it.id]
+        if not decision.reason:
+            tokens = decision.facts.get("tokens_now", decision.facts.get("tokens"))
+            prompt = decision.facts.get("prompt", it.problem.prompt)
+            kept.append(it if tokens is None else it.with_prompt(prompt, tokens))
+    return kept

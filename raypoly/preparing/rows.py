@@ -1,0 +1,78 @@
+"""A file's rows, one by one: each becomes a candidate, or is set aside with a reason.
+
+for number, row in rows_of(path):
+    found = read_row(row, Facts("leetcode", number), source)
+
+A format's own reader says what a row is, and gives its problem's date, difficulty and tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.preparing.candidates import Candidate, Facts, facts_of, split_of
+from raypoly.preparing.config import SourceConfig
+from raypoly.problems.formats import FORMATS, problem_of
+from raypoly.problems.formats.row import LONGEST_REASON, cut
+
+IDS = ("task_id", "id", "question_id", "problem_id", "name")
+"""Columns that a row may be called by."""
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """One row, read by itself."""
+
+    facts: Facts
+    problem_id: str | None
+    """None where the row has none."""
+    reason: str = ""
+    """Why it is set aside; empty where it can be used."""
+    candidate: Candidate | None = None
+
+
+def read_row(row: Any, facts: Facts, source: SourceConfig) -> ReadRow:
+    """What is in one row: a function of the row alone. A `ValueError` stands for one that can't be parsed."""
+    problem_id: str | None = None
+    try:
+        if isinstance(row, ValueError):
+            raise row
+        problem = problem_of(row, facts.source)
+        problem_id = problem.id
+        _check_format(row, source.format)
+        told = facts_of(problem, facts)
+        if source.split is not None and split_of(row) != source.split:
+            raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.split}")
+        _check_date(told.date, source)
+        if not problem.prompt:
+            raise ValueError("its row has no text to ask the policy with")
+    except ValueError as error:
+        return ReadRow(facts, problem_id or _named(row), cut(str(error), LONGEST_REASON))
+    return ReadRow(told, problem_id, "", Candidate(problem, told))
+
+
+def _named(row: Any) -> str | None:
+    """What a row that can't be used calls itself."""
+    found = [row[name] for name in IDS if isinstance(row.get(name), str | int)] if isinstance(row, Mapping) else []
+    return str(found[0]) if found else None
+
+
+def _check_format(row: Mapping[str, Any], name: str | None) -> None:
+    if name is None:
+        return
+    known = next((format_.name for format_ in FORMATS if format_.marks(row)), "none")
+    if known != name:
+        raise ValueError(f"its format is {known}, not {name}")
+
+
+def _check_date(day: str | None, source: SourceConfig) -> None:
+    if source.since is None and source.until is None:
+        return
+    if day is None:
+        raise ValueError("its row names no day, and a window was asked for")
+    if source.since is not None and day < source.since.isoformat():
+        raise ValueError(f"it is of {day}, before {source.since}")
+    if source.until is not None and day > source.until.isoformat():
+        raise ValueError(f"it is of {day}, after {source.until}")

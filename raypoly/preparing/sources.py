@@ -1,0 +1,125 @@
+"""The files of a preparation: found here or on the hub, and what all of them hold together.
+
+loaded = load_sources(config.sources)
+loaded.candidates; [decision.reason for decision in loaded.decisions]
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from raypoly.errors import UsageError
+from raypoly.preparing.candidates import Candidate, Facts
+from raypoly.preparing.config import SourceConfig
+from raypoly.preparing.ledger import Decision
+from raypoly.preparing.rows import ReadRow, read_row
+from raypoly.problems.formats import FORMATS
+from raypoly.problems.formats.files import rows_of
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A source's file on this machine."""
+
+    name: str
+    path: Path
+    revision: str | None
+    sha256: str
+
+
+Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
+"""Reads a file's rows, in its order."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the sources held."""
+
+    candidates: list[Candidate]
+    """In the order of the config and of the files; each id once."""
+    decisions: list[Decision]
+    """One a row, those that were set aside included."""
+    files: list[SourceFile]
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """By source."""
+
+
+def find(name: str, source: SourceConfig) -> SourceFile:
+    """The source's file, fetched where it is on the hub. Raises `UsageError` where there is none."""
+    known = [format_.name for format_ in FORMATS]
+    if source.format is not None and source.format not in known:
+        raise UsageError(f"The format {source.format!r} of {name} is unknown; known are {', '.join(known)}.")
+    path, revision = Path(str(source.path)).expanduser(), source.revision
+    if source.hub is not None:
+        path, revision = _fetched(name, source)
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"The file of {name}, {path}, can't be read: {error.strerror or error}.") from error
+    return SourceFile(name, path, revision, digest)
+
+
+def load_sources(
+    sources: Mapping[str, SourceConfig], files: Sequence[SourceFile] | None = None, read: Reader | None = None
+) -> Loaded:
+    """All problems of the sources. `read` is another way to read a file's rows than one by one in this process.
+
+    Raises `UsageError` where a file can't be read, or none of its rows can be used.
+    """
+    files = [find(name, source) for name, source in sources.items()] if files is None else files
+    rows, taken = dict[str, int](), dict[str, str]()
+    found = Loaded([], [], list(files), rows)
+    for file in files:
+        before = len(found.candidates)
+        first: Decision | None = None
+        for row in (read or read_file)(file, sources[file.name]):
+            rows[file.name] = rows.get(file.name, 0) + 1
+            decision, candidate = _apart(row, taken)
+            found.decisions.append(decision)
+            if candidate is not None:
+                taken[candidate.id] = file.name
+                found.candidates.append(candidate)
+            else:
+                first = first or decision
+        if len(found.candidates) == before:
+            why = f": row {first.facts['row']}: {first.reason}" if first else ": it is empty"
+            raise UsageError(f"The file of {file.name}, {file.path}, has no usable row{why}.")
+    return found
+
+
+def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
+    """A file's rows in its order. Raises `UsageError`."""
+    for number, row in rows_of(file.path):
+        yield read_row(row, Facts(file.name, number, file.revision, source.licence), source)
+
+
+def _apart(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Candidate | None]:
+    """What becomes of a row beside those before it; `taken` has the source of each id."""
+    facts, candidate, reason, problem_id = row.facts, row.candidate, row.reason, row.problem_id
+    if candidate is not None and candidate.id in taken:
+        if taken[candidate.id] != facts.source:  # another data set counts its problems in the same way
+            problem_id = f"{facts.source}/{problem_id}"
+            candidate = replace(candidate, problem=replace(candidate.problem, id=problem_id))
+        if candidate.id in taken:
+            candidate, reason = None, f"{problem_id!r} appears a second time; ids have to differ"
+    return Decision(problem_id, "load", reason, {"source": facts.source, "row": facts.row}), candidate
+
+
+def _fetched(name: str, source: SourceConfig) -> tuple[Path, str]:
+    """A hub file's copy in the hub's cache, and the commit that it is of."""
+    from huggingface_hub import hf_hub_download  # half a second, which local files do not need
+
+    try:
+        path = Path(hf_hub_download(str(source.hub), str(source.file), repo_type="dataset", revision=source.revision))
+    except (OSError, ValueError) as error:  # no such data set or file, or no way there
+        raise UsageError(
+            f"The file of {name}, {source.file} of {source.hub} at {source.revision}, could not be had from the "
+            f"Hugging Face hub ({str(error).partition(chr(10))[0]})."
+        ) from error
+    parts = path.parts
+    snapshot = parts[parts.index("snapshots") + 1] if "snapshots" in parts else str(source.revision)
+    return path, snapshot

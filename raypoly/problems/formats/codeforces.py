@@ -1,0 +1,99 @@
+"""open-r1/codeforces: whole programs, with the contest's own tests as far as Codeforces shows them.
+
+Codeforces cuts a long test off with an ellipsis: such a test is left out, and `official_tests_complete` says whether
+any is missing. What is left still refuses wrong programs, and may let slow ones by. Where several answers are right,
+`generated_checker` is a program that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from raypoly.problems.formats import suites
+from raypoly.problems.formats.code_contests import pairs_of
+from raypoly.problems.formats.livecodebench import READ_AND_PRINT
+from raypoly.problems.formats.row import Identifier, OptionalIdentifier, Row, Text, asked
+from raypoly.problems.formats.source import parsed
+from raypoly.values import Problem
+
+_CUT = "..."
+
+
+class _Row(Row):
+    id: Identifier
+    official_tests: Any
+    official_tests_complete: bool | None = None
+    examples: Any = None
+    description: Text = ""
+    input_format: Text = ""
+    output_format: Text = ""
+    interaction_format: Text = ""
+    note: Text = ""
+    input_mode: Text = ""
+    generated_checker: Text = ""
+    time_limit: float | None = None
+    memory_limit: float | None = None
+    contest_id: OptionalIdentifier = ""
+    index: Text = ""
+    contest_start: int | None = None
+    rating: OptionalIdentifier = ""
+
+
+def marks(row: Mapping[str, Any]) -> bool:
+    return "official_tests" in row
+
+
+def read(row: Mapping[str, Any]) -> Problem:
+    it = _Row.model_validate(row)
+    if it.input_mode not in ("", "stdio"):
+        raise ValueError(f"input_mode: {it.input_mode}; a program has standard input and output, and no files")
+    if it.interaction_format.strip():
+        raise ValueError("interaction_format: an interactive problem, which no list of inputs and outputs can test")
+    if it.generated_checker.strip():
+        parsed(it.generated_checker, "generated_checker")
+    if not it.official_tests:
+        raise ValueError("official_tests: there are none; those in generated_tests/ are rows of their own")
+    return Problem(
+        id=it.id,
+        prompt=asked(_statement(it)),
+        entry_point="",
+        tests=suites.stdin(_whole(pairs_of(it.official_tests, "official_tests")), it.generated_checker.strip()),
+        reference_seconds=it.reference_seconds,
+        metadata=_about(it),
+    )
+
+
+def _whole(tests: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Those that Codeforces has not cut off."""
+    return (test for test in tests if not any(text.rstrip().endswith(_CUT) for text in test))
+
+
+def _statement(it: _Row) -> str:
+    if not it.description.strip():
+        return ""
+    shown = "\n\n".join(
+        f"Input:\n{given.strip()}\nOutput:\n{output.strip()}" for given, output in pairs_of(it.examples, "examples")
+    )
+    parts = {"Input": it.input_format, "Output": it.output_format, "Examples": shown, "Note": it.note}
+    sections = "".join(f"\n\n## {name}\n{text.strip()}" for name, text in parts.items() if text.strip())
+    limits = f"Time limit: {it.time_limit:g} s. " if it.time_limit else ""
+    limits += f"Memory limit: {it.memory_limit:g} MB. " if it.memory_limit else ""
+    return f"{it.description.strip()}{sections}\n\n{limits}{READ_AND_PRINT}"
+
+
+def _about(it: _Row) -> dict[str, str]:
+    told = it.about()
+    if it.rating:
+        told["difficulty"] = it.rating
+    if it.contest_id and it.index:
+        told["url"] = f"https://codeforces.com/problemset/problem/{it.contest_id}/{it.index}"
+    if it.contest_start is not None:
+        try:
+            told["date"] = datetime.fromtimestamp(it.contest_start, UTC).date().isoformat()
+        except (OverflowError, OSError):
+            raise ValueError("contest_start: no time in seconds since 1970") from None
+    if it.official_tests_complete is False:
+        told["tests"] = "incomplete"
+    return told

@@ -1,0 +1,100 @@
+"""Problems as `raypoly prepare` leaves them: a folder of Parquet files, one a split.
+
+    load_prepared(ProblemsConfig(source="prepared", path="runs/prepare-leetcode-1a2b3c4d")).splits["validation"]
+
+The splits are those of the files, so the keys of `problems` that make splits have no say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from raypoly.config import ProblemsConfig
+from raypoly.errors import UsageError
+from raypoly.problems import ProblemSet
+from raypoly.problems.formats import problem_of
+from raypoly.problems.formats.numbers import loads
+from raypoly.problems.jsonl import content_hash, without_excluded
+from raypoly.values import Problem, Split
+
+FOLDER = "data"
+CARD = "card.json"
+"""Written last."""
+_OWN = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
+_BATCH = 256
+
+
+def load_prepared(config: ProblemsConfig) -> ProblemSet:
+    """The problems of the preparation `config.path`, with `config.test_path`'s test split where one is named.
+
+    Raises `UsageError` where there is no preparation that is done, or none to train on.
+    """
+    if config.path is None:
+        raise UsageError("problems.source=prepared needs problems.path, the folder that raypoly prepare printed.")
+    folder = _data(Path(config.path).expanduser(), "problems.path")
+    test = folder if config.test_path is None else _data(Path(config.test_path).expanduser(), "problems.test_path")
+    splits: dict[Split, list[Problem]] = {
+        "test": _of(test / "test.parquet"),
+        "validation": _of(folder / "validation.parquet"),
+        "train": _of(folder / "train.parquet"),
+    }
+    if config.exclude is not None:
+        excluded = Path(config.exclude).expanduser()
+        splits = {name: without_excluded(problems, excluded) for name, problems in splits.items()}
+    if not splits["train"]:
+        raise UsageError(f"problems.path={str(config.path)!r} holds no problem to train on.")
+    _check_apart(splits)
+    return ProblemSet(splits, content_hash(splits))
+
+
+def problem_of_columns(row: Mapping[str, Any], source: str = "") -> Problem:
+    """The problem of a row of columns. Raises `ValueError`."""
+    own = {name: row[name] for name in _OWN if row.get(name)}
+    return problem_of({**own, "tests": loads(row["tests"]), "metadata": loads(row["metadata"])}, source)
+
+
+def _data(path: Path, key: str) -> Path:
+    """Where the files lie: below the folder of a preparation that is done, or in the folder."""
+    for folder, done in ((path / FOLDER, (path / CARD).is_file()), (path, True)):
+        if done and any((folder / f"{name}.parquet").is_file() for name in ("train", "validation", "test")):
+            return folder
+    raise UsageError(
+        f"{key}={str(path)!r} holds no preparation that is done ({CARD}, {FOLDER}/train.parquet): give the folder that "
+        "raypoly prepare printed, when it is at its end."
+    )
+
+
+def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
+    """Raise `UsageError` where a problem is in two splits, which can be with a `test_path`."""
+    where: dict[str, Split] = {}
+    for name in ("train", "validation", "test"):
+        for problem in splits[name]:
+            if problem.id in where:
+                raise UsageError(
+                    f"{problem.id} is in {where[problem.id]} and in {name}: prepare one of the two with the "
+                    "other one's sources as `against`."
+                )
+            where[problem.id] = name
+
+
+def _of(path: Path) -> list[Problem]:
+    return list(_rows(path)) if path.is_file() else []
+
+
+def _rows(path: Path) -> Iterator[Problem]:
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield problem_of_columns(row, row["source"])
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"{path} can't be read as Parquet: {error}.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} row {number} is no row of raypoly prepare's: {error}.") from error

@@ -1,0 +1,149 @@
+"""What other verdicts do to every number that a run reported.
+
+    numbers = Numbers()
+    for row in rows:
+        numbers.add(row)                       # one group, then and now
+    numbers.of(part, reported); numbers.overall
+
+Both sides are computed over the same groups, those with sound verdicts then and now: where some are left out, what is
+`then` is not what was `reported`. Training counts distinct strategies in 8 draws or all N; an evaluation as
+`raypoly.metrics.summarise`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.metrics import STRATEGY_DRAWS, expected_strategies, ks, pass_at_k, summarise
+from raypoly.rescoring.facts import Facts
+
+REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a step or an evaluation; None is unknown."""
+
+    of: str
+    name: str
+    groups: int
+    """That it is a mean over."""
+    reported: float | None
+    then: float | None
+    now: float | None
+
+    @property
+    def change(self) -> float | None:
+        return None if self.then is None or self.now is None else self.now - self.then
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {"number": self.name, **{key: value for key, value in vars(self).items() if key != "name"}}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A group with its facts on both sides."""
+
+    then: Facts
+    now: Facts
+    labels: Sequence[int] | None
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Compared | None:
+        """From a group's row; None where a side is unknown."""
+        if row["now"] is None:
+            return None
+        then, now = Facts.read(row["then"]), Facts.read(row["now"])
+        return cls(then, now, row["labels"]) if then.sound and now.sound else None
+
+
+Values = dict[str, float]
+
+
+class Numbers:
+    """Means over a run's groups, of which those of one step or evaluation are held at a time."""
+
+    def __init__(self) -> None:
+        self._held: list[Compared] = []
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+
+    def add(self, group: Compared | None) -> None:
+        """One more group of the step or evaluation at hand."""
+        if group is not None:
+            self._held.append(group)
+
+    def end(self, name: str, training: bool, reported: Mapping[str, Any]) -> list[Number]:
+        """The numbers of the step or evaluation at hand, which is over."""
+        held, self._held = self._held, []
+        if not held:
+            return []
+        return list(self._trained(name, held, reported) if training else _evaluated(name, held, reported))
+
+    @property
+    def overall(self) -> list[Number]:
+        """Over all groups of training."""
+        return [
+            Number("training", name, int(count), None, then / count, now / count)
+            for name, (then, now, count) in self._sums.items()
+            if count
+        ]
+
+    def _trained(self, name: str, held: Sequence[Compared], reported: Mapping[str, Any]) -> Iterator[Number]:
+        sides = [(_values(group.then), _values(group.now)) for group in held]
+        for key in _names(sides):
+            pairs = [(one[key], two[key]) for one, two in sides if key in one and key in two]
+            sums = self._sums[key]
+            for one, two in pairs:
+                sums[0], sums[1], sums[2] = sums[0] + one, sums[1] + two, sums[2] + 1
+            yield _number(name, key, pairs, reported.get(key))
+        # as the run's own row: of the groups that the judge labelled, of all where it labelled none
+        labelled = [group for group in held if group.labels is not None] or held
+        found = [(_distinct(group.then.structural), _distinct(group.now.structural)) for group in labelled]
+        known = [(one, two) for one, two in found if one is not None and two is not None]
+        yield _number(name, "strategies_structural", known, reported.get("strategies_structural"))
+
+
+def _evaluated(name: str, held: Sequence[Compared], reported: Mapping[str, Any]) -> Iterator[Number]:
+    then, now = (
+        summarise([facts.outcome(group.labels) for group, facts in side])
+        for side in ([(group, group.then) for group in held], [(group, group.now) for group in held])
+    )
+    curves: list[Any] = [found.get("pass_at_k", {}) for found in (reported, then, now)]
+    for k in curves[1]:
+        yield Number(name, f"pass@{k}", len(held), *(curve.get(k) for curve in curves))
+    for key in REPORTED:
+        values: list[Any] = [found.get(key) for found in (reported, then, now)]
+        if any(value is not None for value in values):
+            yield Number(name, key, len(held), *values)
+
+
+def _values(facts: Facts) -> Values:
+    """A group's own numbers, as far as they are known."""
+    size, correct = len(facts.statuses), facts.correct
+    values = {} if facts.rewards is None else {"reward": math.fsum(facts.rewards) / size}
+    values |= {f"pass@{k}": pass_at_k(size, len(correct), k) for k in ks(size)}
+    if all(facts.strategies[place] is not None for place in correct):
+        named = [name for place in correct if (name := facts.strategies[place])]
+        values["strategies_correct"] = expected_strategies(size, named, min(STRATEGY_DRAWS, size))
+    return values
+
+
+def _names(sides: Iterable[tuple[Values, Values]]) -> list[str]:
+    """Every number of a group, in the order in which they are computed."""
+    return list(dict.fromkeys(name for one, two in sides for name in (*one, *two)))
+
+
+def _number(name: str, key: str, pairs: Sequence[tuple[float, float]], reported: Any) -> Number:
+    if not pairs:
+        return Number(name, key, 0, reported, None, None)
+    then, now = (math.fsum(side) / len(pairs) for side in zip(*pairs, strict=True))
+    return Number(name, key, len(pairs), reported, then, now)
+
+
+def _distinct(ids: Sequence[int] | None) -> float | None:
+    return None if ids is None else float(len(set(ids) - {0}))

@@ -1,0 +1,77 @@
+"""Means, ranges and differences are of what was measured, and of runs that can be compared."""
+
+from __future__ import annotations
+
+from raypoly.experiments.comparing import Spread, comparisons
+from raypoly.experiments.results import MEASURES, RunResult
+
+
+def result(
+    arm: str,
+    seed: int,
+    after: float | None,
+    before: float = 0.2,
+    start: str = "same",
+    steps: int = 80,
+    finished: bool = True,
+) -> RunResult:
+    return RunResult(
+        arm=arm,
+        seed=seed,
+        start=start,
+        steps=steps,
+        done=steps if finished else 3,
+        finished=finished,
+        trouble="",
+        before=dict.fromkeys(MEASURES, before),
+        after=dict.fromkeys(MEASURES, after),
+        curves={},
+        step_seconds=2.0,
+        training_seconds=160.0,
+        evaluation_seconds=80.0,
+    )
+
+
+def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
+    (compared,) = comparisons(
+        [result("a", 0, 0.5), result("a", 1, 0.8), result("a", 2, 0.9, finished=False), result("b", 0, None)]
+    )
+    a, b = compared.arms
+    assert a.after("8") == Spread(0.65, 0.5, 0.8, 2)
+    assert (a.planned, len(a.runs)) == (3, 2)
+    assert b.after("8") is None, "what was not measured is no number"
+
+
+def test_differences_pair_runs_of_one_seed() -> None:
+    """b is better by .1 with every seed, though its mean without pairs would say .25."""
+    (compared,) = comparisons([result("a", 0, 0.4), result("a", 1, 0.7), result("b", 1, 0.8), result("b", 2, 0.9)])
+    difference = compared.difference(compared.arms[1], "strategies")
+    assert compared.pairs(compared.arms[1]) == 1
+    assert difference is not None
+    assert (round(difference.mean, 9), difference.count) == (0.1, 1)
+
+
+def test_runs_on_other_problems_or_from_another_policy_are_no_pair() -> None:
+    (compared,) = comparisons([result("a", 0, 0.4), result("control", 0, 0.9, before=0.6, start="other")])
+    control = compared.arms[1]
+    assert compared.pairs(control) == 0
+    assert compared.difference(control, "1") is None
+    assert [(start.arms, start.before("1")) for start in compared.starts] == [
+        (["a"], Spread(0.2, 0.2, 0.2, 1)),
+        (["control"], Spread(0.6, 0.6, 0.6, 1)),
+    ]
+
+
+def test_where_arms_began_counts_each_seed_once() -> None:
+    (compared,) = comparisons([result(arm, seed, 0.5, before=0.2 + seed) for arm in "abc" for seed in (0, 1)])
+    (start,) = compared.starts
+    assert start.arms == ["a", "b", "c"]
+    assert start.before("16") == Spread(0.7, 0.2, 1.2, 2)
+
+
+def test_arms_of_other_lengths_are_compared_apart() -> None:
+    long, short = comparisons([result("a", 0, 0.5), result("b", 0, 0.4, steps=20), result("c", 0, 0.3, steps=20)])
+    assert ([arm.name for arm in long.arms], [arm.name for arm in short.arms]) == (["a"], ["b", "c"])
+    difference = short.difference(short.arms[1], "4")
+    assert difference is not None
+    assert round(difference.mean, 9) == -0.1

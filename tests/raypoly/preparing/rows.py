@@ -1,0 +1,51 @@
+"""Rows of problems, and candidates, for tests of preparations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from raypoly.preparing.candidates import Candidate, Facts
+from raypoly.values import Problem, TestSuite
+
+WORDS = (
+    "rivers",
+    "castles",
+    "engines",
+    "orchards",
+    "lanterns",
+    "violins",
+    "glaciers",
+    "harbours",
+    "kettles",
+    "meadows",
+)
+
+
+def row(name: str, number: int = 0, **more: Any) -> dict[str, Any]:
+    """A row of LeetCodeDataset's kind, whose statement is like no other number's."""
+    what = WORDS[number % len(WORDS)]
+    asked = f"Count all {what} that {number + 3} guests of the {what} guild saw before {what} closed."
+    return {
+        "task_id": name,
+        "problem_description": asked,
+        "starter_code": "class Solution:\n    def f(self, x: int) -> int:\n        ",
+        "prompt": "",
+        "entry_point": "Solution().f",
+        "test": "def check(candidate):\n    assert candidate(1) == 2\n",
+        "completion": "class Solution:\n    def f(self, x):\n        return x + 1\n",
+        **more,
+    }
+
+
+def written(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
+    """A file of JSON lines; a text is a line as it is."""
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in rows))
+    return path
+
+
+def candidate(name: str, prompt: str = "Say what you see in the picture.", **facts: Any) -> Candidate:
+    problem = Problem(name, prompt, "f", TestSuite("check", "def check(candidate):\n    assert candidate(1) == 2\n"))
+    return Candidate(problem, Facts("mine", 1, **facts))

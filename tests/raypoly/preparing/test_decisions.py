@@ -1,0 +1,102 @@
+"""What a preparation decides without Ray: band, splits, prompts, the same problem."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from raypoly.errors import UsageError
+from raypoly.preparing import band, prompts
+from raypoly.preparing.config import BandConfig, PromptsConfig, SplitConfig
+from raypoly.preparing.ledger import Decision
+from raypoly.preparing.same import same
+from raypoly.preparing.split import split
+from raypoly.problems.over_long import MARK
+from tests.raypoly.preparing.rows import candidate
+
+TEXT = "Given an array of many numbers, say which of them is the third smallest. " * 8 + "Answer with a code block."
+PROMPTS = [candidate("short", "Say hello."), candidate("long", TEXT)]
+
+
+def test_the_band_keeps_both_ends_and_nothing_that_is_unknown() -> None:
+    names = [candidate(f"solved-{passes}") for passes in (0, 1, 12, 13)] + [candidate("broken")]
+    tried = {it.id: band.Tried(16, passes) for it, passes in zip(names, (0, 1, 12, 13, None), strict=True)}
+    decisions = band.chosen(names, tried, BandConfig())
+    assert [it.id for it in band.taken(names, decisions)] == ["solved-1", "solved-12"]
+    assert [it.passes for it in band.taken(names, decisions)] == [1, 12]
+    assert decisions[0].reason == "the base model solves it in 0 of 16 samples, and band.low is 1"
+    assert decisions[4].reason.startswith("the samples could not be judged")
+
+
+def test_a_split_by_seed_does_not_depend_on_the_order_of_rows() -> None:
+    names = [candidate(f"p{number}") for number in range(30)]
+    config = SplitConfig(validation=5, test=4)
+    one = {d.problem_id: d.facts["split"] for d in split(names, config)}
+    another = {d.problem_id: d.facts["split"] for d in split(names[::-1], config)}
+    assert one == another
+    assert sorted(one.values()).count("validation") == 5
+    assert sorted(one.values()).count("test") == 4
+    other = {d.problem_id: d.facts["split"] for d in split(names, SplitConfig(validation=5, test=4, seed=1))}
+    assert other != one
+
+
+def test_a_split_by_date_sets_the_newest_apart() -> None:
+    days = [None, "2024-01-01", "2025-02-03", "2024-06-07"]
+    names = [candidate(str(day), date=day) for day in days]
+    found = {d.problem_id: d.facts["split"] for d in split(names, SplitConfig(by="date", validation=1, test=1))}
+    assert found == {"None": "train", "2024-01-01": "train", "2024-06-07": "validation", "2025-02-03": "test"}
+
+
+def test_a_test_set_is_all_that_is_left() -> None:
+    assert {d.facts["split"] for d in split([candidate("a"), candidate("b")], SplitConfig(rest="test"))} == {"test"}
+
+
+def test_a_split_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"leaves none of the 2 problems that are kept to be train"):
+        split([candidate("a"), candidate("b")], SplitConfig(validation=2))
+
+
+async def words(texts: Sequence[str]) -> list[list[str]]:
+    """A tokenizer of words."""
+    return [text.split() for text in texts]
+
+
+def measured(config: PromptsConfig, limit: int) -> list[Decision]:
+    return asyncio.run(prompts.measure(PROMPTS, config, limit, words))
+
+
+def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
+    dropped = measured(PromptsConfig(), 40)
+    assert [it.id for it in prompts.taken(PROMPTS, dropped)] == ["short"]
+    assert dropped[1].reason == f"its prompt has {len(TEXT.split())} tokens, generator.max_prompt_tokens is 40"
+    cut = prompts.taken(PROMPTS, measured(PromptsConfig(over_long="cut"), 40))[1]
+    assert cut.problem.prompt.startswith("Given an array")
+    assert cut.problem.prompt.endswith("code block.")
+    assert MARK in cut.problem.prompt
+    assert cut.prompt_tokens == len(cut.problem.prompt.split()) == 40
+
+
+def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("word " * 50 + "{statement}")
+    framed = prompts.asked(PROMPTS, PromptsConfig(template=str(tmp_path / "long.txt")))
+    decided = asyncio.run(prompts.measure(framed, PromptsConfig(over_long="cut"), 40, words))
+    assert decided[0].facts == {"tokens": 52}
+    assert prompts.taken(framed, decided) == []
+
+
+def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None:
+    decided = asyncio.run(prompts.measure(PROMPTS, PromptsConfig(), 1, None))
+    assert prompts.taken(PROMPTS, decided) == PROMPTS
+
+
+def test_copies_are_dropped_once_and_the_evaluation_sets_name_is_told() -> None:
+    statement = "Given a sorted list of numbers find the two whose sum comes nearest to the target, and return them."
+    names = [candidate("a", statement), candidate("b", statement), candidate("c", TEXT)]
+    evaluation = [replace(candidate("eval", TEXT).problem, source="tests")]
+    decisions = same(names, evaluation)
+    assert [(d.problem_id, d.facts["same_as"]) for d in decisions] == [("c", "eval"), ("b", "a")]
+    assert decisions[0].reason.startswith("is in tests as well: eval")

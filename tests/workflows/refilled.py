@@ -1,0 +1,131 @@
+"""Runs of the product's own loop on a virtual clock, for tests of what a step takes: nothing is decoded or trained.
+
+    parts = await opened(folder, dull={"p3"}, overrides=["train.refill=3"])
+    await Training(parts).step(0)
+    await closed(parts)
+
+A problem that is `dull` is solved by no rollout, every other one by half of them. The learner's digest is that of all
+rows it has got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.overlaps import steps
+from benchmarks.overlaps.services import Handle, TimedGenerator, TimedLearning, text
+from benchmarks.overlaps.times import Times
+from raypoly import objectives
+from raypoly.engines import SampleRequest
+from raypoly.losses.aggregation import Normalisers
+from raypoly.losses.measures import Measured
+from raypoly.policy.rows import Row
+from raypoly.policy.stats import UpdateStats
+from raypoly.settings import load
+from raypoly.values import Float32, Int32, Rollout
+from workflows.checkpoints import Checkpoint
+from workflows.parts import Parts
+from workflows.stages import Stages
+
+SMALL = ("train.prompts_per_step=4", "train.rollouts=4", "train.steps=100", "train.checkpoint_every=1000")
+
+
+class Sampler(TimedGenerator):
+    """Tokens are the seeds'; a prompt's token is its problem's number."""
+
+    def __init__(self, dull: Collection[str], shared: bool) -> None:
+        super().__init__(Times(()), shared)
+        self.dull = dull
+        self.submitted: list[list[int]] = []
+        """The slots of each submission."""
+        self.at_work: Callable[[], None] = lambda: None
+        """Called in the middle of each."""
+
+    async def encode(self, texts: Sequence[str]) -> list[Int32]:
+        return [np.array([int(said.split()[1].rstrip("."))], np.int32) for said in texts]
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        self.submitted.append([request.slot for request in requests])
+        await asyncio.sleep(1.0)
+        self.at_work()
+        for request in reversed(requests):
+            fails = f"p{request.prompt_tokens[0]}" in self.dull
+            programs = [text(2.0 if fails or i % 2 else 0.01, 1.0, str(seed)) for i, seed in enumerate(request.seeds)]
+            yield (
+                request.slot,
+                tuple(
+                    Rollout(request.prompt_tokens, _tokens(seed), np.zeros(2, np.float32), said, "stop", seed, 0)
+                    for said, seed in zip(programs, request.seeds, strict=True)
+                ),
+            )
+
+
+class Recorder:
+    """A learner that notes what it is told."""
+
+    def __init__(self) -> None:
+        self._version, self._rows = 0, hashlib.sha256()
+        self.told: list[Any] = []
+        """`update`, `apply`, or the advantages of a group."""
+
+    async def begin(self, step: int, normalisers: Normalisers) -> None:
+        assert step == self._version
+
+    async def accumulate(self, rows: Sequence[Row]) -> None:
+        self.told.append([row.advantage for row in rows])
+        for row in rows:
+            self._rows.update(row.prompt_tokens.tobytes() + row.tokens.tobytes() + repr(row.advantage).encode())
+
+    async def update(self) -> None:
+        self.told.append("update")
+
+    async def apply(self) -> UpdateStats:
+        self.told.append("apply")
+        self._version += 1
+        return UpdateStats(self._version, self._rows.hexdigest(), 0.0, 1.0, False, 1.0, 1, 1, Measured())
+
+    async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
+        return np.zeros(len(tokens), np.float32)
+
+
+class Recorded(TimedLearning):
+    """The learner's life itself, over a `Recorder`."""
+
+    recorder: Recorder
+
+    async def _launch(self) -> Checkpoint | None:
+        self.recorder = Recorder()
+        self._learners._actors = [Handle(self.recorder)]
+        return None
+
+
+async def opened(folder: Path, dull: Collection[str] = (), overrides: Sequence[str] = (), shared: bool = True) -> Parts:
+    """A run in this folder, from wherever it stands; 32 problems, 4 a step with 4 rollouts each, GRPO. `shared`: the
+    learner's device is the engine's."""
+    parts = await steps._parts(folder, Times.drawn(1, 4), 2, True, steps._Rows())
+    parts.config = config = load(None, [*SMALL, "objective.name=grpo", *overrides], lambda text: None)
+    parts.objective = objectives.of_run(config)
+    old = parts.stages
+    parts.stages = Stages(config, parts.objective, old._scorers, old._judge, old._patience, parts.aside)
+    parts.generator = Sampler(dull, shared)  # type: ignore[assignment]
+    parts.learning = Recorded(config, parts.journal, parts.saver, 1)
+    await parts.learning.start()
+    return parts
+
+
+async def closed(parts: Parts) -> None:
+    """Leave the run as a driver does that ends."""
+    parts.stages._scorers.stop()
+    await parts.judge_use.close()
+    await parts.journal.close()
+    parts.journal._lease.release()
+
+
+def _tokens(seed: int) -> Int32:
+    return np.array([seed % 99_991, seed % 99_989], np.int32)
