@@ -2,7 +2,7 @@
 
     raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
-    raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [section.key=value ...]
+    raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
     raypoly score --run RUN [--out D.jsonl] [--workers W] [scorer.key=value ...]
@@ -155,6 +155,10 @@ def experiment(
     into: Annotated[
         str | None, typer.Option(metavar="PAGE", help="Also write table and figure into this Markdown page.")
     ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A results.json of other folders: what they finished is taken from there."),
+    ] = None,
     report: Annotated[
         bool, typer.Option("--report", help="Write table and figure of what is there; start nothing.")
     ] = False,
@@ -163,7 +167,7 @@ def experiment(
     with _reported():
         from raypoly.experiments.command import run_experiment
 
-        run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report)
+        run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
 
 
 @app.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
 from raypoly.experiments.config import ExperimentConfig, load
+from raypoly.experiments.elsewhere import with_results
 from raypoly.experiments.plan import PlannedRun, check, planned, warm_starts
 from raypoly.experiments.processes import Ended
 from raypoly.experiments.report import FIGURE, RESULTS, TABLE, into, page_with_place, report
@@ -25,19 +26,23 @@ def run_experiment(
     at_once: int,
     page: Path | None,
     report_only: bool,
+    also: Sequence[Path] = (),
     say: Say = lambda text: print(text, flush=True),
 ) -> None:
-    """Do what is left, and report. Raises `UsageError` before anything starts; `PausedTooLong` where a judge stayed
-    away from a run, `RaypolyError` where one failed, when all others are done."""
+    """Do what is left, and report; `also`: results.json of other folders, where runs of it were trained.
+
+    Raises `UsageError` before anything starts; `PausedTooLong` where a judge stayed away from a run, `RaypolyError`
+    where one failed, when all others are done.
+    """
     experiment = load(config)
     folder = place_of(out, experiment.name)
     if page is not None:
         page_with_place(experiment, page)
-    runs = planned(experiment, folder, given)
+    runs, beside = with_results(planned(experiment, folder, given), also, say)
     if report_only:
         if not folder.is_dir():
             raise UsageError(f"{folder} does not exist: there is nothing to report on.")
-        _reported(experiment, folder, runs, page, say)
+        _reported(experiment, folder, runs, beside, page, say)
         return
     remarks = check(runs, at_once)
     say(str(folder))
@@ -45,7 +50,7 @@ def run_experiment(
         say(f"Note: {remark}")
     with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
         ended = _run(runs, at_once, say)
-        _reported(experiment, folder, runs, page, say)
+        _reported(experiment, folder, runs, beside, page, say)
     judged(ended)
 
 
@@ -62,9 +67,9 @@ def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[Ended]:
 
 
 def _reported(
-    experiment: ExperimentConfig, folder: Path, runs: Sequence[PlannedRun], page: Path | None, say: Say
+    experiment: ExperimentConfig, folder: Path, runs: Sequence[PlannedRun], at_once: int, page: Path | None, say: Say
 ) -> Sequence[RunResult]:
-    results = report(experiment, folder, runs)
+    results = report(experiment, folder, runs, at_once)
     for result in results:
         if result.trouble:
             say(f"Note: {result.arm}-s{result.seed} is left out: {result.trouble}")

@@ -1,6 +1,6 @@
 """An experiment's tables in Markdown, and the place between two markers of a file that they are written to.
 
-text = fragment(experiment, results, at_once=1, figure="figure.png")
+text = fragment("objectives", results, at_once=1, figure="figure.png", elsewhere=0)
 written(page, "objectives", text)       # the page with what stands between its markers replaced
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from raypoly import __version__
 from raypoly.errors import UsageError
 from raypoly.experiments.comparing import Arm, Comparison, Spread, Start, comparisons
-from raypoly.experiments.config import ExperimentConfig
 from raypoly.experiments.results import MEASURES, STRATEGIES, RunResult
 from raypoly.reporting.table import DASH
 
@@ -36,21 +35,23 @@ def written(page: str, name: str, text: str, what: str) -> str:
     return f"{before}{found}{text}{end}{after}"
 
 
-def fragment(experiment: ExperimentConfig, results: Sequence[RunResult], at_once: int, figure: str) -> str:
-    """The experiment's tables; `figure` is the picture's name beside the page."""
-    return "\n".join(_parts(experiment, results, at_once, figure)) + "\n"
+def fragment(name: str, results: Sequence[RunResult], at_once: int, figure: str, elsewhere: int) -> str:
+    """The tables of the experiment `name`; `figure` is the picture's file beside the page, `elsewhere` how many of the
+    runs were trained in other folders."""
+    return "\n".join(_parts(name, results, at_once, figure, elsewhere)) + "\n"
 
 
-def _parts(experiment: ExperimentConfig, results: Sequence[RunResult], at_once: int, figure: str) -> Iterator[str]:
+def _parts(name: str, results: Sequence[RunResult], at_once: int, figure: str, elsewhere: int) -> Iterator[str]:
     finished = [result for result in results if result.finished]
     if not finished:
         yield "*No run is finished yet.*"
         return
-    yield f"*Written by `raypoly experiment` ({__version__}): {_counted(results)}.{_side_by_side(at_once)}*\n"
+    told = f"{_counted(results)}.{_beside(elsewhere)}{_side_by_side(at_once)}"
+    yield f"*Written by `raypoly experiment` ({__version__}): {told}*\n"
     for comparison in comparisons(results):
         if any(arm.runs for arm in comparison.arms):
             yield from _compared(comparison)
-    yield f"![{experiment.name}: pass@k, strategies and reward by arm]({figure})"
+    yield f"![{name}: pass@k, strategies and reward by arm]({figure})"
 
 
 def _compared(comparison: Comparison) -> Iterator[str]:
@@ -99,6 +100,10 @@ def _counted(results: Sequence[RunResult]) -> str:
     told = f"{finished} of {len(results)} runs are finished"
     missing = Counter(result.arm for result in results if not result.finished)
     return told + (f"; {', '.join(f'{arm} lacks {count}' for arm, count in missing.items())}" if missing else "")
+
+
+def _beside(elsewhere: int) -> str:
+    return f" {elsewhere} of them were trained elsewhere, with times of that machine." if elsewhere else ""
 
 
 def _side_by_side(at_once: int) -> str:

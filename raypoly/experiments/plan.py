@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from raypoly import preflight, settings
 from raypoly.config import Config
@@ -21,6 +22,9 @@ from raypoly.experiments.config import OWN, ExperimentConfig
 from raypoly.preflight import Machine
 from raypoly.run import Run, is_finished
 from raypoly.rundir import RunDirectory, flat, resolve
+
+if TYPE_CHECKING:
+    from raypoly.experiments.results import RunResult
 
 _START = ("model", "warm_start", "problems")
 _MEASURE = ("evaluate.samples", "generator.temperature", "generator.max_tokens")
@@ -40,6 +44,8 @@ class PlannedRun:
     directory: RunDirectory
     start: str
     """The same for runs that begin with the same policy on the same problems, whatever the seed."""
+    elsewhere: RunResult | None = None
+    """What it came to in another folder, where it was trained."""
 
     @property
     def name(self) -> str:
@@ -68,9 +74,14 @@ class PlannedRun:
         return [sys.executable, "-m", "raypoly.train", *config, *self.overrides]
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """What makes it this run, wherever its folder is."""
+        return tuple(text for text in self.overrides if not text.startswith("run.dir="))
+
+    @property
     def finished(self) -> bool:
-        """As its files say now."""
-        return is_finished(resolve(self.config))
+        """As its files say now, or those of another folder."""
+        return self.elsewhere is not None or is_finished(resolve(self.config))
 
 
 def planned(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> list[PlannedRun]:

@@ -1,6 +1,6 @@
 """What an experiment leaves to be read: results.json, table.md and figure.png, and the same within a page of yours.
 
-report(experiment, out, runs)
+report(experiment, out, runs, at_once=1)
 into(experiment, Path("docs/results.md"), out)
 """
 
@@ -27,14 +27,16 @@ from raypoly.experiments.starts import most_at_once
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
 
 
-def report(experiment: ExperimentConfig, out: Path, runs: Sequence[PlannedRun]) -> list[RunResult]:
-    """Write the three files anew from the runs' own; what the runs came to."""
+def report(experiment: ExperimentConfig, out: Path, runs: Sequence[PlannedRun], at_once: int) -> list[RunResult]:
+    """Write the three files anew from the runs' own; what the runs came to. `at_once`: the most runs that went on side
+    by side in other folders, whose results are among them."""
     found = results(runs)
     compared = comparisons(found)
-    at_once = most_at_once(out)
-    _put(out / RESULTS, (json.dumps(_values(experiment, found, compared, at_once), indent=2) + "\n").encode())
+    at_once = max(at_once, most_at_once(out))
+    _put(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
     _put(out / FIGURE, figure(experiment.name, compared))
-    _put(out / TABLE, fragment(experiment, found, at_once, FIGURE).encode())
+    elsewhere = sum(run.elsewhere is not None for run in runs)
+    _put(out / TABLE, fragment(experiment.name, found, at_once, FIGURE, elsewhere).encode())
     return found
 
 
@@ -49,17 +51,22 @@ def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
 
 
 def into(experiment: ExperimentConfig, page: Path, out: Path) -> None:
-    """Put table and figure where the page has a place for them; the figure beside it, named after both."""
+    """Put the table where the page has a place for it; figure and numbers beside the page, named after both."""
     picture = page.with_name(f"{page.stem}-{experiment.name}.png")
     table = (out / TABLE).read_text().replace(f"]({FIGURE})", f"]({picture.name})")
     text = written(page_with_place(experiment, page), experiment.name, table, str(page))
     if f"]({picture.name})" in table:
         shutil.copyfile(out / FIGURE, picture)
+    shutil.copyfile(out / RESULTS, page.with_name(f"{page.stem}-{experiment.name}.json"))
     _put(page, text.encode())
 
 
 def _values(
-    experiment: ExperimentConfig, found: Sequence[RunResult], compared: Sequence[Comparison], at_once: int
+    experiment: ExperimentConfig,
+    runs: Sequence[PlannedRun],
+    found: Sequence[RunResult],
+    compared: Sequence[Comparison],
+    at_once: int,
 ) -> dict[str, Any]:
     """JSON values; null where nothing is known."""
     arms = {name: {"overrides": list(arm.overrides)} for name, arm in experiment.arms.items()}
@@ -69,9 +76,14 @@ def _values(
         "config": experiment.config,
         "at_once": at_once,
         "arms": arms,
-        "runs": [{key: value for key, value in asdict(run).items() if key != "start"} for run in found],
+        "runs": [_run(run, result) for run, result in zip(runs, found, strict=True)],
         "comparisons": [_comparison(each) for each in compared],
     }
+
+
+def _run(run: PlannedRun, result: RunResult) -> dict[str, Any]:
+    values = {key: value for key, value in asdict(result).items() if key != "start"}
+    return {**values, "overrides": list(run.keys)}
 
 
 def _comparison(compared: Comparison) -> dict[str, Any]:

@@ -62,7 +62,9 @@ def results(runs: Iterable[PlannedRun]) -> list[RunResult]:
 
 
 def result_of(run: PlannedRun) -> RunResult:
-    """Of a run as it stands."""
+    """Of a run as it stands, here or where it was trained."""
+    if run.elsewhere is not None:
+        return run.elsewhere
     summary: Mapping[str, Any] = {}
     rows: Sequence[Mapping[str, Any]] = []
     trouble = ""

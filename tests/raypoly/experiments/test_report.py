@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ PAGE = f"# Mine\n\n{marker('mine')}\nold words\n<!-- end -->\n\nMore.\n{marker('
 
 def report(folder: Path, *given: str, page: Path | None = None) -> str:
     said: list[str] = []
-    run_experiment(str(folder / "mine.yaml"), given, str(folder / "out"), 1, page, True, said.append)
+    run_experiment(str(folder / "mine.yaml"), given, str(folder / "out"), 1, page, True, say=said.append)
     return "\n".join(said)
 
 
@@ -142,13 +143,13 @@ def test_a_finished_experiment_is_only_told_and_a_place_that_is_none_is_refused(
     one = experiment(folder, "arms: {grpo: {objective.name: grpo, steps: 12, evaluate.every: 4}}")
     assert one.seeds == (0,)
     said: list[str] = []
-    run_experiment(str(file), [], None, 1, None, False, said.append)
+    run_experiment(str(file), [], None, 1, None, False, say=said.append)
     assert said[:2] == [
         str(folder / "runs" / "experiment-mine"),
         f"1 run, 1 of them finished already; what each says is in {folder}/runs/experiment-mine/ARM-sSEED.log",
     ]
     with pytest.raises(UsageError, match="need a folder of this machine"):
-        run_experiment(str(file), [], "s3://bucket/x", 1, None, False, said.append)
+        run_experiment(str(file), [], "s3://bucket/x", 1, None, False, say=said.append)
 
 
 def test_the_exit_code_tells_a_failure_from_a_pause(tmp_path: Path) -> None:
@@ -161,3 +162,54 @@ def test_the_exit_code_tells_a_failure_from_a_pause(tmp_path: Path) -> None:
     with pytest.raises(RaypolyError, match=r"^poly_epo-s0 failed; poly_epo-s1 stopped early; grpo-s1 paused") as told:
         command.judged([done, failed, paused, stopped])
     assert told.value.exit_code == 1
+
+
+def test_a_page_has_the_numbers_beside_it_and_another_folder_takes_them(folder: Path, tmp_path: Path) -> None:
+    page = folder / "results.md"
+    page.write_text(PAGE)
+    report(folder, page=page)
+    numbers = folder / "results-mine.json"
+    assert numbers.read_bytes() == (folder / "out" / "results.json").read_bytes()
+    said: list[str] = []
+    there = tmp_path / "there"
+    there.mkdir()
+    run_experiment(str(folder / "mine.yaml"), [], str(there), 1, page, True, (numbers,), said.append)
+    here = (folder / "out" / "table.md").read_text().splitlines()
+    lines = (there / "table.md").read_text().splitlines()
+    assert "3 of 4 runs are finished; poly_epo lacks 1. 3 of them were trained elsewhere, with times of" in lines[0]
+    assert lines[1:] == here[1:]
+    assert (there / "figure.png").read_bytes() == (folder / "out" / "figure.png").read_bytes()
+    finish(planned(experiment(folder), there, [])[3])
+    run_experiment(str(folder / "mine.yaml"), [], str(there), 1, page, True, (numbers,), said.append)
+    assert "4 of 4 runs are finished. 3 of them were trained elsewhere" in (there / "table.md").read_text()
+    assert json.loads(numbers.read_text())["runs"][3]["finished"], "the page's numbers are those of its table"
+
+
+def test_what_is_no_run_of_the_experiment_is_not_taken(folder: Path, tmp_path: Path) -> None:
+    report(folder)
+    (tmp_path / "other").mkdir()
+    results = folder / "out" / "results.json"
+    said: list[str] = []
+    for given in (["train.lr=0.5"], ["evaluate.samples=8"]):
+        run_experiment(
+            str(folder / "mine.yaml"), given, str(tmp_path / "other"), 1, None, True, (results,), said.append
+        )
+        assert "Note: grpo-s0 of --also is no run of this experiment, and is left out." in said
+        assert "*No run is finished yet.*" in (tmp_path / "other" / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "can't be read (No such file or directory): give an experiment's results.json"),
+        ("{half", "is not the results.json of an experiment: Expecting property name"),
+        ('{"runs": []}', "is not the results.json of an experiment: config: field required"),
+        ('{"config": null, "at_once": 1, "runs": [{"arm": "grpo"}]}', "one of its runs is not what an experiment"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(folder: Path, text: str | None, words: str) -> None:
+    file = folder / "given.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(words)):
+        run_experiment(str(folder / "mine.yaml"), [], str(folder / "out"), 1, None, True, (file,), print)
