@@ -28,10 +28,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_model(tmp_path_factory.mktemp("model"))
 
 
-def learner(folder: Path, dtype: str = "float32") -> PolicyLearner:
+def learner(folder: Path, dtype: str = "float32", **loss: float | str) -> PolicyLearner:
     model = ModelConfig.model_validate({"lora_rank": 4, "dtype": dtype})
     train = TrainConfig.model_validate({"lr": 0.01, "activation_checkpointing": "products"})
-    return PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
+    return PolicyLearner(folder, train, build("policy_gradient", **loss), 1.0, model)
 
 
 def rows(seed: int) -> list[Row]:
@@ -117,6 +117,38 @@ def test_every_start_draws_the_same_adapters_and_no_number_of_anybody_else(folde
     one = learner(folder)
     assert torch.equal(torch.rand(1), expected)
     assert learner(folder).digest() == one.digest()
+
+
+@needs_peft
+def test_a_kl_term_is_taken_to_the_model_without_adapters(folder: Path, tmp_path: Path) -> None:
+    one = learner(folder, kl_coefficient=0.5, kl="k3")
+    step(one)
+    for name, data in one.save_pretrained().items():
+        (tmp_path / name).write_bytes(data)
+    batch = pack(rows(1))
+    cpu = torch.device("cpu")
+    with torch.no_grad():
+        policy_T, reference_T = (
+            response_logprobs(load_model(where, cpu), batch, 1.0, bf16=False)[0] for where in (tmp_path, folder)
+        )
+    log_ratio_T = reference_T - policy_T
+    one.begin(one.version, Normalisers(prompts=1, rollouts=6, t_max=7))
+    one.accumulate(rows(1))
+    measured = one.apply().measured.kl_reference
+    assert measured > 1e-4
+    assert measured == pytest.approx((log_ratio_T.exp() - 1 - log_ratio_T).mean().item(), rel=1e-3)
+
+
+@needs_peft
+def test_adapters_with_a_kl_term_go_on_bit_for_bit_from_a_checkpoint(folder: Path) -> None:
+    one, other = (learner(folder, kl_coefficient=0.5) for _ in range(2))
+    step(one)
+    other.load(one.save())
+    after = step(one)
+    assert step(other) == after
+    plain = learner(folder)
+    step(plain)
+    assert step(plain) != after, "the term has a gradient"
 
 
 @pytest.mark.skipif(INSTALLED, reason="peft is installed")
