@@ -11,11 +11,10 @@ fewer steps than the run has completed are refused. Nothing is ever deleted.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from pydantic import ValidationError
 from raypoly import __version__
 from raypoly.config import Config, Section
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.folders import hold, place_of, usable
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.location import Location
@@ -80,17 +80,8 @@ class RunDirectory:
         Raises `LeaseHeld` where another driver lives, `UsageError` where the folder can't be written or the run that
         is there can't go on under this config.
         """
-        try:
-            store = open_store(self.location, storage_options(self.config))
-            lease = Lease.acquire(store, description)
-        except StorageError as error:
-            raise UsageError(f"run.dir={self.uri} can't be used: {error}") from error
-        try:
-            self._record_start(store, lease, problems)
-        except BaseException:
-            lease.release()
-            raise
-        return store, lease
+        record = partial(self._record_start, problems=problems)
+        return hold(self.location, storage_options(self.config), description, record)
 
     def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
         """Compare again, now that nobody else can write, and keep what this start was asked to do."""
@@ -118,19 +109,12 @@ def resolve(config: Config) -> RunDirectory:
     Raises `UsageError` for a place that can't be used or holds something else than a run, and for keys that
     differ from the run's first start and may not.
     """
-    location = _location(config)
+    objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
-    try:
-        if config.run.fresh:
-            location = next(place for place in numbered(location) if not taken(place, options))
-        if location.folder is not None:
-            check_writable(location.folder)
+    location = place_of(config.run, f"{config.run.name}-{objective}-s{config.train.seed}-{identity(config)}", options)
+    with usable(location):
         store = open_store(location, options, make=False)
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
-    except StorageError as error:
-        raise UsageError(f"run.dir={location} can't be used: {error}") from error
-    except OSError as error:
-        raise UsageError(f"run.dir={location} can't be used ({error.strerror}); give another run.dir.") from error
 
 
 def storage_options(config: Config) -> StorageOptions:
@@ -166,44 +150,15 @@ def parse_config(values: Mapping[str, Any], what: str) -> Config:
         raise CorruptData(f"{what} is another version's or damaged: {' '.join(reason.split())[:300]}.") from error
 
 
-def identity(config: Config) -> str:
+def identity(config: Section) -> str:
     """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults.
 
     A key that a later version adds leaves the names of earlier runs as they are.
     """
     values = config.model_dump(mode="json", exclude_defaults=True)
-    free = resumable(Config) | _NOT_IDENTITY
+    free = without_effect(type(config))
     kept = {key: value for key, value in flat(values) if key not in free}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _location(config: Config) -> Location:
-    if config.run.dir is not None:
-        return Location.parse(config.run.dir)
-    objective = config.objective.name.rpartition(":")[2].replace("/", "-")
-    name = f"{config.run.name}-{objective}-s{config.train.seed}-{identity(config)}"
-    return Location.parse(os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs").child(name)
-
-
-def numbered(location: Location) -> Iterator[Location]:
-    """The place, then the same with -2, -3 ..."""
-    yield location
-    yield from (location.sibling(f"{location.name}-{number}") for number in itertools.count(2))
-
-
-def taken(location: Location, options: StorageOptions) -> bool:
-    """Whether anything is there."""
-    if location.folder is not None and location.folder.exists() and not location.folder.is_dir():
-        return True
-    return bool(open_store(location, options, make=False).peek())
-
-
-def check_writable(path: Path) -> None:
-    """Before anything starts: the folder, or the nearest one above it that exists, takes files."""
-    above = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        reason = "is no folder" if not above.is_dir() else "is not writable"
-        raise UsageError(f"run.dir={path} can't be used: {above} {reason}; give another run.dir or set $RAYPOLY_RUNS.")
 
 
 def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
@@ -211,10 +166,8 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
     first = _first_config(store)
     if first is None:
         return ()
-    old, new = (dict(flat(c.model_dump(mode="json"))) for c in (first, config))
-    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    changes = tuple(Change(key, old.get(key), new.get(key)) for key in keys)
-    free = resumable(Config) | _NOT_IDENTITY
+    changes = differences(first.model_dump(mode="json"), config)
+    free = without_effect(Config)
     refused = [change for change in changes if change.key not in free]
     if refused:
         raise UsageError(
@@ -228,13 +181,30 @@ def _first_config(store: Store) -> Config | None:
     """What the run in a folder was started with; None where the folder is new."""
     if store.exists(CONFIG_KEY):
         return read_config(store)
-    strange = [name for name in store.peek() if name not in _OURS_BEFORE_CONFIG]
-    if strange:
+    strange = foreign(store)
+    if strange is not None:
         raise UsageError(
-            f"run.dir={store.uri} holds {strange[0]} and no run: give a new or an empty folder, "
+            f"run.dir={store.uri} holds {strange} and no run: give a new or an empty folder, "
             f"or bring {CONFIG_KEY} back where it is a run that lost it."
         )
     return None
+
+
+def foreign(store: Store) -> str | None:
+    """Something that is there and that a start which has not recorded itself can't have left; None for nothing."""
+    return next((name for name in store.peek() if name not in _OURS_BEFORE_CONFIG), None)
+
+
+def differences(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
+    """The keys, in alphabetical order, that another config than `old` (its JSON values) has another value of."""
+    before, after = dict(flat(old)), values_of(new)
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return tuple(Change(key, before.get(key), after.get(key)) for key in keys)
+
+
+def without_effect(section: type[Section]) -> frozenset[str]:
+    """The dotted keys that do not affect results."""
+    return resumable(section) | _NOT_IDENTITY
 
 
 def resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
@@ -246,6 +216,11 @@ def resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
         elif isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("on_resume"):
             keys.add(f"{prefix}{name}")
     return frozenset(keys)
+
+
+def values_of(config: Section) -> dict[str, Any]:
+    """All its dotted keys with their JSON values."""
+    return dict(flat(config.model_dump(mode="json")))
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.config import OWN, ExperimentConfig
 from raypoly.preflight import Machine
 from raypoly.run import Run, is_finished
-from raypoly.rundir import RunDirectory, flat, resolve
+from raypoly.rundir import RunDirectory, resolve, values_of
 
 if TYPE_CHECKING:
     from raypoly.experiments.results import RunResult
@@ -160,8 +160,7 @@ def _steps_done(directory: RunDirectory) -> int:
 
 def _start(config: Config, seed_keys: Sequence[str]) -> str:
     """What a run begins with and is measured by, without what a seed changes."""
-    values = dict(flat(config.model_dump(mode="json")))
-    kept = {k: v for k, v in values.items() if k.partition(".")[0] in _START or k in _MEASURE}
+    kept = {k: v for k, v in values_of(config).items() if k.partition(".")[0] in _START or k in _MEASURE}
     return json.dumps({key: value for key, value in kept.items() if key not in seed_keys}, sort_keys=True)
 
 

@@ -6,24 +6,21 @@ store, lease = folder.open()              # makes the folder, takes the lease, c
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.errors import CorruptData, UsageError
+from raypoly.folders import hold, place_of
 from raypoly.preparing.config import PrepareConfig
-from raypoly.rundir import Change, check_writable, flat, numbered, resumable, storage_options, taken
+from raypoly.rundir import differences, foreign, identity, storage_options, values_of, without_effect
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.location import Location
 from raypoly.store.sealed import seal, unseal
 
 CONFIG_KEY = "preparation.json"
 INPUTS_KEY = "inputs.json"
-_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
-_FREE = resumable(PrepareConfig) | {"run.name"}
+_FREE = without_effect(PrepareConfig)
 _LATER = ("band.", "split.")
 """Keys that say what is made of the samples: another start may change them, and nothing is sampled again."""
 
@@ -38,15 +35,8 @@ class PreparationFolder:
     @classmethod
     def of(cls, config: PrepareConfig) -> PreparationFolder:
         """The place that the config means. Raises `UsageError` where it can't be used."""
-        location, options = _location(config), storage_options(config.of_a_run())
-        try:
-            if config.run.fresh:
-                location = next(place for place in numbered(location) if not taken(place, options))
-            if location.folder is not None:
-                check_writable(location.folder)
-        except (StorageError, OSError) as error:
-            raise UsageError(f"run.dir={location} can't be used: {error}") from error
-        return cls(location, config)
+        name = f"prepare-{config.run.name}-{identity(config)}"
+        return cls(place_of(config.run, name, storage_options(config.of_a_run())), config)
 
     @property
     def name(self) -> str:
@@ -64,19 +54,12 @@ class PreparationFolder:
 
     def open(self) -> tuple[Store, Lease]:
         """Raises `LeaseHeld` where another driver lives, `UsageError` where something else is there."""
-        try:
-            store = open_store(self.location, storage_options(self.config.of_a_run()))
-            lease = Lease.acquire(store, "raypoly prepare")
-        except StorageError as error:
-            raise UsageError(f"run.dir={self.uri} can't be used: {error}") from error
-        try:
-            _check(store, self.config)
-            if not store.exists(CONFIG_KEY):
-                store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
-        except BaseException:
-            lease.release()
-            raise
-        return store, lease
+        return hold(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
+
+    def _record(self, store: Store, _: Lease) -> None:
+        _check(store, self.config)
+        if not store.exists(CONFIG_KEY):
+            store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
 
 
 def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
@@ -95,43 +78,24 @@ def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
 
 def influential(config: PrepareConfig) -> dict[str, Any]:
     """The dotted keys that affect results, with their values."""
-    return {key: value for key, value in flat(config.model_dump(mode="json")) if key not in _FREE}
-
-
-def identity(config: PrepareConfig) -> str:
-    """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults."""
-    values = config.model_dump(mode="json", exclude_defaults=True)
-    kept = {key: value for key, value in flat(values) if key not in _FREE}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _location(config: PrepareConfig) -> Location:
-    if config.run.dir is not None:
-        return Location.parse(config.run.dir)
-    root = Location.parse(os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs")
-    return root.child(f"prepare-{config.run.name}-{identity(config)}")
+    return {key: value for key, value in values_of(config).items() if key not in _FREE}
 
 
 def _check(store: Store, config: PrepareConfig) -> None:
     """Raise `UsageError` where the folder holds another preparation than the config's, or no preparation."""
     if not store.exists(CONFIG_KEY):
-        strange = [name for name in store.peek() if name not in _BEFORE_CONFIG]
-        if strange:
-            raise UsageError(f"run.dir={store.uri} holds {strange[0]} and no preparation: give a new or empty folder.")
+        strange = foreign(store)
+        if strange is not None:
+            raise UsageError(f"run.dir={store.uri} holds {strange} and no preparation: give a new or empty folder.")
         return
     try:
         first = unseal(store.read(CONFIG_KEY), store.place(CONFIG_KEY))
     except CorruptData as error:
         raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
-    refused = _changes(dict(flat(first)), dict(flat(config.model_dump(mode="json"))))
+    changes = differences(first, config)
+    refused = [change for change in changes if change.key not in _FREE and not change.key.startswith(_LATER)]
     if refused:
         raise UsageError(
             f"The preparation in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
             "Use the old values, another run.dir, or run.fresh=true for a new one."
         )
-
-
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    fixed = [key for key in keys if key not in _FREE and not key.startswith(_LATER)]
-    return [Change(key, old.get(key), new.get(key)) for key in fixed]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from raypoly.config import Config
-from raypoly.rundir import flat
+from raypoly.rundir import values_of
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
 from raypoly.store.records import StepRecords, assemble
@@ -67,20 +67,16 @@ def _command(uri: str, config: Config) -> str:
 def _differences(config: Config) -> Iterator[tuple[str, Any]]:
     """Keys whose values are not those of the embedded default."""
     chosen = {"objective.name": config.objective.name, "loss.name": config.loss.name}
-    plain = _values(load(None, (), _silent))
+    plain = values_of(load(None, (), _silent))
     named = [f"{key}={name}" for key, name in chosen.items() if plain[key] != name]
-    default = _values(load(None, named, _silent))  # without the other objective's parameters
-    for key, value in _values(config).items():
+    default = values_of(load(None, named, _silent))  # without the other objective's parameters
+    for key, value in values_of(config).items():
         if key not in _ONE_START and (plain if key in chosen else default).get(key, ...) != value:
             yield key, value
 
 
 def _silent(text: str) -> None:
     """What `load` drops is not in the config either."""
-
-
-def _values(config: Config) -> dict[str, Any]:
-    return dict(flat(config.model_dump(mode="json")))
 
 
 def _text(value: Any) -> str:
