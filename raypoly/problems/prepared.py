@@ -7,17 +7,14 @@ The splits are those of the files, so the keys of `problems` that make splits ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet
-from raypoly.problems.formats import problem_of
+from raypoly.problems.formats import parquet, problem_of
 from raypoly.problems.formats.numbers import loads
 from raypoly.problems.jsonl import content_hash, without_excluded
 from raypoly.values import Problem, Split
@@ -26,7 +23,6 @@ FOLDER = "data"
 CARD = "card.json"
 """Written last."""
 _OWN = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
-_BATCH = 256
 
 
 def load_prepared(config: ProblemsConfig) -> ProblemSet:
@@ -83,18 +79,13 @@ def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
 
 
 def _of(path: Path) -> list[Problem]:
-    return list(_rows(path)) if path.is_file() else []
+    return [_problem(path, number, row) for number, row in parquet.rows(path)] if path.is_file() else []
 
 
-def _rows(path: Path) -> Iterator[Problem]:
-    number = 0
+def _problem(path: Path, number: int, row: Any) -> Problem:
     try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield problem_of_columns(row, row["source"])
-    except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"{path} can't be read as Parquet: {error}.") from error
+        if isinstance(row, ValueError):
+            raise row
+        return problem_of_columns(row, row["source"])
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path} row {number} is no row of raypoly prepare's: {error}.") from error

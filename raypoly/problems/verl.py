@@ -17,14 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, split
-from raypoly.problems.formats import verifiable
+from raypoly.problems.formats import parquet, verifiable
 from raypoly.problems.formats.numbers import dumps, loads
 from raypoly.problems.formats.row import Identifier, reason
 from raypoly.problems.jsonl import content_hash, without_excluded
@@ -39,7 +37,6 @@ NO_TEMPLATE = (
     "problems.source=verl needs problems.chat_template: the folder or hub id of the tokenizer whose chat template "
     f"makes prompts of messages, as a rule what model.path says, or {PLAIN} for their texts alone."
 )
-_BATCH = 1024
 
 Render = Callable[[Sequence[Mapping[str, Any]]], str]
 """A prompt of chat messages."""
@@ -153,6 +150,8 @@ def _read(path: Path, render: Render) -> Iterator[Problem]:
     for file in _files(path):
         for number, row in _rows(file):
             try:
+                if isinstance(row, ValueError):
+                    raise row
                 problem = problem_of_row(row, render, str(file))
                 if problem.id in known:
                     raise ValueError("the same row came before")
@@ -170,24 +169,13 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbered rows, from 1. Raises `UsageError` where the file can't be read or lacks a column."""
-    try:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            missing = [name for name in COLUMNS if name not in names]
-            if missing:
-                raise UsageError(
-                    f"{path} has no column {' and no '.join(missing)}: rows of verl's have {', '.join(COLUMNS)}."
-                )
-            wanted = [name for name in (*COLUMNS, *OPTIONAL) if name in names]
-            number = 0
-            for batch in file.iter_batches(_BATCH, columns=wanted):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-    except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"{path} can't be read as Parquet: {error}.") from error
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """As `parquet.rows`. Raises `UsageError` where the file lacks a column, too."""
+    names = parquet.columns(path)
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise UsageError(f"{path} has no column {' and no '.join(missing)}: rows of verl's have {', '.join(COLUMNS)}.")
+    return parquet.rows(path, (*COLUMNS, *OPTIONAL))
 
 
 def renderer(template: str) -> Render:

@@ -7,7 +7,8 @@ Columns that no format reads, such as CodeContests' wrong programs, which are mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from raypoly.errors import UsageError
 MAGIC = b"PAR1"
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 64
 """Of values, decoded together; a larger row comes alone. Equal values take a file's space once: hence few rows."""
+SMALL_BYTES = 1 << 20
+"""Rows of no more values together are made Python's together, which takes a tenth of the time."""
 LARGEST_ROW = 1 << 28
 """Bytes of a row's values; a larger one is passed over. Python's objects take several times the memory."""
+_NO_VALUES = (ValueError, OverflowError, pa.ArrowException)
 UNREAD = frozenset(("incorrect_solutions", "incorrect_submissions", "validator", "generator", "editorial"))
 
 
@@ -44,16 +48,29 @@ def count(file: Path) -> int:
         raise _unreadable(file, error) from error
 
 
-def rows(file: Path) -> Iterator[tuple[int, Any]]:
-    """Each row with its place, from 1, or the `ValueError` that says why it can't be had. Raises `UsageError`."""
+def columns(file: Path) -> list[str]:
+    """Their names. Raises `UsageError`."""
+    try:
+        with pq.ParquetFile(file) as opened:
+            return list(opened.schema_arrow.names)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(file, error) from error
+
+
+def rows(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
+    """Each row with its place, from 1, or the `ValueError` that says why it can't be had. Raises `UsageError`.
+
+    `wanted`: the columns to read, of those that there are; all but `UNREAD` where it is None.
+    """
     number = 0
     try:
         with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as opened:
-            columns = [name for name in opened.schema_arrow.names if name not in UNREAD]
-            for batch in opened.iter_batches(_at_once(opened.metadata), columns=columns, use_threads=False):
-                for place in range(batch.num_rows):
+            names = opened.schema_arrow.names
+            read = [name for name in names if (name not in UNREAD if wanted is None else name in wanted)]
+            for batch in opened.iter_batches(_at_once(opened.metadata), columns=read, use_threads=False):
+                for row in _rows(batch):
                     number += 1
-                    yield number, _row(batch.slice(place, 1))
+                    yield number, row
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(file, error) from error
 
@@ -65,12 +82,20 @@ def _at_once(metadata: pq.FileMetaData) -> int:
     return max(1, min(BATCH_ROWS, BATCH_BYTES // max(largest, 1)))
 
 
+def _rows(batch: pa.RecordBatch) -> Iterable[Any]:
+    if batch.nbytes <= SMALL_BYTES:
+        with suppress(*_NO_VALUES):  # a row's fault, which is found where each comes alone
+            together: list[Any] = batch.to_pylist()
+            return together
+    return (_row(batch.slice(place, 1)) for place in range(batch.num_rows))
+
+
 def _row(one: pa.RecordBatch) -> Any:
     if one.nbytes > LARGEST_ROW:
         return ValueError(f"more than {LARGEST_ROW >> 20} MiB")
     try:
         return one.to_pylist()[0]
-    except (ValueError, OverflowError, pa.ArrowException) as error:
+    except _NO_VALUES as error:
         return ValueError(f"no values that Python has: {error}")
 
 

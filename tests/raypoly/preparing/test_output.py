@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from raypoly.config import ProblemsConfig
@@ -76,6 +79,18 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
         "3 of 16",
     )
     assert told["sha256"] == content(kept()[0].problem)
+
+
+def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
+    table = pq.read_table(io.BytesIO(output.parquet(kept())))
+    tests = table["tests"].to_pylist()
+    damaged = pa.array([tests[0], "no JSON", tests[2]])
+    (tmp_path / "data").mkdir()
+    (tmp_path / "card.json").write_text("{}")
+    place = table.column_names.index("tests")
+    pq.write_table(table.set_column(place, "tests", damaged), tmp_path / "data" / "train.parquet")
+    with pytest.raises(UsageError, match=r"train\.parquet row 2 is no row of raypoly prepare's"):
+        build(ProblemsConfig(source="prepared", path=str(tmp_path)))
 
 
 def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:

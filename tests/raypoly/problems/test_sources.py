@@ -118,6 +118,7 @@ def test_a_damaged_parquet_file_and_a_row_too_large_are_named(tmp_path: Path, mo
     rows = [CODE_CONTESTS, CODE_CONTESTS | {"name": "2_A", "description": "x" * 5000}]
     pq.write_table(pa.Table.from_pylist(rows), path)
     monkeypatch.setattr("raypoly.problems.formats.parquet.LARGEST_ROW", 4000)
+    monkeypatch.setattr("raypoly.problems.formats.parquet.SMALL_BYTES", 4000)
     file = read_problems(path)
     assert [problem.id for problem in file.problems] == [CODE_CONTESTS["name"]]
     assert [(it.line, it.reason.split()[:2]) for it in file.rejected] == [(2, ["more", "than"])]
@@ -126,6 +127,16 @@ def test_a_damaged_parquet_file_and_a_row_too_large_are_named(tmp_path: Path, mo
         path.write_bytes(damaged)
         with pytest.raises(UsageError, match="can't be read as Parquet"):
             read_problems(path)
+
+
+def test_a_value_that_python_has_none_for_costs_its_own_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    days = pa.array([0, 1 << 60, 0], pa.timestamp("us"))  # the second is of the year 38,505
+    table = pa.Table.from_pylist([CODE_CONTESTS | {"name": f"{number}_A. Sum"} for number in (1, 2, 3)])
+    pq.write_table(table.append_column("date", days), path)
+    file = read_problems(path)
+    assert [problem.id[0] for problem in file.problems] == ["1", "3"]
+    assert [(it.line, it.reason.partition(":")[0]) for it in file.rejected] == [(2, "no values that Python has")]
 
 
 def test_columns_that_nobody_reads_stay_on_the_disk(tmp_path: Path) -> None:
