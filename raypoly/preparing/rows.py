@@ -14,6 +14,7 @@ from typing import Any
 
 from raypoly.preparing.candidates import Candidate, Facts, facts_of, split_of
 from raypoly.preparing.config import SourceConfig
+from raypoly.problems.dates import outside
 from raypoly.problems.formats import FORMATS, problem_of
 from raypoly.problems.formats.row import LONGEST_REASON, cut
 
@@ -45,7 +46,9 @@ def read_row(row: Any, facts: Facts, source: SourceConfig) -> ReadRow:
         told = facts_of(problem, facts)
         if source.split is not None and split_of(row) != source.split:
             raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.split}")
-        _check_date(told.date, source)
+        since, until = (None if day is None else day.isoformat() for day in (source.since, source.until))
+        if why := outside(told.date, since, until):
+            raise ValueError(why)
         if not problem.prompt:
             raise ValueError("its row has no text to ask the policy with")
     except ValueError as error:
@@ -65,14 +68,3 @@ def _check_format(row: Mapping[str, Any], name: str | None) -> None:
     known = next((format_.name for format_ in FORMATS if format_.marks(row)), "none")
     if known != name:
         raise ValueError(f"its format is {known}, not {name}")
-
-
-def _check_date(day: str | None, source: SourceConfig) -> None:
-    if source.since is None and source.until is None:
-        return
-    if day is None:
-        raise ValueError("its row names no day, and a window was asked for")
-    if source.since is not None and day < source.since.isoformat():
-        raise ValueError(f"it is of {day}, before {source.since}")
-    if source.until is not None and day > source.until.isoformat():
-        raise ValueError(f"it is of {day}, after {source.until}")
