@@ -16,10 +16,7 @@ from raypoly.preparing.candidates import Candidate, Facts, facts_of, split_of
 from raypoly.preparing.config import SourceConfig
 from raypoly.problems.dates import outside
 from raypoly.problems.formats import FORMATS, problem_of
-from raypoly.problems.formats.row import LONGEST_REASON, cut
-
-IDS = ("task_id", "id", "question_id", "problem_id", "name")
-"""Columns that a row may be called by."""
+from raypoly.problems.formats.row import LONGEST_REASON, cut, named
 
 
 @dataclass(frozen=True)
@@ -52,14 +49,8 @@ def read_row(row: Any, facts: Facts, source: SourceConfig) -> ReadRow:
         if not problem.prompt:
             raise ValueError("its row has no text to ask the policy with")
     except ValueError as error:
-        return ReadRow(facts, problem_id or _named(row), cut(str(error), LONGEST_REASON))
+        return ReadRow(facts, problem_id or named(row), cut(str(error), LONGEST_REASON))
     return ReadRow(told, problem_id, "", Candidate(problem, told))
-
-
-def _named(row: Any) -> str | None:
-    """What a row that can't be used calls itself."""
-    found = [row[name] for name in IDS if isinstance(row.get(name), str | int)] if isinstance(row, Mapping) else []
-    return str(found[0]) if found else None
 
 
 def _check_format(row: Mapping[str, Any], name: str | None) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from raypoly.errors import UsageError
 from raypoly.problems.formats.files import count_rows, files_of, rows_of
 from raypoly.problems.formats.registry import problem_of
+from raypoly.problems.formats.row import named
 from raypoly.values import Problem
 
 
@@ -80,7 +81,7 @@ class ProblemStream:
             if problem.id in self.ids:
                 raise ValueError(f"{problem.id!r} appears a second time; ids have to differ")
         except ValueError as error:
-            self.rejected.append(Rejected(number, _id(row), str(error), str(file)))
+            self.rejected.append(Rejected(number, named(row), str(error), str(file)))
             return None
         self.ids.add(problem.id)
         return problem
@@ -90,12 +91,3 @@ def read_problems(path: Path) -> ProblemFile:
     """All problems that a path names. Raises `UsageError` as `ProblemStream` does."""
     stream = ProblemStream(path)
     return ProblemFile(list(stream), stream.rejected)
-
-
-def _id(row: Any) -> str | None:
-    """What a row that can't be used calls itself."""
-    if isinstance(row, dict):
-        for column in ("task_id", "id", "question_id", "problem_id", "name"):
-            if isinstance(row.get(column), str | int):
-                return str(row[column])
-    return None

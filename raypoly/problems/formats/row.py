@@ -13,6 +13,8 @@ from raypoly.problems.formats.source import literal
 
 ANSWER = "Answer with one Python code block.\n"
 LONGEST_REASON = 300
+IDS = ("task_id", "id", "question_id", "problem_id", "name")
+"""Columns that a row may be called by."""
 _ENTRY_POINT = re.compile(r"[^\W\d]\w*(\(\))?(\.[^\W\d]\w*(\(\))?)*")
 
 
@@ -111,6 +113,12 @@ def asked(description: str, starter: str = "") -> str:
         return ""
     code = f"\n\nComplete this code:\n```python\n{starter}\n```" if starter.strip() else ""
     return f"{description.strip()}{code}\n\n{ANSWER}"
+
+
+def named(row: Any) -> str | None:
+    """What a row that can't be used calls itself; None where it does not."""
+    found = (row[name] for name in IDS if isinstance(row.get(name), str | int)) if isinstance(row, Mapping) else ()
+    return next(map(str, found), None)
 
 
 def reason(error: ValueError) -> str:
