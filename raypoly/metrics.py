@@ -36,6 +36,16 @@ def expected_strategies(samples: int, strategies: Iterable[str], draws: int = ST
     return sum(1.0 - _missed(samples, count, draws) for count in Counter(strategies).values())
 
 
+def drawn_strategies(samples: int, strategies: Iterable[str]) -> float:
+    """`expected_strategies` in as many draws as it is reported in: 8, or all samples where there are fewer."""
+    return expected_strategies(samples, strategies, min(STRATEGY_DRAWS, samples))
+
+
+def distinct(ids: Iterable[int]) -> int:
+    """Distinct strategies; an id of 0 is none."""
+    return len(set(ids) - {0})
+
+
 @dataclass(frozen=True)
 class ProblemOutcome:
     """What one problem's samples came to."""

@@ -180,6 +180,11 @@ class Labels:
     """Who said so: the judge's name and version."""
 
     @property
+    def strategies(self) -> tuple[int, ...]:
+        """[N]: strategy ids, 0 where a program has none."""
+        return tuple(np.where(self.degenerate, 0, self.ids).tolist())
+
+    @property
     def known(self) -> bool:
         """Whether every rollout that is not degenerate has a strategy id."""
         return bool(np.all((self.ids >= 1) | self.degenerate))

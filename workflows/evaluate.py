@@ -18,16 +18,16 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.errors import TooManySetAside, UsageError
-from raypoly.judge.structural import structural_labels
 from raypoly.judge.use import told
 from raypoly.metrics import ProblemOutcome, summarise
 from raypoly.problems.untested import with_tests
+from raypoly.rescoring.facts import Facts
 from raypoly.rundir import resolve
 from raypoly.seeds import derive
 from raypoly.store.parquet import encode_table
 from raypoly.store.records import Record
 from raypoly.store.sealed import seal
-from raypoly.values import Group, Labels, Problem, Split
+from raypoly.values import Group, Problem, Split
 from workflows.failures import set_aside
 from workflows.parts import Parts
 from workflows.starting import started
@@ -124,22 +124,8 @@ async def _keep_nothing(record: Record) -> None:
 
 
 def _outcome(group: Group) -> ProblemOutcome:
-    verdicts = group.verdicts or ()
-    correct = [i for i, verdict in enumerate(verdicts) if verdict.passed]
-    strategies = tuple(_strategy(group, i) for i in correct)
-    structural = structural_labels(verdicts)
-    return ProblemOutcome(group.size, strategies, _of(group.labels, correct), _of(structural, correct))
-
-
-def _of(labels: Labels | None, correct: Sequence[int]) -> tuple[int, ...] | None:
-    """The strategies of the correct samples; a degenerate one, which passed somehow, is none."""
-    return None if labels is None else tuple(int(labels.ids[i]) for i in correct if not labels.degenerate[i])
-
-
-def _strategy(group: Group, index: int) -> str:
-    """By execution trace; a correct program that no trace was had of counts as one kind of its own."""
-    evidence = (group.verdicts or ())[index].evidence
-    return (evidence.strategy if evidence else "") or "untraced"
+    labels = None if group.labels is None else group.labels.strategies
+    return Facts.of(group.verdicts or (), None).outcome(labels)
 
 
 def _table(groups: Sequence[Group]) -> pa.Table:

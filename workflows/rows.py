@@ -9,11 +9,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from raypoly.judge.structural import structural_labels
 from raypoly.judge.use import Use, told
-from raypoly.metrics import STRATEGY_DRAWS, expected_strategies
+from raypoly.metrics import distinct, drawn_strategies
 from raypoly.policy.stats import UpdateStats
 from raypoly.values import Group
 from workflows.failures import set_aside
@@ -91,7 +89,7 @@ def metrics_row(
 
 def _judged_strategies(group: Group) -> int:
     assert group.labels is not None
-    return len(np.unique(group.labels.ids[~group.labels.degenerate]))
+    return distinct(group.labels.strategies)
 
 
 def _structural_strategies(groups: Sequence[Group]) -> list[int]:
@@ -99,13 +97,13 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
     evidence: a count beside the judge's that nobody trains on."""
     labelled = [group for group in groups if group.labels is not None] or groups
     found = [structural_labels(group.verdicts or ()) for group in labelled]
-    return [len(np.unique(labels.ids[~labels.degenerate])) for labels in found if labels is not None]
+    return [distinct(labels.strategies) for labels in found if labels is not None]
 
 
 def _correct_strategies(group: Group) -> float:
     """Distinct strategies by execution trace among the correct rollouts, in 8 draws or all N where N is smaller."""
     correct = [v.evidence.strategy for v in group.verdicts or () if v.passed and v.evidence and v.evidence.strategy]
-    return expected_strategies(group.size, correct, min(STRATEGY_DRAWS, group.size))
+    return drawn_strategies(group.size, correct)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -82,7 +82,7 @@ def ids_of(labels: Labels) -> Int32:
     """int32 [N], 0 only where degenerate. Raises `ValueError` where a program's strategy is unknown."""
     if not labels.known:
         raise ValueError(f"{labels.judge} left a program without a strategy; only whole labellings can be compared.")
-    return np.where(labels.degenerate, 0, labels.ids).astype(np.int32)
+    return np.array(labels.strategies, np.int32)
 
 
 def adjusted_rand(one: Ids, other: Ids) -> float:

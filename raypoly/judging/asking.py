@@ -17,8 +17,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import numpy as np
-
 from raypoly.errors import JudgeRefused
 from raypoly.judge import Judge
 from raypoly.judge.approach import approach_of
@@ -48,9 +46,7 @@ class Answer:
     @property
     def ids(self) -> list[int] | None:
         """A strategy id of each program, 0 where degenerate."""
-        if self.labels is None:
-            return None
-        return [int(i) for i in np.where(self.labels.degenerate, 0, self.labels.ids)]
+        return None if self.labels is None else list(self.labels.strategies)
 
 
 def ask(judge: Judge, groups: Iterable[Seen]) -> Iterator[tuple[Seen, Answer]]:

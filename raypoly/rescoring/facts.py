@@ -1,12 +1,10 @@
-"""What is known of a group's N rollouts at one time: when they were trained on, or now."""
+"""What is known of a group's N rollouts at one time: when they were trained on or measured, or now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
-
-import numpy as np
 
 from raypoly.judge.structural import structural_labels
 from raypoly.metrics import ProblemOutcome
@@ -33,7 +31,7 @@ class Facts:
         return cls(
             tuple(verdict.status for verdict in verdicts),
             tuple(None if verdict.evidence is None else verdict.evidence.strategy for verdict in verdicts),
-            None if labels is None else tuple(np.where(labels.degenerate, 0, labels.ids).tolist()),
+            None if labels is None else labels.strategies,
             None if rewards is None else tuple(map(float, rewards)),
         )
 

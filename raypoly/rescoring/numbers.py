@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly.metrics import STRATEGY_DRAWS, expected_strategies, ks, pass_at_k, summarise
+from raypoly.metrics import distinct, drawn_strategies, ks, pass_at_k, summarise
 from raypoly.rescoring.facts import Facts
 
 REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
@@ -103,8 +103,8 @@ class Numbers:
             yield _number(name, key, pairs, reported.get(key))
         # as the run's own row: of the groups that the judge labelled, of all where it labelled none
         labelled = [group for group in held if group.labels is not None] or held
-        found = [(_distinct(group.then.structural), _distinct(group.now.structural)) for group in labelled]
-        known = [(one, two) for one, two in found if one is not None and two is not None]
+        found = [(group.then.structural, group.now.structural) for group in labelled]
+        known = [(distinct(one), distinct(two)) for one, two in found if one is not None and two is not None]
         yield _number(name, "strategies_structural", known, reported.get("strategies_structural"))
 
 
@@ -129,7 +129,7 @@ def _values(facts: Facts) -> Values:
     values |= {f"pass@{k}": pass_at_k(size, len(correct), k) for k in ks(size)}
     if all(facts.strategies[place] is not None for place in correct):
         named = [name for place in correct if (name := facts.strategies[place])]
-        values["strategies_correct"] = expected_strategies(size, named, min(STRATEGY_DRAWS, size))
+        values["strategies_correct"] = drawn_strategies(size, named)
     return values
 
 
@@ -143,7 +143,3 @@ def _number(name: str, key: str, pairs: Sequence[tuple[float, float]], reported:
         return Number(name, key, 0, reported, None, None)
     then, now = (math.fsum(side) / len(pairs) for side in zip(*pairs, strict=True))
     return Number(name, key, len(pairs), reported, then, now)
-
-
-def _distinct(ids: Sequence[int] | None) -> float | None:
-    return None if ids is None else float(len(set(ids) - {0}))

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raypoly.judge.agreement import adjusted_rand, mean_interval
-from raypoly.metrics import STRATEGY_DRAWS, expected_strategies
+from raypoly.metrics import distinct, drawn_strategies
 from raypoly.scoring.command import say
 
 SHOWN = 40
@@ -141,14 +141,14 @@ def _add(table: Table, of: str, groups: Sequence[Diversity], reported: float | N
 
 
 def _distinct(ids: Sequence[int] | None) -> float | None:
-    return None if ids is None else float(len(set(ids) - {0}))
+    return None if ids is None else float(distinct(ids))
 
 
 def _correct(ids: Sequence[int] | None, passed: Sequence[bool]) -> float | None:
     if ids is None:
         return None
     named = [str(name) for name, right in zip(ids, passed, strict=True) if right and name]
-    return expected_strategies(len(ids), named, min(STRATEGY_DRAWS, len(ids)))
+    return drawn_strategies(len(ids), named)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

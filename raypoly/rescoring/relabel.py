@@ -25,7 +25,6 @@ from raypoly.judging.groups import ProgramGroup, Seen
 from raypoly.judging.label import spending
 from raypoly.judging.progress import told
 from raypoly.rescoring.partitions import Partitions
-from raypoly.rescoring.stored import ids_of
 from raypoly.rescoring.today import Today, problems_of
 from raypoly.run import Run
 from raypoly.scoring.command import NOTES, say
@@ -108,7 +107,7 @@ def row_of(group: Group, seen: Seen, answer: Answer) -> dict[str, Any]:
         "step": group.step,
         "slot": group.slot,
         "problem_id": group.problem_id,
-        "then": None if group.labels is None else ids_of(group.labels),
+        "then": None if group.labels is None else group.labels.strategies,
         "now": answer.ids,
         "passed": [verdict.passed for verdict in seen.verdicts],
         "judge": None if answer.labels is None else answer.labels.judge,

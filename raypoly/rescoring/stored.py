@@ -24,7 +24,7 @@ from raypoly.store.parquet import decode_table
 from raypoly.store.records import CompletedStep
 from raypoly.store.rollouts import read_evaluation
 from raypoly.store.sealed import unseal
-from raypoly.values import Labels, Rollout
+from raypoly.values import Rollout
 
 TRAIN = "train"
 _ASIDE = "evaluations/"
@@ -93,15 +93,10 @@ def read_part(run: Run, part: Part) -> tuple[list[StoredGroup], Mapping[str, Any
     return list(_evaluated(part, table)), unseal(run.store.read(results), run.store.place(results))
 
 
-def ids_of(labels: Labels) -> tuple[int, ...]:
-    """[N]: strategies, 0 where degenerate."""
-    return tuple(np.where(labels.degenerate, 0, labels.ids).tolist())
-
-
 def _trained(part: Part, completed: CompletedStep) -> Iterator[StoredGroup]:
     for group, rewards in zip(completed.groups, completed.rewards, strict=True):
         then = Facts.of(group.verdicts or (), rewards if np.all(np.isfinite(rewards)) else None)
-        labels = None if group.labels is None else ids_of(group.labels)
+        labels = None if group.labels is None else group.labels.strategies
         yield StoredGroup(part, group.slot, group.problem_id, group.rollouts, then, labels)
 
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from raypoly.cli import main
 from raypoly.errors import SandboxError, UsageError
+from raypoly.metrics import ProblemOutcome
 from raypoly.problems import build
 from raypoly.rescoring.command import rescore
 from raypoly.rescoring.facts import Facts
@@ -21,7 +23,7 @@ from raypoly.rescoring.numbers import Compared, Numbers
 from raypoly.run import Run
 from raypoly.store.parquet import encode_table
 from raypoly.store.sealed import seal
-from raypoly.values import Group, Verdict
+from raypoly.values import Group, Labels, Verdict
 from tests.raypoly.rescoring.runs import (
     NAMES,
     PROGRAMS,
@@ -203,12 +205,24 @@ def test_what_raypoly_evaluate_wrote_beside_the_run_is_scored_again_too(tmp_path
     assert (measured["reported"], measured["then"], measured["now"]) == (0.5, 0.5, 0.625)
 
 
-def test_numbers_are_those_that_training_and_evaluation_report() -> None:
-    """The same definitions stand in `workflows`, of groups that are not stored yet."""
+def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
+    """Five pass, of which one left no trace and the judge calls another one degenerate; a sum is a sum by structure."""
+    loop, built_in = (verdicts(SAMPLES)[place] for place in (0, 3))
+    found = (loop, replace(loop, evidence=None), *verdicts(SAMPLES)[2:])
+    labels = Labels(np.array([1, 1, 2, 2, 0, 3, 3, 3], np.int32), np.arange(8) == 4, "judge")
+    outcome = _outcome(Group(0, 0, "one", (rollout("", 0),) * 8, found, labels))
+    assert loop.evidence is not None
+    assert built_in.evidence is not None
+    one, other = loop.evidence.strategy, built_in.evidence.strategy
+    assert outcome == ProblemOutcome(8, (one, "untraced", one, other, other), (1, 1, 2, 2), (1,) * 4)
+    assert one != other
+
+
+def test_numbers_are_those_that_training_reports() -> None:
+    """Its row is made of groups that are not stored yet."""
     for programs in (PROGRAMS, SAMPLES):
         found = verdicts(programs)
         group = Group(0, 0, "one", (rollout("", 0),) * len(found), found)
-        assert Facts.of(found, None).outcome(None) == _outcome(group)
         held = Compared(Facts.of(found, None), Facts.of(found, None), None)
         numbers = Numbers()
         numbers.add(held)
