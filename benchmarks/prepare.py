@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.preparations import Start, differences
+from benchmarks.preparations import Preparation, differences
 
 
 def main() -> None:
@@ -29,22 +29,22 @@ def main() -> None:
     words = [f"sources.leetcode.path={Path(given.problems).absolute()}", *given.overrides]
     moments = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="raypoly-prepare-") as folder:
-        whole = Start(Path(folder) / "whole", words)
+        whole = Preparation(Path(folder) / "whole", words)
         begun = time.monotonic()
-        whole.finish()
+        whole.complete()
         seconds = time.monotonic() - begun
         print(f"undisturbed: {seconds:.0f} s", flush=True)
-        killed = Start(Path(folder) / "killed", words)
+        killed = Preparation(Path(folder) / "killed", words)
         begun, done = time.monotonic(), 0
         while done < given.kills:
             killed.start()
             try:
-                killed.wait(moments.uniform(0, 1.5 * seconds / given.kills + 10))
+                killed.finish(moments.uniform(0, 1.5 * seconds / given.kills + 10))
                 break
             except subprocess.TimeoutExpired:
                 killed.kill()
                 done += 1
-        killed.finish()
+        killed.complete()
         print(f"killed {done} times: {time.monotonic() - begun:.0f} s in all", flush=True)
         found = differences(whole.folder, killed.folder)
     print(f"{', '.join(found)} differ" if found else "all files are the same, byte for byte")

@@ -1,4 +1,4 @@
-"""Short real runs in processes of their own, to be killed.
+"""Short real runs, and preparations, in processes of their own, to be killed.
 
 driver = Driver("/tmp/run", Path("/tmp/run.log"), [*SMALL, f"model.path={model}"])
 driver.start(); driver.kill()           # SIGKILL to its process group
@@ -38,7 +38,7 @@ STEPS = 5
 
 @dataclass
 class Driver:
-    """`python -m raypoly.train` in a process group of its own."""
+    """`python -m raypoly.train`, or another command, in a process group of its own."""
 
     place: str
     """Its run.dir."""
@@ -46,12 +46,13 @@ class Driver:
     overrides: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
+    module: ClassVar[str] = "raypoly.train"
     alive: ClassVar[list[Driver]] = []
     """Every driver that was started and not seen to end: whoever fails must not leave one behind."""
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "raypoly.train", *self.overrides, f"run.dir={self.place}"]
+        return [sys.executable, "-m", self.module, *self.overrides, f"run.dir={self.place}"]
 
     def start(self) -> subprocess.Popen[str]:
         ours = {k: v for k, v in os.environ.items() if not k.startswith("RAY_") or k.startswith("RAY_AUTH_")}
@@ -63,8 +64,8 @@ class Driver:
         self.alive.append(self)
         return self.process
 
-    def finish(self, timeout: float = 400) -> int:
-        """Run to the end; the exit code. Raises `subprocess.TimeoutExpired`."""
+    def finish(self, timeout: float | None = 400) -> int:
+        """Run to the end, which may take `timeout` seconds; the exit code. Raises `subprocess.TimeoutExpired`."""
         process = self.process or self.start()
         code = process.wait(timeout)
         self._ended()

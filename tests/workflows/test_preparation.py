@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 import ray
 
 from benchmarks.chaos.machines import Machines
-from benchmarks.preparations import ROOT, Start, differences, files
+from benchmarks.preparations import ROOT, Preparation, differences, files
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.preparing import PrepareConfig
@@ -65,12 +64,11 @@ def config(tmp_path: Path, warm_model: Path) -> Path:
 
 
 @pytest.fixture
-def starts(config: Path, tmp_path: Path, machines: Machines) -> Iterator[tuple[Start, Start]]:
-    both = [Start(tmp_path / name, [], config, {"RAY_ADDRESS": machines.address}) for name in ("whole", "killed")]
-    yield both[0], both[1]
-    for start in both:
-        if start.lives:
-            start.kill()
+def starts(config: Path, tmp_path: Path, machines: Machines) -> tuple[Preparation, Preparation]:
+    def start(name: str) -> Preparation:
+        return Preparation(tmp_path / name, [], config, {"RAY_ADDRESS": machines.address})
+
+    return start("whole"), start("killed")
 
 
 def test_a_test_set_is_prepared_without_ray_and_keeps_nothing_of_the_training_set(
@@ -130,15 +128,15 @@ def test_large_files_are_read_by_tasks_to_the_same_end(
     assert b"appears a second time" in here["excluded.jsonl"]
 
 
-def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(starts: tuple[Start, Start]) -> None:
+def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(starts: tuple[Preparation, Preparation]) -> None:
     whole, killed = starts
-    whole.finish()
+    whole.complete()
     killed.start()
     while killed.lives and killed.commits() < 200:  # solutions and a chunk of samples are done, others are not
         time.sleep(0.01)
     assert killed.lives, killed.log()
     killed.kill()
-    killed.finish()
+    killed.complete()
     assert differences(whole.folder, killed.folder) == []
     card = json.loads((whole.folder / "card.json").read_text())
     assert card["stages"][1] == {"stage": "solutions", "came": 20, "dropped": 1, "went_on": 19}
@@ -152,7 +150,7 @@ def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(starts: tuple[S
     assert [problem.tests for problem in lines] == [problem.tests for problem in prepared.splits["train"]]
     first = pq.read_table(whole.folder / "data" / "train.parquet").to_pylist()[0]
     assert (first["source"], first["licence"], first["revision"], first["samples"]) == ("mine", "MIT", "first", 4)
-    whole.finish()
+    whole.complete()
     assert "to train on it: python -m raypoly.train problems.source=prepared" in whole.log()
 
 
