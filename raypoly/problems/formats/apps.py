@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from raypoly.problems.formats import suites
-from raypoly.problems.formats.livecodebench import PRELUDE, READ_AND_PRINT
+from raypoly.problems.formats.livecodebench import PRELUDE
 from raypoly.problems.formats.numbers import loads
-from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked
+from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked, reads_and_prints
 from raypoly.problems.formats.source import first_program, method_of, parsed, without
 from raypoly.values import Problem, TestSuite
 
@@ -57,9 +57,7 @@ def read(row: Mapping[str, Any]) -> Problem:
     solution = first_program(listed(it.solutions))
     suite = suite_of(tests, it.starter_code)
     entry_point = method_of(it.starter_code.strip() or solution, tests.fn_name) if tests.fn_name else ""
-    description = it.question
-    if description.strip() and not tests.fn_name:
-        description = f"{description.strip()}\n\n{READ_AND_PRINT}"
+    description = it.question if tests.fn_name else reads_and_prints(it.question)
     return Problem(
         id=it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite),
         prompt=asked(description, it.starter_code),

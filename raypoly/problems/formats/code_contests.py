@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, FailFast, ValidationError
 
 from raypoly.problems.formats import suites
-from raypoly.problems.formats.livecodebench import READ_AND_PRINT
-from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked, reason, tagged, told
+from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked, reads_and_prints, reason, tagged, told
 from raypoly.problems.formats.source import first_program
 from raypoly.values import Problem
 
@@ -51,10 +50,9 @@ def read(row: Mapping[str, Any]) -> Problem:
         "private_tests": it.private_tests,
         "generated_tests": it.generated_tests,
     }
-    description = f"{it.description.strip()}\n\n{READ_AND_PRINT}" if it.description.strip() else ""
     return Problem(
         id=it.name,
-        prompt=asked(description),
+        prompt=asked(reads_and_prints(it.description)),
         entry_point="",
         tests=suites.stdin(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
         solution=first_program(_in_python(it.solutions)),

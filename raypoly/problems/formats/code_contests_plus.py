@@ -10,8 +10,7 @@ from typing import Any
 
 from raypoly.problems.formats import suites
 from raypoly.problems.formats.code_contests import pairs_of
-from raypoly.problems.formats.livecodebench import READ_AND_PRINT
-from raypoly.problems.formats.row import Identifier, Row, Text, asked
+from raypoly.problems.formats.row import Identifier, Row, Text, asked, reads_and_prints
 from raypoly.problems.formats.source import first_program
 from raypoly.values import Problem
 
@@ -45,10 +44,9 @@ def read(row: Mapping[str, Any]) -> Problem:
     if not it.test_cases:
         raise ValueError("test_cases: there are none; they are in the configurations 1x to 5x")
     rates = {name: getattr(it, name) for name in _RATES}
-    description = f"{it.description.strip()}\n\n{READ_AND_PRINT}" if it.description.strip() else ""
     return Problem(
         id=it.id,
-        prompt=asked(description),
+        prompt=asked(reads_and_prints(it.description)),
         entry_point="",
         tests=suites.stdin(pairs_of(it.test_cases, "test_cases")),
         solution=first_program(_in_python(it.correct_submissions)),

@@ -13,8 +13,7 @@ from typing import Any
 
 from raypoly.problems.formats import suites
 from raypoly.problems.formats.code_contests import pairs_of
-from raypoly.problems.formats.livecodebench import READ_AND_PRINT
-from raypoly.problems.formats.row import Identifier, OptionalIdentifier, Row, Text, asked
+from raypoly.problems.formats.row import READ_AND_PRINT, Identifier, OptionalIdentifier, Row, Text, asked
 from raypoly.problems.formats.source import parsed
 from raypoly.values import Problem
 

@@ -10,11 +10,10 @@ from pydantic import BaseModel, FailFast, TypeAdapter, ValidationError
 from raypoly.problems.formats import suites
 from raypoly.problems.formats.numbers import loads
 from raypoly.problems.formats.private_tests import unpacked
-from raypoly.problems.formats.row import Identifier, Row, Text, asked, reason
+from raypoly.problems.formats.row import Identifier, Row, Text, asked, reads_and_prints, reason
 from raypoly.problems.formats.source import method_of, without
 from raypoly.values import Problem, TestSuite
 
-READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
 _MODULES = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
     *("itertools", "functools", "operator", "io", "sys", "json"),
@@ -60,9 +59,7 @@ def read(row: Mapping[str, Any]) -> Problem:
     if called and not name:
         raise ValueError("metadata: no func_name, which functional tests need")
     entry_point = method_of(it.starter_code or "class Solution", name) if called else ""
-    description = it.question_content
-    if description.strip() and not called:
-        description = f"{description.strip()}\n\n{READ_AND_PRINT}"
+    description = it.question_content if called else reads_and_prints(it.question_content)
     return Problem(
         id=it.question_id,
         prompt=asked(description, it.starter_code),

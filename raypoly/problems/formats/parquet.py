@@ -8,7 +8,7 @@ Columns that no format reads, such as CodeContests' wrong programs, which are mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +41,14 @@ def holds(file: Path) -> bool:
 
 def count(file: Path) -> int:
     """Rows, by the file's own account. Raises `UsageError`."""
-    try:
-        with pq.ParquetFile(file) as opened:
-            return int(opened.metadata.num_rows)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(file, error) from error
+    with _opened(file) as opened:
+        return int(opened.metadata.num_rows)
 
 
 def columns(file: Path) -> list[str]:
     """Their names. Raises `UsageError`."""
-    try:
-        with pq.ParquetFile(file) as opened:
-            return list(opened.schema_arrow.names)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(file, error) from error
+    with _opened(file) as opened:
+        return list(opened.schema_arrow.names)
 
 
 def rows(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
@@ -63,16 +57,23 @@ def rows(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int,
     `wanted`: the columns to read, of those that there are; all but `UNREAD` where it is None.
     """
     number = 0
+    with _opened(file, buffer_size=1 << 20, pre_buffer=False) as opened:
+        names = opened.schema_arrow.names
+        read = [name for name in names if (name not in UNREAD if wanted is None else name in wanted)]
+        for batch in opened.iter_batches(_at_once(opened.metadata), columns=read, use_threads=False):
+            for row in _rows(batch):
+                number += 1
+                yield number, row
+
+
+@contextmanager
+def _opened(file: Path, **how: Any) -> Iterator[pq.ParquetFile]:
+    """Raises `UsageError` where the file, or what is read of it meanwhile, is damaged."""
     try:
-        with pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False) as opened:
-            names = opened.schema_arrow.names
-            read = [name for name in names if (name not in UNREAD if wanted is None else name in wanted)]
-            for batch in opened.iter_batches(_at_once(opened.metadata), columns=read, use_threads=False):
-                for row in _rows(batch):
-                    number += 1
-                    yield number, row
+        with pq.ParquetFile(file, **how) as opened:
+            yield opened
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(file, error) from error
+        raise UsageError(f"{file} can't be read as Parquet: {error}.") from error
 
 
 def _at_once(metadata: pq.FileMetaData) -> int:
@@ -97,7 +98,3 @@ def _row(one: pa.RecordBatch) -> Any:
         return one.to_pylist()[0]
     except _NO_VALUES as error:
         return ValueError(f"no values that Python has: {error}")
-
-
-def _unreadable(file: Path, error: Exception) -> UsageError:
-    return UsageError(f"{file} can't be read as Parquet: {error}.")

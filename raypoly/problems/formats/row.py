@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from raypoly.problems.formats.source import literal
 
 ANSWER = "Answer with one Python code block.\n"
+READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
 LONGEST_REASON = 300
 IDS = ("task_id", "id", "question_id", "problem_id", "name")
 """Columns that a row may be called by."""
@@ -113,6 +114,11 @@ def asked(description: str, starter: str = "") -> str:
         return ""
     code = f"\n\nComplete this code:\n```python\n{starter}\n```" if starter.strip() else ""
     return f"{description.strip()}{code}\n\n{ANSWER}"
+
+
+def reads_and_prints(description: str) -> str:
+    """A description whose program is run from input to output, which is said at its end; empty where there is none."""
+    return f"{description.strip()}\n\n{READ_AND_PRINT}" if description.strip() else ""
 
 
 def named(row: Any) -> str | None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from raypoly.problems.formats.livecodebench import READ_AND_PRINT
-from raypoly.problems.formats.row import ANSWER
+from raypoly.problems.formats.row import ANSWER, READ_AND_PRINT
 
 _FRAMES = (
     ANSWER,
