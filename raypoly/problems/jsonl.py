@@ -87,9 +87,17 @@ def load_jsonl(config: ProblemsConfig) -> ProblemSet:
         raise UsageError("problems.source=jsonl needs problems.path=FILE.")
     path = Path(config.path).expanduser()
     problems = within(_read(path), config.since, config.until)
+    return set_of(problems, config, path, "jsonl split")
+
+
+def set_of(problems: list[Problem], config: ProblemsConfig, path: Path, purpose: str) -> ProblemSet:
+    """Those of the file `path`, without those of `config.exclude`, split by `config.seed` for this `purpose`.
+
+    Raises `UsageError` where none is left to train on.
+    """
     if config.exclude is not None:
         problems = without_excluded(problems, Path(config.exclude).expanduser())
     if not problems:
         raise UsageError(f"problems.path={str(path)!r} leaves no problem to train on; the log says why for each.")
-    splits = split(sorted(problems, key=lambda p: p.id), config, "jsonl split", f"problems of {path}")
+    splits = split(sorted(problems, key=lambda p: p.id), config, purpose, f"problems of {path}")
     return ProblemSet(splits, content_hash(splits))

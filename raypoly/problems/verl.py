@@ -21,11 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, split
+from raypoly.problems import ProblemSet
 from raypoly.problems.formats import parquet, verifiable
 from raypoly.problems.formats.numbers import dumps, loads
 from raypoly.problems.formats.row import Identifier, reason
-from raypoly.problems.jsonl import content_hash, without_excluded
+from raypoly.problems.jsonl import set_of
 from raypoly.values import Problem, TestSuite
 
 log = logging.getLogger(__name__)
@@ -80,13 +80,7 @@ def load_verl(config: ProblemsConfig) -> ProblemSet:
     if config.chat_template is None:
         raise UsageError(NO_TEMPLATE)
     path = Path(config.path).expanduser()
-    problems = list(_read(path, renderer(config.chat_template)))
-    if config.exclude is not None:
-        problems = without_excluded(problems, Path(config.exclude).expanduser())
-    if not problems:
-        raise UsageError(f"problems.path={str(path)!r} leaves no problem to train on; the log says why for each row.")
-    splits = split(sorted(problems, key=lambda p: p.id), config, "verl split", f"problems of {path}")
-    return ProblemSet(splits, content_hash(splits))
+    return set_of(list(_read(path, renderer(config.chat_template))), config, path, "verl split")
 
 
 def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> Problem:
