@@ -13,6 +13,7 @@ from raypoly import __version__
 from raypoly.errors import UsageError
 from raypoly.experiments.comparing import Arm, Comparison, Spread, Start, comparisons
 from raypoly.experiments.results import MEASURES, STRATEGIES, RunResult
+from raypoly.markdown import row
 from raypoly.reporting.table import DASH
 
 END = "<!-- end -->"
@@ -56,8 +57,8 @@ def _parts(name: str, results: Sequence[RunResult], at_once: int, figure: str, e
 
 def _compared(comparison: Comparison) -> Iterator[str]:
     yield f"**After {comparison.steps} steps.** Means, and the range where there are several runs.\n"
-    yield _row("", "runs", *HEADS, "s a step", "min a run")
-    yield _row(*["---"] * (len(HEADS) + 4))
+    yield row("", "runs", *HEADS, "s a step", "min a run")
+    yield row(*["---"] * (len(HEADS) + 4))
     starts = comparison.starts
     for start in starts:
         yield _start_row(start, alone=len(starts) == 1)
@@ -67,24 +68,24 @@ def _compared(comparison: Comparison) -> Iterator[str]:
     first, others = comparison.arms[0], [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
     if others:
         yield f"**Difference from {first.name}**, by pairs of runs with the same seed.\n"
-        yield _row("", "pairs", *HEADS)
-        yield _row(*["---"] * (len(HEADS) + 2))
+        yield row("", "pairs", *HEADS)
+        yield row(*["---"] * (len(HEADS) + 2))
         for arm in others:
             cells = [cell(comparison.difference(arm, measure), sign="+") for measure in MEASURES]
-            yield _row(arm.name, str(comparison.pairs(arm)), *cells)
+            yield row(arm.name, str(comparison.pairs(arm)), *cells)
         yield ""
 
 
 def _start_row(start: Start, alone: bool) -> str:
     name = "before" if alone else f"before {', '.join(start.arms)}"
-    return _row(name, str(len(start.measured)), *(cell(start.before(m)) for m in MEASURES), "", "")
+    return row(name, str(len(start.measured)), *(cell(start.before(m)) for m in MEASURES), "", "")
 
 
 def _arm_row(arm: Arm) -> str:
     runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
     step = cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
     minutes = cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
-    return _row(f"**{arm.name}**", runs, *(cell(arm.after(measure)) for measure in MEASURES), step, minutes)
+    return row(f"**{arm.name}**", runs, *(cell(arm.after(measure)) for measure in MEASURES), step, minutes)
 
 
 def cell(spread: Spread | None, sign: str = "", decimals: int = 3) -> str:
@@ -108,7 +109,3 @@ def _beside(elsewhere: int) -> str:
 
 def _side_by_side(at_once: int) -> str:
     return f" Up to {at_once} runs went on at once, so times are those of a shared machine." if at_once > 1 else ""
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

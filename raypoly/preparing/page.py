@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from raypoly.markdown import table
 from raypoly.preparing.ledger import StageName
 
 WORDS: Mapping[StageName, str] = {
@@ -40,7 +41,7 @@ def _parts(values: Values, figure: str) -> Iterator[str]:
     yield f"Made by `raypoly prepare`, raypoly {values['raypoly']}.\n"
     yield f"![problems after each stage, passes, difficulty, tokens]({figure})\n"
     yield "## Stages\n"
-    yield _table(STAGE_HEAD, stage_rows(values))
+    yield table(STAGE_HEAD, stage_rows(values))
     for title, key in (("Sources", "sources"), ("Sets that nothing is shared with", "against")):
         if values[key]:
             yield f"## {title}\n"
@@ -52,20 +53,20 @@ def _parts(values: Values, figure: str) -> Iterator[str]:
     if values["passes"]:
         low, high = values["band"]
         yield f"## Passes of {values['samples']} samples\n\nKept were those with {low} to {high}.\n"
-        yield _table(("passes", "problems"), _counts(values["passes"]))
+        yield table(("passes", "problems"), _counts(values["passes"]))
     yield "## Prompts\n"
     yield _tokens(values["prompt_tokens"])
     for title, key in (("Licences", "licences"), ("Tags", "tags")):
         if values[key]:
             yield f"## {title}\n"
-            yield _table((key, "problems"), list(_counts(values[key]))[:TAGS])
+            yield table((key, "problems"), list(_counts(values[key]))[:TAGS])
     yield from _left_out(values)
 
 
 def _sources(files: Values) -> str:
     keys = ("rows", "used", "revision", "licence", "sha256")
     rows = ((name, *("" if facts[key] is None else str(facts[key]) for key in keys)) for name, facts in files.items())
-    return _table(("name", "rows", "used", "revision", "licence", "SHA-256"), rows)
+    return table(("name", "rows", "used", "revision", "licence", "SHA-256"), rows)
 
 
 def _splits(values: Values) -> str:
@@ -74,7 +75,7 @@ def _splits(values: Values) -> str:
         (name, f"{count:,}", *(str(values["difficulty"][name].get(level, 0)) for level in levels))
         for name, count in values["splits"].items()
     )
-    return _table(("split", "problems", *levels), rows)
+    return table(("split", "problems", *levels), rows)
 
 
 def _tokens(tokens: Values) -> str:
@@ -92,12 +93,12 @@ def _left_out(values: Values) -> Iterator[str]:
     if values["reasons"]:
         yield "## Why problems were left out\n"
         rows = ((row["stage"], row["reason"], f"{row['problems']:,}") for row in values["reasons"])
-        yield _table(("stage", "reason", "problems"), rows)
+        yield table(("stage", "reason", "problems"), rows)
     if values["pairs"]:
         yield "## The same problem\n"
         keys = ("problem", "same_as", "source", "because")
         pairs = ((*(pair[key] for key in keys), _similarity(pair)) for pair in values["pairs"])
-        yield _table(("left out", "is the same as", "of", "because of", "similarity"), pairs)
+        yield table(("left out", "is the same as", "of", "because of", "similarity"), pairs)
 
 
 def _similarity(pair: Values) -> str:
@@ -106,8 +107,3 @@ def _similarity(pair: Values) -> str:
 
 def _counts(values: Values) -> Iterator[tuple[str, str]]:
     return ((name, f"{count:,}") for name, count in values.items())
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

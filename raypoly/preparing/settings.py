@@ -75,7 +75,7 @@ def _lay(values: dict[str, Any], text: str) -> str:
         raise UsageError(f"{text!r} is not an override: write section.key=value, such as sampling.samples=8.")
     field = _field(name)
     if field is None and (name, value.strip()) != ("sampling", "off"):
-        raise UsageError(_unknown(name, "on the command line"))
+        raise UsageError(_unknown(name, settings.GIVEN))
     *outer, last = name.split(".")
     node = values
     for part in outer:
@@ -95,7 +95,7 @@ def _refuse_booleans(values: Mapping[str, Any], file: Path, given: Sequence[str]
             and field is not None
             and bool not in (field.annotation, *get_args(field.annotation))
         ):
-            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {_expected(field)}.")
+            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {takes(field)}.")
 
 
 def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str:
@@ -108,16 +108,17 @@ def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str
     field = _field(name)
     message = str(error["msg"]).removeprefix("Value error, ")
     if field is not None:
-        return f"{name}={error['input']} ({origin}) should be {_expected(field)}."
+        return f"{name}={error['input']} ({origin}) should be {takes(field)}."
     return f"{name} ({origin}): {message[:1].lower()}{message[1:]}."
 
 
-def _expected(field: FieldInfo) -> str:
+def takes(field: FieldInfo) -> str:
+    """What a key takes, in words."""
     return "a day such as 2025-03-01" if date in get_args(field.annotation) else settings.expected(field)
 
 
 def _origin(name: str, file: Path, given: Sequence[str]) -> str:
-    return "on the command line" if name in given else f"in {file}"
+    return settings.GIVEN if name in given else f"in {file}"
 
 
 def _unknown(name: str, origin: str) -> str:

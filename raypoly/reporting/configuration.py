@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import date
 from itertools import groupby
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from raypoly import losses, objectives
 from raypoly.config import Config
+from raypoly.markdown import row
 from raypoly.plugins import load
-from raypoly.preparing.settings import documented
+from raypoly.preparing.settings import documented, takes
 from raypoly.settings import Key, expected, keys
 
 HEAD = """# Which keys are there, and what do they do?
@@ -92,8 +92,7 @@ def _preparation() -> Iterator[str]:
     yield "| key | default | takes | what it does |\n|---|---|---|---|"
     for name, field in documented():
         if name.partition(".")[0] not in ("against", *Config.model_fields):
-            takes = "a day such as 2025-03-01" if date in get_args(field.annotation) else expected(field)
-            yield _cells(f"`{name}`", _default(field), takes, field.description or "")
+            yield _cells(f"`{name}`", _default(field), takes(field), field.description or "")
     yield ""
 
 
@@ -109,7 +108,7 @@ def _text(value: Any) -> str:
 
 
 def _cells(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+    return row(*(cell.replace("<", "&lt;") for cell in cells))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from raypoly.markdown import table
 from raypoly.objectives import KNOWN, Batch, build
 from raypoly.values import Float64
 
@@ -70,7 +71,7 @@ def described() -> str:
         (f"[`{name}`](../{_module(name).replace('.', '/')}.py)", _sentence(name), ", ".join(sorted(build(name).needs)))
         for name in KNOWN
     ]
-    return _table(("objective.name", "what it is", "needs beside rewards"), rows)
+    return table(("objective.name", "what it is", "needs beside rewards"), rows)
 
 
 def compared(eight: Eight, asked: Sequence[str]) -> str:
@@ -84,7 +85,7 @@ def compared(eight: Eight, asked: Sequence[str]) -> str:
     }
     rows = [(f"*{what}*", *map(str, told[what])) for what in asked]
     rows += [(f"`{name}`", *map(_number, advantages(name, eight))) for name in KNOWN]
-    return _table(("rollout", *map(str, range(1, 9))), rows)
+    return table(("rollout", *map(str, range(1, 9))), rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
@@ -96,9 +97,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 def written(page: str) -> str:
     """The page with its tables as they are now."""
-    for name, table in TABLES.items():
+    for name, made in TABLES.items():
         begin, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-        page = re.sub(f"({begin}).*?({end})", lambda found, t=table: f"{found[1]}{t()}{found[2]}", page, flags=re.S)  # type: ignore[misc]
+        page = re.sub(f"({begin}).*?({end})", lambda found, t=made: f"{found[1]}{t()}{found[2]}", page, flags=re.S)  # type: ignore[misc]
     return page
 
 
@@ -116,11 +117,6 @@ def _number(value: float) -> str:
     """Two decimals with a sign; a true zero has none. Rounded twice, so that a tie falls alike on every machine."""
     near = round(float(value), 9)
     return f"{near:+.2f}" if near else "0"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 if __name__ == "__main__":
