@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,10 @@ from rich.text import Text
 
 from raypoly.judge.agreement import adjusted_rand, mean_interval
 from raypoly.metrics import distinct, drawn_strategies
+from raypoly.rescoring.numbers import Number
+from raypoly.rescoring.tables import SHOWN, numbers_table
 from raypoly.scoring.command import say
 
-SHOWN = 40
-"""Problems and steps that are printed; `--out` has every group."""
 SEED = 0
 """Of the bootstrap: the same labels give the same interval."""
 
@@ -98,7 +98,7 @@ class Partitions:
             say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 %: {around})")
         if changed:
             console.print(self._problems(changed))
-        console.print(self._numbers(reported))
+        console.print(numbers_table(self._numbers(reported)))
 
     def _problems(self, changed: Sequence[Diversity]) -> Table:
         table = Table()
@@ -112,22 +112,16 @@ class Partitions:
             table.add_row(Text(name), f"{count:,}", f"{least:.3f}", f"{sum(group.degenerate for group in own):,}")
         return table
 
-    def _numbers(self, reported: Mapping[int, Mapping[str, Any]]) -> Table:
-        table = Table()
-        table.add_column("of")
-        table.add_column("number", no_wrap=True)
-        for name in ("groups", "reported", "then", "now", "change"):
-            table.add_column(name, justify="right")
-        _add(table, "training", self.groups, None)
+    def _numbers(self, reported: Mapping[int, Mapping[str, Any]]) -> Iterator[Number]:
+        yield from _means("training", self.groups, None)
         steps = sorted({group.step for group in self.changed})
         for step in steps[:SHOWN]:
             own = [group for group in self.groups if group.step == step]
-            _add(table, f"step {step}", own, reported.get(step, {}).get("strategies"))
-        return table
+            yield from _means(f"step {step}", own, reported.get(step, {}).get("strategies"))
 
 
-def _add(table: Table, of: str, groups: Sequence[Diversity], reported: float | None) -> None:
-    """Two lines: distinct strategies of a group, and those of its correct programs."""
+def _means(of: str, groups: Sequence[Diversity], reported: float | None) -> Iterator[Number]:
+    """Distinct strategies of a group, and those of its correct programs."""
     compared = [group for group in groups if group.ari is not None]
     used = compared or groups
     for name, pairs in (
@@ -135,9 +129,7 @@ def _add(table: Table, of: str, groups: Sequence[Diversity], reported: float | N
         ("correct strategies", [group.correct for group in used]),
     ):
         then, now = (_mean([pair[side] for pair in pairs]) for side in (0, 1))
-        change = "-" if then is None or now is None else f"{now - then:+.4f}"
-        said = reported if name == "strategies" else None
-        table.add_row(of, name, f"{len(used):,}", *map(_value, (said, then, now)), change)
+        yield Number(of, name, len(used), reported if name == "strategies" else None, then, now)
 
 
 def _distinct(ids: Sequence[int] | None) -> float | None:
@@ -154,7 +146,3 @@ def _correct(ids: Sequence[int] | None, passed: Sequence[bool]) -> float | None:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

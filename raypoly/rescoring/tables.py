@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -43,7 +43,7 @@ def show(
     training = [number for number in moved if number.of.startswith("step ")]
     rest = [*overall, *(number for number in numbers if not number.of.startswith("step "))]
     if rest:
-        console.print(_numbers([*rest, *training[:SHOWN]]))
+        console.print(numbers_table([*rest, *training[:SHOWN]]))
     if len(training) > SHOWN:
         say(console, f"the first {SHOWN} of {len(training):,} numbers of steps that moved are shown")
 
@@ -71,21 +71,18 @@ def _problems(diff: Diff) -> Table:
     return table
 
 
-def _numbers(numbers: Sequence[Number]) -> Table:
+def numbers_table(numbers: Iterable[Number]) -> Table:
+    """A line for each; unknown ones are said to be."""
     table = Table()
     table.add_column("of", overflow="fold")
     table.add_column("number", no_wrap=True)
     for name in ("groups", "reported", "then", "now", "change"):
         table.add_column(name, justify="right")
     for number in numbers:
-        values = (_value(value) for value in (number.reported, number.then, number.now))
+        values = ("-" if value is None else f"{value:.4f}" for value in (number.reported, number.then, number.now))
         change = "unknown" if number.change is None else f"{number.change:+.4f}" if number.change else "-"
         table.add_row(number.of, number.name, f"{number.groups:,}", *values, change)
     return table
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
 
 
 def _count(number: int, what: str) -> str:
