@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.config import PromptsConfig
 from raypoly.preparing.ledger import Decision
 from raypoly.problems.over_long import Encode, cut, sizes
 from raypoly.problems.templates import asking
+from raypoly.problems.tokenizers import tokenizer_of
 
 
 def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candidate]:
@@ -30,15 +30,7 @@ def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candid
 
 def encoder(name: str) -> Encode:
     """By a folder's tokenizer, or the hub's. Raises `UsageError`."""
-    from transformers import AutoTokenizer  # seconds, which a preparation without tokens does not wait for
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"prompts.tokenizer={name} is no tokenizer here and could not be had from the Hugging Face hub "
-            f"({str(error).partition(chr(10))[0]})."
-        ) from error
+    tokenizer = tokenizer_of(name, "prompts.tokenizer")
 
     def encoded(texts: list[str]) -> list[list[int]]:
         found: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]

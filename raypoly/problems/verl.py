@@ -26,6 +26,7 @@ from raypoly.problems.formats import parquet, verifiable
 from raypoly.problems.formats.numbers import dumps, loads
 from raypoly.problems.formats.row import Identifier, reason
 from raypoly.problems.jsonl import set_of
+from raypoly.problems.tokenizers import tokenizer_of
 from raypoly.values import Problem, TestSuite
 
 log = logging.getLogger(__name__)
@@ -176,15 +177,7 @@ def renderer(template: str) -> Render:
     """Raises `UsageError` where there is no such tokenizer, or none with a chat template."""
     if template == PLAIN:
         return lambda messages: "\n\n".join(message["content"] for message in messages)
-    from transformers import AutoTokenizer  # seconds, which no other source has to wait for
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(Path(template).expanduser() if Path(template).exists() else template)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"problems.chat_template={template} is no tokenizer here and could not be had from the Hugging Face hub "
-            f"({str(error).partition(chr(10))[0]})."
-        ) from error
+    tokenizer = tokenizer_of(template, "problems.chat_template")
     if not tokenizer.chat_template:
         raise UsageError(
             f"problems.chat_template={template} is a tokenizer without a chat template: name another, or {PLAIN}."
