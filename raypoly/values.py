@@ -191,6 +191,16 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class CrossLogprobs:
+    """How likely each of a group's N responses is behind each of the group's P distinct prompts."""
+
+    own_prompt: Int32
+    """int32 [N]: which of the P, in the order in which rollouts first have them, a rollout was sampled behind."""
+    logprobs: tuple[Float32, ...]
+    """[N], each float32 [P, T]: of its tokens, by the learner under the weights that sampled, after temperature."""
+
+
+@dataclass(frozen=True)
 class Group:
     """One problem with its N rollouts at one slot of one step, as far as it has come."""
 
@@ -202,6 +212,8 @@ class Group:
     labels: Labels | None = None
     """None until judged, and for good where nothing asked for labels or the judge could not label (`unjudged`)."""
     unjudged: bool = False
+    cross_logprobs: CrossLogprobs | None = None
+    """None until computed, and for good where no objective needs them."""
 
     @property
     def size(self) -> int:

@@ -20,8 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
-from raypoly.store.columns import labels_columns, labels_of, rollout_columns, rollouts_of, verdict_columns, verdicts_of
-from raypoly.store.records import Applied, Generated, Judged, Kind, Record, Scored
+from raypoly.store.columns import (
+    cross_columns,
+    cross_of,
+    labels_columns,
+    labels_of,
+    rollout_columns,
+    rollouts_of,
+    verdict_columns,
+    verdicts_of,
+)
+from raypoly.store.records import Applied, Crossed, Generated, Judged, Kind, Record, Scored
 from raypoly.store.schema import SCHEMA, check_schema
 from raypoly.values import Group
 
@@ -45,7 +54,8 @@ def encode(step: int, number: int, records: Sequence[Record]) -> bytes:
 
 
 def decode(step: int, number: int, data: bytes) -> list[Record]:
-    """The records in journal object `number` of `step`, generated before scored before judged before applied.
+    """The records in journal object `number` of `step`, generated before scored before judged before crossed
+    before applied.
 
     Raises `CorruptData` where the bytes are not what was written, or are another object's; `NewerSchema`.
     """
@@ -135,6 +145,21 @@ def _judged_of(step: int, table: pa.Table) -> Iterator[Judged]:
         yield Judged(step, slot, labels_of(table.slice(start, end - start)))
 
 
+def _crossed_columns(records: Sequence[Crossed]) -> dict[str, pa.Array]:
+    sizes = [len(record.cross_logprobs.own_prompt) for record in records]
+    return {
+        "slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32()),
+        **cross_columns([record.cross_logprobs for record in records], sizes),
+    }
+
+
+def _crossed_of(step: int, table: pa.Table) -> Iterator[Crossed]:
+    for slot, start, end in runs(table.column("slot")):
+        found = cross_of(table.slice(start, end - start))
+        assert found is not None, "it is written with numbers alone"
+        yield Crossed(step, slot, found)
+
+
 def _applied_columns(records: Sequence[Applied]) -> dict[str, pa.Array]:
     return {
         "digest": pa.array([record.digest for record in records], pa.string()),
@@ -160,11 +185,13 @@ _ENCODERS: Mapping[Kind, Callable[[Sequence[Any]], dict[str, pa.Array]]] = {
     "generated": _generated_columns,
     "scored": _scored_columns,
     "judged": _judged_columns,
+    "crossed": _crossed_columns,
     "applied": _applied_columns,
 }
 _DECODERS: Mapping[Kind, Callable[[int, pa.Table], Iterator[Record]]] = {
     "generated": _generated_of,
     "scored": _scored_of,
     "judged": _judged_of,
+    "crossed": _crossed_of,
     "applied": _applied_of,
 }

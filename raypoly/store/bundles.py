@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from raypoly.errors import CorruptData, StorageError
 from raypoly.store.catalogue import PREFIX, Catalogue, Span, step_key
-from raypoly.store.columns import migrated
+from raypoly.store.columns import migrated, padded
 from raypoly.store.parquet import decode_table, encode_tables, open_checked
 from raypoly.store.records import CompletedStep, Head
 from raypoly.store.rollouts import decode_step, head_of, metadata_of, read_head, read_step_table
@@ -57,8 +57,9 @@ def encode_bundle(files: Mapping[int, bytes]) -> bytes:
     """The bundle of the rollout files, valid ones, of consecutive steps."""
     heads = [read_head(data, step) for step, data in files.items()]
     metadata = {"schema": str(SCHEMA), "steps": json.dumps([metadata_of(head) for head in heads])}
-    schema = migrated(_table(next(iter(files.values())))).schema.remove_metadata()
-    tables = (migrated(_table(data)).select(schema.names).cast(schema) for data in files.values())
+    found = (open_checked(data)[0].schema_arrow.remove_metadata() for data in files.values())
+    schema = migrated(pa.unify_schemas(found).empty_table()).schema
+    tables = (padded(migrated(_table(data)), schema).cast(schema) for data in files.values())
     return encode_tables(schema, tables, metadata)
 
 

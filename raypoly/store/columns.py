@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from raypoly.values import Evidence, Failure, Labels, Rollout, Verdict
+from raypoly.values import CrossLogprobs, Evidence, Failure, Labels, Rollout, Verdict
 
 _LATER = {
     "failure": pa.string(),
@@ -32,6 +32,14 @@ def migrated(table: pa.Table) -> pa.Table:
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, kind))
     return table
+
+
+def padded(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of that schema, in its order; null where the table has none of the name."""
+    missing = [field for field in schema if field.name not in table.column_names]
+    for field in missing:
+        table = table.append_column(field.name, pa.nulls(table.num_rows, field.type))
+    return table.select(schema.names)
 
 
 def rollout_columns(rollouts: Sequence[Rollout]) -> dict[str, pa.Array]:
@@ -122,6 +130,26 @@ def labels_of(table: pa.Table) -> Labels | None:
         return None
     ids = np.array(table.column("label").to_pylist(), np.int32)
     return Labels(ids, np.array(table.column("degenerate").to_pylist(), np.bool_), judge)
+
+
+def cross_columns(found: Sequence[CrossLogprobs | None], sizes: Sequence[int]) -> dict[str, pa.Array]:
+    """Of several groups of the given sizes: a prompt's number, and [P, T] as one list, a prompt behind the other; null
+    and empty throughout for a group without."""
+    own: list[Any] = []
+    rows: list[NDArray[np.float32]] = []
+    for cross, size in zip(found, sizes, strict=True):
+        own.extend(repeat(None, size) if cross is None else cross.own_prompt.tolist())
+        rows.extend(repeat(np.zeros(0, np.float32), size) if cross is None else map(np.ravel, cross.logprobs))
+    return {"own_prompt": pa.array(own, pa.int32()), "cross_logprobs": lists(rows, np.dtype(np.float32))}
+
+
+def cross_of(table: pa.Table) -> CrossLogprobs | None:
+    """Those of one group's rows; None where they are null, or their columns are not there."""
+    if "own_prompt" not in table.column_names or table.column("own_prompt")[0].as_py() is None:
+        return None
+    own = table.column("own_prompt").to_numpy().astype(np.int32)
+    rows = arrays(table.column("cross_logprobs"))
+    return CrossLogprobs(own, tuple(row.reshape(int(own.max()) + 1, -1) for row in rows))
 
 
 def lists(rows: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> pa.Array:

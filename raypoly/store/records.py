@@ -1,7 +1,7 @@
 """What is kept of a step, one record for each finished stage of each group, and one for the applied update.
 
-Generated --> Scored --> Judged            (one of each a slot, in this order)
-Applied                                    (one a step, when the learner has taken it)
+Generated --> Scored --> Judged --> Crossed    (at most one of each a slot, in this order)
+Applied                                        (one a step, when the learner has taken it)
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from raypoly.values import Float64, Group, Labels, Verdict
+from raypoly.values import CrossLogprobs, Float64, Group, Labels, Verdict
 
-Kind = Literal["generated", "scored", "judged", "applied"]
+Kind = Literal["generated", "scored", "judged", "crossed", "applied"]
 
 
 @dataclass(frozen=True)
 class Generated:
-    """The group's rollouts, as sampled. `group.verdicts` and `group.labels` are not kept here."""
+    """The group's rollouts, as sampled. What later stages add to `group` is not kept here."""
 
     group: Group
     kind: Kind = field(default="generated", init=False)
@@ -53,6 +53,16 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Crossed:
+    """The log-probabilities of the group's responses behind each of its prompts, for objectives that need them."""
+
+    step: int
+    slot: int
+    cross_logprobs: CrossLogprobs
+    kind: Kind = field(default="crossed", init=False)
+
+
+@dataclass(frozen=True)
 class Applied:
     """The learner has taken the step: the digest of its new weights and the step's row of metrics."""
 
@@ -67,7 +77,7 @@ class Applied:
     slot: int = field(default=-1, init=False)
 
 
-Record = Generated | Scored | Judged | Applied
+Record = Generated | Scored | Judged | Crossed | Applied
 
 
 @dataclass(frozen=True)
@@ -95,7 +105,7 @@ class StepRecords:
 
     step: int
     groups: Mapping[int, Group]
-    """By slot, each as far as it has come: `verdicts` None until scored, `labels` None until judged."""
+    """By slot, each as far as it has come: `verdicts` None until scored, and so on."""
     applied: Applied | None
     """None until the learner has taken the step."""
 
@@ -109,6 +119,8 @@ class StepRecords:
                 keys.add((slot, "scored"))
             if group.labels is not None or group.unjudged:
                 keys.add((slot, "judged"))
+            if group.cross_logprobs is not None:
+                keys.add((slot, "crossed"))
         if self.applied is not None:
             keys.add((self.applied.slot, self.applied.kind))
         return frozenset(keys)
@@ -146,6 +158,9 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
         elif isinstance(record, Scored):
             if group is not None and group.verdicts is None:
                 groups[slot] = replace(group, verdicts=record.verdicts)
+        elif isinstance(record, Crossed):
+            if group is not None and group.cross_logprobs is None:
+                groups[slot] = replace(group, cross_logprobs=record.cross_logprobs)
         elif group is not None and group.verdicts is not None and group.labels is None and not group.unjudged:
             groups[slot] = replace(group, labels=record.labels, unjudged=record.labels is None)
     return StepRecords(step, dict(sorted(groups.items())), applied)

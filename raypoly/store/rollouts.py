@@ -19,6 +19,8 @@ from raypoly.errors import CorruptData
 from raypoly.store.arrow import runs
 from raypoly.store.catalogue import evaluation_key, step_key
 from raypoly.store.columns import (
+    cross_columns,
+    cross_of,
     labels_columns,
     labels_of,
     migrated,
@@ -75,6 +77,7 @@ def encode_step(completed: CompletedStep) -> bytes:
     groups = completed.groups
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     sizes = [group.size for group in groups]
+    crossed = [group.cross_logprobs for group in groups]
     table = pa.table(
         {
             "step": pa.array(np.full(len(rollouts), completed.step), pa.int32()),
@@ -85,6 +88,7 @@ def encode_step(completed: CompletedStep) -> bytes:
             **verdict_columns([verdict for group in groups for verdict in group.verdicts or ()]),
             **labels_columns([group.labels for group in groups], sizes),
             "unjudged": pa.array(np.repeat([group.unjudged for group in groups], sizes), pa.bool_()),
+            **(cross_columns(crossed, sizes) if any(crossed) else {}),
             "reward": _numbers(completed.rewards, sizes),
             "advantage": _numbers(completed.advantages, sizes),
         }
@@ -127,6 +131,7 @@ def decode_step(table: pa.Table, head: Head) -> CompletedStep:
             verdicts=verdicts[start:end],
             labels=labels_of(table.slice(start, end - start)),
             unjudged=unjudged[start],
+            cross_logprobs=cross_of(table.slice(start, end - start)),
         )
         for slot, start, end in parts
     )

@@ -2,6 +2,7 @@
 
     1   the first journals: frames whose checksum leaves the version out, files that name none
     2   every file names its version under its checksum; journal objects name their number; JSON files are sealed
+    3   journal objects may hold `crossed` records, and rollout files their columns
 
 Whoever adds a column gives it a value for the files that lack it (`columns.migrated`); whoever changes what a value
 means raises `SCHEMA`.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from raypoly.errors import NewerSchema
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def check_schema(found: int, what: str) -> None:

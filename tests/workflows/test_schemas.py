@@ -130,7 +130,9 @@ def newer(values: dict[str, Any]) -> bytes:
 def test_run_of_a_later_raypoly_is_refused_before_anything_is_touched(old: Path) -> None:
     (old / "config.json").write_bytes(newer(json.loads((old / "config.json").read_text())))
     before = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
-    with pytest.raises(UsageError, match=rf"config\.json has schema version {SCHEMA + 7}, this raypoly reads up to 2"):
+    with pytest.raises(
+        UsageError, match=rf"config\.json has schema version {SCHEMA + 7}, this raypoly reads up to {SCHEMA}"
+    ):
         resolve(config_of(old))
     assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before
 
@@ -142,13 +144,15 @@ def test_files_of_a_later_raypoly_are_refused_and_never_taken_for_damage(
     table = pa.table({"step": [1]})
     data = encode_table(table, {"step": "3", "digest": "", "metrics": "{}", "groups": "1", "schema": str(SCHEMA + 1)})
     store.commit("rollouts/step-000003.parquet", data)
-    with pytest.raises(NewerSchema, match=r"step-000003\.parquet has schema version 3, this raypoly reads up to 2"):
+    with pytest.raises(
+        NewerSchema, match=rf"step-000003\.parquet has schema version {SCHEMA + 1}, this raypoly reads up to {SCHEMA}"
+    ):
         Journal(store, lease)
     store.delete("rollouts/step-000003.parquet")
     monkeypatch.setattr("raypoly.store.arrow.SCHEMA", SCHEMA + 1)
     record = stages(make_group(3, 1, 2))[1]
     store.commit("journal/step-000003/00009.arrow", encode(3, 9, [record]))
-    with pytest.raises(NewerSchema, match="journal object 9 of step 3 has schema version 3"):
+    with pytest.raises(NewerSchema, match=f"journal object 9 of step 3 has schema version {SCHEMA + 1}"):
         Journal(store, lease).step(3)
     assert not store.damaged
     lease.release()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from raypoly.store import Generated, Judged, Scored
-from raypoly.values import STATUSES, Evidence, Failure, Group, Labels, Rollout, Verdict
+from raypoly.values import STATUSES, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
 
 TEXTS = ("    return n * (n + 1) // 2\n", "", "räksmörgås 🦐 \x00 tab\t", "raypoly.sha256 @" + "0" * 64)
 
@@ -26,6 +26,14 @@ def make_group(step: int, slot: int, size: int = 8, *, tokens: int = 48, unjudge
         labels=None if unjudged else labels,
         unjudged=unjudged,
     )
+
+
+def make_crossed(group: Group, prompts: int = 3) -> Group:
+    """The group with log-probabilities of its responses behind so many prompts, in turn."""
+    rng = np.random.default_rng([group.step, group.slot, 1])
+    logprobs = tuple(-10 * rng.random((prompts, len(each.tokens)), np.float32) for each in group.rollouts)
+    own = (np.arange(group.size) % prompts).astype(np.int32)
+    return replace(group, cross_logprobs=CrossLogprobs(own, logprobs))
 
 
 def make_rollout(rng: np.random.Generator, tokens: int) -> Rollout:
@@ -51,9 +59,9 @@ def make_verdict(rng: np.random.Generator) -> Verdict:
 
 
 def stages(group: Group) -> tuple[Generated, Scored, Judged]:
-    """The group's three records."""
+    """The group's first three records."""
     assert group.verdicts is not None
-    bare = replace(group, verdicts=None, labels=None, unjudged=False)
+    bare = replace(group, verdicts=None, labels=None, unjudged=False, cross_logprobs=None)
     return Generated(bare), Scored(group.step, group.slot, group.verdicts), Judged(group.step, group.slot, group.labels)
 
 
@@ -65,6 +73,7 @@ def same_group(left: Group, right: Group) -> bool:
         and left.size == right.size
         and all(map(_same_rollout, left.rollouts, right.rollouts))
         and _same_labels(left.labels, right.labels)
+        and _same_crossed(left.cross_logprobs, right.cross_logprobs)
     )
 
 
@@ -75,6 +84,15 @@ def _same_rollout(left: Rollout, right: Rollout) -> bool:
         getattr(left, name).dtype == getattr(right, name).dtype
         and getattr(left, name).tobytes() == getattr(right, name).tobytes()
         for name in arrays
+    )
+
+
+def _same_crossed(left: CrossLogprobs | None, right: CrossLogprobs | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return left.own_prompt.tolist() == right.own_prompt.tolist() and all(
+        (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+        for a, b in zip(left.logprobs, right.logprobs, strict=True)
     )
 
 
