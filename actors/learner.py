@@ -85,6 +85,9 @@ class LearnerActor(Sending, Watched):
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return self._learner.logprobs(prompt_tokens, tokens, temperature)
 
+    def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        return self._learner.cross_logprobs(prompts, responses)
+
     def snapshot(self) -> None:
         """Keep a copy of the state as it is now, for `write`."""
         self._snapshot = self._learner.snapshot()

@@ -159,6 +159,16 @@ class Learning:
             lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))
         )
 
+    async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        """Log-probabilities of each response behind each prompt, float32 [P, T], under the weights of this version: to
+        be asked for before the step's first update."""
+
+        async def attempt() -> tuple[Float32, ...]:
+            asked = self._learners.shared(prompts), self._learners.shared(responses)
+            return await self._learners.call("cross", lambda rank: rank.cross_logprobs.remote(*asked))
+
+        return await self._patiently(attempt)
+
     async def copy(self) -> Copy:
         """Return when every rank has copied its state to the host; what is returned writes the copies."""
 

@@ -27,6 +27,7 @@ from raypoly.losses.aggregation import Normalisers, final_factor, response_weigh
 from raypoly.losses.base import Loss
 from raypoly.losses.tokens import Tokens
 from raypoly.policy.adapters import add_adapters, merging
+from raypoly.policy.crossing import crossed
 from raypoly.policy.dealing import Dealer
 from raypoly.policy.keeping import Keeper
 from raypoly.policy.mismatch import check_mismatch
@@ -198,6 +199,19 @@ class PolicyLearner:
             logp_T, _ = self._forward(self._model, pack([row]), temperature)
         out: Float32 = logp_T.cpu().numpy().astype(np.float32)
         return out
+
+    def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        """Log-probabilities of each response behind each prompt, float32 [P, T], under the current weights and the
+        temperature of training; none on other ranks than the first."""
+
+        def forward(rows: Sequence[Row]) -> Float32:
+            with torch.no_grad():
+                logp_T, _ = self._forward(self._model, pack(rows or [_BLANK]), self._temperature)
+            out: Float32 = logp_T[: sum(len(row.tokens) for row in rows)].cpu().numpy().astype(np.float32)
+            return out
+
+        dealer = Dealer(self._config.token_budget, self._ranks.rank, self._ranks.size)
+        return crossed(prompts, responses, dealer, self._ranks, forward)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The current weights by their transformers names, adapters merged, whole, float32, one at a time: not to be

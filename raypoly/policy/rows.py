@@ -29,11 +29,21 @@ class Row:
 
 
 def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[Row]:
-    """A group's rows in rollout order."""
-    return [
+    """A group's rows: prompt by prompt, in the order in which rollouts first have them, and in rollout order."""
+    rows = [
         Row(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
         for rollout, advantage in zip(rollouts, advantages, strict=True)
     ]
+    _, own = prompts_of(rollouts)
+    return [rows[i] for i in np.argsort(own, kind="stable")]
+
+
+def prompts_of(rollouts: Sequence[Rollout]) -> tuple[list[Int32], Int32]:
+    """The P distinct prompts in the order in which rollouts first have them, and which of them is whose, int32 [N]."""
+    numbers: dict[bytes, int] = {}
+    own = [numbers.setdefault(rollout.prompt_tokens.tobytes(), len(numbers)) for rollout in rollouts]
+    firsts = np.unique(own, return_index=True)[1]
+    return [rollouts[i].prompt_tokens for i in firsts], np.array(own, np.int32)
 
 
 @dataclass(frozen=True)
