@@ -18,6 +18,7 @@ from raypoly import judge, losses, objectives, problems
 from raypoly.compute_score import ComputeScore
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import UsageError
+from raypoly.objectives.asked import distinct_prompts
 from raypoly.plugins import load
 from raypoly.problems.formats import files_of
 from raypoly.problems.verl import NO_TEMPLATE
@@ -62,6 +63,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: _names(config),
         lambda: objectives.of_run(config).check(config.train.rollouts),
         lambda: _updates(config),
+        lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
         lambda: _judge(config),
         lambda: _evidence(config),
         lambda: _problems(config),
@@ -191,6 +193,18 @@ def _updates(config: Config) -> None:
         )
 
 
+def refuse_asking_between(config: Config, sleeps: bool) -> None:
+    """Raise `UsageError` where the learner would be asked about groups before it is known whether more are sampled, on
+    a device that it gets (`sleeps`) when nothing more is."""
+    if sleeps and config.train.refill and "cross_logprobs" in objectives.of_run(config).needs:
+        raise UsageError(
+            f"objective.name={config.objective.name} asks the learner about each group, which with "
+            f"generator.placement=colocated has to wait until nothing more is sampled, and train.refill="
+            f"{config.train.refill} samples more when groups are valued: set train.refill=0, or "
+            "generator.placement=split."
+        )
+
+
 def _lengths(config: Config) -> None:
     longest = config.generator.max_prompt_tokens + config.generator.max_tokens
     if config.train.token_budget < longest:
@@ -228,9 +242,13 @@ def _room(config: Config, here: Machine, kept: float) -> None:
 
 
 def _rollout_bytes(config: Config) -> float:
-    """Every rollout is kept: id and log-probability of each token (8 bytes), its text, and what was said of it."""
+    """Every rollout is kept: id and log-probability of each token (8 bytes), also behind other prompts where the
+    objective asks for these (4 each), its text, and what was said of it."""
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
-    return rollouts * (12.0 * config.generator.max_tokens + 1024)
+    objective = objectives.of_run(config)
+    crossed = "cross_logprobs" in objective.needs
+    behind = 4.0 * distinct_prompts(objective, config.train.rollouts) if crossed else 0.0
+    return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
 
 
 def _remarks(config: Config) -> list[str]:

@@ -89,15 +89,17 @@ class Parts:
     remembered: bytes = b"{}"
     """The objective's memory after the last completed step: what is under way comes again whole after a resume."""
 
-    async def prompt_tokens(self, problems: Sequence[Problem]) -> list[Int32]:
-        """Each problem's prompt, int32 [P]. Raises `UsageError` where one is longer than the config allows."""
-        encoded = await self.generator.encode([problem.prompt for problem in problems])
+    async def prompt_tokens(self, problems: Sequence[Problem], prompts: Sequence[str] = ()) -> list[Int32]:
+        """Each problem's prompt, int32 [P], or those that its objective has for it. Raises `UsageError` where one is
+        longer than the config allows."""
+        encoded = await self.generator.encode(prompts or [problem.prompt for problem in problems])
         limit = self.config.generator.max_prompt_tokens
+        added = f" with what objective.name={self.config.objective.name} adds to it" if prompts else ""
         for problem, tokens in zip(problems, encoded, strict=True):
             if not 0 < len(tokens) <= limit:
                 raise UsageError(
-                    f"The prompt of {problem.id} has {len(tokens)} tokens, generator.max_prompt_tokens is {limit}: "
-                    "raise it, or set problems.over_long to drop or cut."
+                    f"The prompt of {problem.id} has {len(tokens)} tokens{added}, generator.max_prompt_tokens is "
+                    f"{limit}: raise it, or set problems.over_long to drop or cut."
                 )
         return encoded
 

@@ -133,18 +133,19 @@ class Stages:
 
     def finished(self, groups: Sequence[Trained]) -> Sequence[Trained]:
         """All of a step's groups with the advantages that normalising over them gives."""
-        sound = [trained for trained in groups if self._counts(trained.group)]
+        sound = [trained for trained in groups if self.counts(trained.group)]
         batch = Batch.of((trained.advantages for trained in sound), (_lengths(trained.group) for trained in sound))
         final = iter(self._objective.finish(batch))
-        return [replace(t, advantages=next(final)) if self._counts(t.group) else t for t in groups]
+        return [replace(t, advantages=next(final)) if self.counts(t.group) else t for t in groups]
 
-    def _counts(self, group: Group) -> bool:
-        """Whether the group's advantages are known; else they are zeros that no mean may see."""
+    def counts(self, group: Group) -> bool:
+        """Whether a group that was scored and judged has advantages; else they are zeros that no mean may see."""
         unlabelled = "labels" in self._objective.needs and group.labels is None
         return not unlabelled and set_aside(group) is None
 
     def _advantages(self, rewards: Float64, group: Group) -> Float64:
         labels, verdicts, needs = group.labels, _verdicts(group), self._objective.needs
+        crossed = group.cross_logprobs
         return self._objective.advantages(
             rewards=rewards,
             labels=None if labels is None else labels.ids,
@@ -152,6 +153,8 @@ class Stages:
             lengths=_lengths(group),
             outcomes=[outcome_of(verdict) for verdict in verdicts] if "outcomes" in needs else None,
             statements=[statements_of(verdict) for verdict in verdicts] if "statements" in needs else None,
+            cross_logprobs=None if crossed is None else crossed.logprobs,
+            own_prompt=None if crossed is None else crossed.own_prompt,
             problem=group.problem_id,
             step=group.step,
         )

@@ -19,6 +19,7 @@ from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.placement import Placement
+from raypoly.preflight import refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.over_long import fitted
 from raypoly.problems.untested import require_tests
@@ -117,6 +118,7 @@ async def started(
         stack.push_async_callback(journal.close)
         stack.enter_context(Lifeline(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
         places = await asyncio.to_thread(placed, config)
+        refuse_asking_between(config, places.placement.sleeps)
         workers = _workers(stack, directory, store, model, journal, saver, places, progress.note)
         stack.push_async_callback(saver.close)
         summary, gauges = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)

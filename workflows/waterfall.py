@@ -20,8 +20,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 GENERATE = "generate"
-PRIORITY = (GENERATE, "learn", "judge", "score", "sync")
+CROSS = "cross"
+PRIORITY = (GENERATE, "learn", CROSS, "judge", "score", "sync")
 """The stages, those first that a step can't do without: others hide behind them."""
+SOMETIMES = (CROSS,)
+"""Those that are told of where they were at work alone."""
 IDLE = "idle"
 HIDEABLE = ("score", "judge")
 """The stages that are meant to hide."""
@@ -45,7 +48,8 @@ class Waterfall:
     seconds: Mapping[str, float]
     """By stage, with at least one group in it, and `total`."""
     exposed: Mapping[str, float]
-    """By stage of PRIORITY and `idle`: what the step waited for; adds up to `total`."""
+    """By stage of PRIORITY (but those of SOMETIMES that never worked) and `idle`: what the step waited for; adds up to
+    `total`."""
     tail: Mapping[str, float | None]
     """`seconds`, and of them those of scoring and judging that are `exposed`; None where nothing was generated (the
     journal held it all)."""
@@ -55,7 +59,8 @@ def waterfall(intervals: Sequence[Interval], start: float, end: float) -> Waterf
     """The waterfall of a step that lasted from `start` to `end`."""
     tail = _tail(intervals)
     seconds: Counter[str] = Counter()
-    exposed = dict.fromkeys((*PRIORITY, IDLE), 0.0)
+    at_work = {each.stage for each in intervals}
+    exposed = {name: 0.0 for name in (*PRIORITY, IDLE) if name in at_work or name not in SOMETIMES}
     exposed_tail = 0.0
     busy: Counter[str] = Counter()
     now = start

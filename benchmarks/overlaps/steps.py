@@ -35,6 +35,7 @@ from workflows.parts import Parts
 from workflows.patience import Patience
 from workflows.progress import PlainProgress
 from workflows.refilling import Ready
+from workflows.sampling import Sampling
 from workflows.saving import Saver
 from workflows.stacks import Stacks
 from workflows.stages import Stages
@@ -51,7 +52,7 @@ class Barrier(Training):
         problems, stages, commit = self.order.batch(step), self.parts.stages, self.parts.commit
         watch = Stopwatch()
         async with asyncio.TaskGroup() as tasks:
-            sampled = self.sample(tasks, step, problems, {}, watch)
+            sampled = Sampling(self.parts, tasks, step, {}, watch).groups(problems)
         pairs = [(done.result(), problem) for done, problem in zip(sampled, problems, strict=True)]
         scored = await asyncio.gather(*(stages.score(*pair, watch, commit) for pair in pairs))
         pairs = list(zip(scored, problems, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.values import Bool, Float64, Int32
 
-Need = Literal["labels", "lengths", "outcomes", "statements", "problem", "step"]
+Need = Literal["labels", "lengths", "outcomes", "statements", "cross_logprobs", "problem", "step"]
 """A field of `ScoredGroup` that must be there."""
 
 ROUNDING = 1e-9
@@ -36,6 +36,11 @@ class ScoredGroup:
     """[N]: what each program did, the same text where no test told two apart (`behaviour.outcome_of`)."""
     statements: tuple[frozenset[str], ...] | None = None
     """[N]: each program's normalised statements, empty where it does not parse (`behaviour.statements_of`)."""
+    cross_logprobs: tuple[Float64, ...] | None = None
+    """[N], each float64 [P, T]: log-probabilities of a rollout's T tokens behind each of the group's P distinct prompts
+    (one where `Objective.prompts` asks for none), under the weights that sampled it, after temperature."""
+    own_prompt: Int32 | None = None
+    """int32 [N]: which of the P a rollout was sampled behind; given with `cross_logprobs`."""
     problem: str | None = None
     """The problem's id, under which memory of it is kept."""
     step: int | None = None
@@ -85,6 +90,18 @@ class Objective(ABC):
     def compute(self, group: ScoredGroup) -> Float64:
         """Advantages, float64 [N], of one group."""
 
+    def prompts(self, prompt: str, rollouts: int) -> tuple[str, ...] | None:
+        """What each of a problem's `rollouts` (N) is sampled behind in training, [N], instead of its `prompt`.
+
+        The learner trains a rollout behind its own. Evaluation always uses the problem's. Default: None, as it is.
+        """
+        return None
+
+    def measures(self) -> Mapping[str, float]:
+        """Finite numbers, by names like `mi`, of the group whose advantages were given last; one that is not known of
+        it is left out. A step's row has their means over its groups, as `objective/mi`. Default: none."""
+        return {}
+
     def finish(self, batch: Batch) -> list[Float64]:
         """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: as they are.
 
@@ -133,19 +150,23 @@ class Objective(ABC):
         lengths: ArrayLike | None = None,
         outcomes: Sequence[str] | None = None,
         statements: Sequence[Collection[str]] | None = None,
+        cross_logprobs: Sequence[ArrayLike] | None = None,
+        own_prompt: ArrayLike | None = None,
         problem: str | None = None,
         step: int | None = None,
     ) -> Float64:
         """Advantages, float64 [N], from plain arrays: the edge for notebooks, tests and the workflow.
 
         `degenerate` (bool [N]) says which rollouts are no attempt; where it is not given, labels in
-        `degenerate_ids` are (the raw ids of a judge's answer; by default those of the config).
+        `degenerate_ids` are (the raw ids of a judge's answer; by default those of the config). `cross_logprobs` come
+        with `own_prompt`.
         Raises `ValueError` where lengths differ, a reward is not finite, or what is needed is not given or unknown.
         """
         r = finite(rewards, axes=1)
         raw_ids = self.config.degenerate_ids if degenerate_ids is None else degenerate_ids
         ids, mask = (None, None) if labels is None else labelled(labels, degenerate, raw_ids, r.shape)
         tokens = None if lengths is None else np.asarray(lengths, dtype=np.int32)
+        crossed, own = (None, None) if cross_logprobs is None else crossing(cross_logprobs, own_prompt)
         group = ScoredGroup(
             r,
             ids,
@@ -153,13 +174,16 @@ class Objective(ABC):
             tokens,
             outcomes=None if outcomes is None else tuple(outcomes),
             statements=None if statements is None else tuple(map(frozenset, statements)),
+            cross_logprobs=crossed,
+            own_prompt=own,
             problem=problem,
             step=step,
         )
         missing = [need for need in sorted(self.needs) if getattr(group, need, None) is None]
         if missing:
             raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
-        for name, given in (("lengths", tokens), ("outcomes", outcomes), ("statements", statements)):
+        given_N = {"lengths": tokens, "outcomes": outcomes, "statements": statements, "cross_logprobs": crossed}
+        for name, given in given_N.items():
             if given is not None and len(given) != len(r):
                 raise ValueError(f"{len(r)} rewards need {len(r)} {name}, got {len(given)}")
         out = self.compute(group)
@@ -191,3 +215,17 @@ def labelled(
         size = " x ".join(map(str, shape))
         raise ValueError(f"{size} rewards need {size} labels, got {ids.shape} labels and {mask.shape} degenerate marks")
     return ids, mask
+
+
+def crossing(logprobs: Sequence[ArrayLike], own_prompt: ArrayLike | None) -> tuple[tuple[Float64, ...], Int32]:
+    """Log-probabilities as float64 [P, T] for each rollout, and its own prompt as int32 [N]. Raises `ValueError`."""
+    found = tuple(np.asarray(each, dtype=np.float64) for each in logprobs)
+    own = np.asarray([] if own_prompt is None else own_prompt, dtype=np.int32)
+    if own.shape != (len(found),):
+        raise ValueError(f"{len(found)} cross_logprobs need {len(found)} own_prompt, got {own.shape}")
+    prompts = {each.shape[0] if each.ndim == 2 else -1 for each in found}
+    if len(prompts) > 1 or -1 in prompts or not all(np.all(np.isfinite(each)) for each in found):
+        raise ValueError("cross_logprobs must be finite [P, T] for each rollout, of the same P prompts")
+    if np.any((own < 0) | (own >= max(prompts, default=0))):
+        raise ValueError(f"own_prompt must be from 0 to P - 1, got {own.tolist()} with P = {max(prompts, default=0)}")
+    return found, own

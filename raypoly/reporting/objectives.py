@@ -13,8 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from raypoly.markdown import table
 from raypoly.objectives import KNOWN, Batch, build
+from raypoly.objectives.asked import prompts_of
 from raypoly.values import Float64
 
 
@@ -29,6 +32,15 @@ class Eight:
     outcomes: Sequence[str]
     statements: Sequence[str]
     """A letter a statement."""
+    nats: Sequence[int]
+    """How much likelier it is behind its own prompt than behind others, where rollouts have prompts of their own."""
+
+    def crossed(self, own: Sequence[int]) -> list[Float64]:
+        """As log-probabilities of one token, float64 [P, 1] each."""
+        return [
+            np.array([[-9.0 + nats * (prompt == mine)] for prompt in range(max(own) + 1)])
+            for nats, mine in zip(self.nats, own, strict=True)
+        ]
 
 
 MIXED = Eight(
@@ -37,6 +49,7 @@ MIXED = Eight(
     tokens=(40, 90, 60, 35, 50, 120, 80, 10),
     outcomes=("passed", "passed", "passed", "gave 3", "gave 3", "timeout", "gave 0", "no code"),
     statements=("abc", "abcd", "xyz", "abe", "abe", "abff", "uvw", ""),
+    nats=(0, 0, 1, 0, 0, 0, 1, 0),
 )
 WRONG_NOVELTY = Eight(
     rewards=(1, 1, 1, 1, 1, 1, 1, 0),
@@ -44,6 +57,7 @@ WRONG_NOVELTY = Eight(
     tokens=(50,) * 8,
     outcomes=("passed",) * 7 + ("gave 0",),
     statements=("abc",) * 6 + ("uv", "xyz"),
+    nats=(0,) * 6 + (1, 1),
 )
 
 
@@ -51,6 +65,8 @@ def advantages(name: str, eight: Eight) -> Float64:
     """What the objective of that name gives them with its default parameters, in a step of this group alone."""
     objective = build(name)
     objective.check(len(eight.rewards))
+    prompts = prompts_of(objective, "prompt", len(eight.rewards))
+    own = [list(dict.fromkeys(prompts)).index(prompt) for prompt in prompts]
     ids = {strategy: number for number, strategy in enumerate(dict.fromkeys(eight.strategies), 1)}
     values = objective.advantages(
         rewards=eight.rewards,
@@ -59,6 +75,8 @@ def advantages(name: str, eight: Eight) -> Float64:
         lengths=eight.tokens,
         outcomes=eight.outcomes,
         statements=[set(letters) for letters in eight.statements],
+        cross_logprobs=eight.crossed(own),
+        own_prompt=own,
         problem="p",
         step=0,
     )
@@ -82,6 +100,7 @@ def compared(eight: Eight, asked: Sequence[str]) -> str:
         "tokens": eight.tokens,
         "outcome": eight.outcomes,
         "statements": [letters or "none" for letters in eight.statements],
+        "own prompt, nats": eight.nats,
     }
     rows = [(f"*{what}*", *map(str, told[what])) for what in asked]
     rows += [(f"`{name}`", *map(_number, advantages(name, eight))) for name in KNOWN]
@@ -90,8 +109,8 @@ def compared(eight: Eight, asked: Sequence[str]) -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "objectives": described,
-    "mixed": lambda: compared(MIXED, ("reward", "strategy", "tokens", "outcome", "statements")),
-    "wrong novelty": lambda: compared(WRONG_NOVELTY, ("reward", "strategy")),
+    "mixed": lambda: compared(MIXED, ("reward", "strategy", "tokens", "outcome", "statements", "own prompt, nats")),
+    "wrong novelty": lambda: compared(WRONG_NOVELTY, ("reward", "strategy", "own prompt, nats")),
 }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ SMALL = ("train.prompts_per_step=4", "train.rollouts=4", "train.steps=100", "tra
 
 
 class Sampler(TimedGenerator):
-    """Tokens are the seeds'; a prompt's token is its problem's number."""
+    """Tokens are the seeds'; a prompt's tokens are the numbers in it, the last one its problem's."""
 
     def __init__(self, dull: Collection[str], shared: bool) -> None:
         super().__init__(Times(()), shared)
@@ -48,14 +49,14 @@ class Sampler(TimedGenerator):
         """Called in the middle of each."""
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        return [np.array([int(said.split()[1].rstrip("."))], np.int32) for said in texts]
+        return [np.array(re.findall(r"\d+", said), np.int32) for said in texts]
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         self.submitted.append([request.slot for request in requests])
         await asyncio.sleep(1.0)
         self.at_work()
         for request in reversed(requests):
-            fails = f"p{request.prompt_tokens[0]}" in self.dull
+            fails = f"p{request.prompt_tokens[-1]}" in self.dull
             programs = [text(2.0 if fails or i % 2 else 0.01, 1.0, str(seed)) for i, seed in enumerate(request.seeds)]
             yield (
                 request.slot,
@@ -72,7 +73,7 @@ class Recorder:
     def __init__(self) -> None:
         self._version, self._rows = 0, hashlib.sha256()
         self.told: list[Any] = []
-        """`update`, `apply`, or the advantages of a group."""
+        """`update`, `apply`, `cross`, or the advantages of a group."""
 
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         assert step == self._version
@@ -81,6 +82,11 @@ class Recorder:
         self.told.append([row.advantage for row in rows])
         for row in rows:
             self._rows.update(row.prompt_tokens.tobytes() + row.tokens.tobytes() + repr(row.advantage).encode())
+
+    async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        self.told.append("cross")
+        starts = [np.float32(prompt[0]) for prompt in prompts]
+        return tuple(np.stack([-((tokens * start) % 13) / 7 for start in starts]) for tokens in responses)
 
     async def update(self) -> None:
         self.told.append("update")
