@@ -107,8 +107,10 @@ class Run:
         return int(self.rows[-1]["step"]) + 1 if self.rows else 0
 
     def metrics(self) -> pa.Table:
-        """One row a step; `seconds` and `statuses` are structs."""
-        return pa.Table.from_pylist(self.rows)
+        """One row a step, null where its row says nothing; `seconds` and `statuses` are structs."""
+        rows = self.rows
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows])
 
     @property
     def steps(self) -> list[int]:

@@ -24,6 +24,8 @@ from raypoly.settings import dump
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard/"
+MEASURES = "objective/"
+"""Before the names of what an objective measured, in rows."""
 
 
 class Sink(Protocol):

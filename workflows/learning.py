@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +44,8 @@ class Trained:
     """float64 [N]."""
     advantages: Float64
     """float64 [N]; zeros where the group is `unjudged` and the objective needs labels."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """The objective's numbers of it, by name."""
 
 
 class Learning:

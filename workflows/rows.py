@@ -13,6 +13,7 @@ from raypoly.judge.structural import structural_labels
 from raypoly.judge.use import Use, told
 from raypoly.metrics import distinct, drawn_strategies
 from raypoly.policy.stats import UpdateStats
+from raypoly.telemetry import MEASURES
 from raypoly.values import Group
 from workflows.failures import set_aside
 from workflows.learning import Trained
@@ -84,6 +85,16 @@ def metrics_row(
         "judge_agreement": judge.agreement,
         "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
         "weight_digest": stats.weight_digest,
+        **_measures(groups),
+    }
+
+
+def _measures(groups: Sequence[Trained]) -> dict[str, float | None]:
+    """Means of what the objective measured, each over the groups that it was measured of."""
+    names = sorted({name for trained in groups for name in trained.measures})
+    return {
+        f"{MEASURES}{name}": _mean(trained.measures[name] for trained in groups if name in trained.measures)
+        for name in names
     }
 
 

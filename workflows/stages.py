@@ -13,6 +13,7 @@ from actors.scorer import ScorerPool
 from raypoly.config import Config
 from raypoly.errors import JudgeRefused, RaypolyError
 from raypoly.objectives import Batch, Objective
+from raypoly.objectives.asked import measures_of
 from raypoly.objectives.behaviour import outcome_of, statements_of
 from raypoly.rewards import reward_function
 from raypoly.seeds import derive
@@ -103,7 +104,8 @@ class Stages:
         )
         if "labels" in self._objective.needs and group.labels is None:
             return Trained(group, rewards, np.zeros(group.size))
-        return Trained(group, rewards, self._advantages(rewards, group))
+        advantages = self._advantages(rewards, group)
+        return Trained(group, rewards, advantages, measures_of(self._objective))
 
     @property
     def over_batch(self) -> bool:

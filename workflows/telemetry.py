@@ -10,7 +10,7 @@ from typing import Any
 
 from ray.util.metrics import Counter, Gauge
 
-from raypoly.telemetry import flatten
+from raypoly.telemetry import MEASURES, flatten
 
 GAUGES: Mapping[str, str] = {
     "step": "Steps done.",
@@ -50,6 +50,8 @@ class RayMetrics:
         self._stage = Gauge("raypoly_stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
         waited = "Seconds of the newest step that it waited for each stage, or for none of them (idle)."
         self._exposed = Gauge("raypoly_exposed_seconds", waited, (*keys, "stage"))
+        own = "A number of the objective's own, in the mean over the newest step's groups."
+        self._measure = Gauge("raypoly_objective", own, (*keys, "measure"))
         self._rollouts = Counter("raypoly_rollouts", "Rollouts by verdict.", (*keys, "status"))
         self._tokens = Counter("raypoly_response_tokens", "Sampled tokens.", keys)
         self._pause_seconds = Counter("raypoly_pause_seconds", "Seconds waited for the judge.", keys)
@@ -68,6 +70,8 @@ class RayMetrics:
                 self._stage.set(value, {**self._tags, "stage": name.removeprefix(STAGE)})
             elif name.startswith(EXPOSED):
                 self._exposed.set(value, {**self._tags, "stage": name.removeprefix(EXPOSED)})
+            elif name.startswith(MEASURES):
+                self._measure.set(value, {**self._tags, "measure": name.removeprefix(MEASURES)})
             elif name.startswith(STATUS) and value > 0:
                 self._rollouts.inc(value, {**self._tags, "status": name.removeprefix(STATUS)})
         for counter, name in (

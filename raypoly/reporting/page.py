@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raypoly.reporting.figure import figure
 from raypoly.reporting.judging import judge_rows
+from raypoly.reporting.measures import HEAD, measure_rows
 from raypoly.reporting.samples import Sample, samples
 from raypoly.reporting.table import comparisons, first_and_last, number
 from raypoly.reporting.times import Rows, tail_words, time_rows, times_figure
@@ -66,6 +67,7 @@ def _body(run: Run, png: bytes) -> str:
             "<h2>Where the time went</h2>",
             _times(summary.get("stage_seconds", {}), run.rows),
             _judge(judge_rows(run)),
+            _measures(measure_rows(run.rows)),
             _pauses(summary.get("pauses", [])),
             _set_aside(summary.get("set_aside", {})),
             _losses(summary.get("damaged", []), summary.get("missing_rollouts", [])),
@@ -124,6 +126,13 @@ def _times(stages: Mapping[str, float], rows: Rows) -> str:
 
 def _judge(rows: Sequence[tuple[str, str]]) -> str:
     return "<h2>Judge</h2>" + table(("", ""), rows) if rows else ""
+
+
+def _measures(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    note = '<p class="quiet">Means over the groups of a step, and over steps.</p>'
+    return "<h2>What the objective measured</h2>" + table(HEAD, rows) + note
 
 
 def _pauses(pauses: Sequence[Mapping[str, Any]]) -> str:

@@ -11,18 +11,19 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from raypoly.reporting.figure import BLUES, GREEN, GREY, ORANGE, PURPLE
+from raypoly.reporting.figure import BLUES, GREEN, GREY, ORANGE, PINK, PURPLE
 from raypoly.reporting.table import DASH
 
 COLOURS: Mapping[str, str] = {
     "generate": BLUES[2],
     "score": GREEN,
     "judge": ORANGE,
+    "cross": PINK,
     "learn": PURPLE,
     "sync": BLUES[4],
     "idle": GREY,
 }
-"""Of what a step waits for, in the order in which a group meets it."""
+"""Of what a step waits for, in the order in which a group meets it; not every run has all."""
 MOST_BARS = 60
 """In the picture; beyond it neighbouring steps share a bar, their mean."""
 
@@ -82,14 +83,15 @@ def times_figure(rows: Rows) -> bytes | None:
 def _mean_step(axes: Axes, rows: Rows) -> None:
     """A bar a stage, each beginning where the one above it ends: together they are the step."""
     begin = 0.0
-    for place, (stage, colour) in enumerate(COLOURS.items()):
+    stages = _stages(rows)
+    for place, stage in enumerate(stages):
         exposed = _mean(rows, "exposed", stage)
-        axes.barh(place, exposed, left=begin, color=colour)
+        axes.barh(place, exposed, left=begin, color=COLOURS[stage])
         busy = "" if stage == "idle" else f", {_mean(rows, 'seconds', stage):.2f} at work"
         axes.annotate(f"{exposed:.2f} s{busy}", (begin + exposed, place), (4, 0), textcoords="offset points",
                       va="center", fontsize=8)  # fmt: skip
         begin += exposed
-    axes.set_yticks(range(len(COLOURS)), list(COLOURS))
+    axes.set_yticks(range(len(stages)), stages)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.35 * begin or 1.0)
     axes.set(title="The mean step: what it waited for", xlabel="seconds")
@@ -100,12 +102,18 @@ def _over_steps(axes: Axes, rows: Rows) -> None:
     bins = [rows[i : i + width] for i in range(0, len(rows), width)]
     steps = [float(some[0]["step"]) for some in bins]
     floor = [0.0] * len(bins)
-    for stage, colour in COLOURS.items():
+    stages = _stages(rows)
+    for stage in stages:
         values = [_mean(some, "exposed", stage) for some in bins]
-        axes.bar(steps, values, 0.9 * width, bottom=floor, color=colour, label=stage, align="edge")
+        axes.bar(steps, values, 0.9 * width, bottom=floor, color=COLOURS[stage], label=stage, align="edge")
         floor = [low + value for low, value in zip(floor, values, strict=True)]
     axes.set(title="Steps: what they waited for", xlabel="step", ylabel="seconds")
-    axes.legend(fontsize=8, frameon=False, ncols=len(COLOURS), loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    axes.legend(fontsize=8, frameon=False, ncols=len(stages), loc="upper center", bbox_to_anchor=(0.5, -0.2))
+
+
+def _stages(rows: Rows) -> list[str]:
+    """Those of the run; `cross` is one of few."""
+    return [stage for stage in COLOURS if stage != "cross" or any(stage in row["exposed"] for row in rows)]
 
 
 def _told(rows: Rows) -> Rows:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from raypoly.config import Config, TrainConfig
 from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
 from raypoly.losses.aggregation import Normalisers
+from raypoly.objectives.asked import measures_of
 from raypoly.plugins import load
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.rows import Row
@@ -52,6 +54,16 @@ def test_the_pages_objective_runs_from_a_file_outside_the_tree(tmp_path: Path) -
     )
     assert planned.returncode == 0, planned.stderr
     assert "the parameters of poly_epo were dropped" in planned.stderr
+
+
+def test_the_pages_objective_can_measure_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-an-objective.md").read_text(), re.S)[:2]
+    head, _, _ = first.partition("    def compute")
+    (tmp_path / "measured_first.py").write_text(head + textwrap.indent(second, "    "))
+    monkeypatch.syspath_prepend(tmp_path)
+    objective = objectives.build("measured_first:ShortFirst", charge=0.02)
+    objective.advantages(rewards=[1, 0, 1, 0], lengths=[9, 9, 30, 30])
+    assert measures_of(objective) == {"longest": 30.0}
 
 
 def test_the_pages_loss_trains_from_a_file_outside_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from raypoly.losses.measures import Measured
 from raypoly.policy.stats import UpdateStats
 from raypoly.telemetry import flatten
+from raypoly.values import Group
+from workflows.learning import Trained
 from workflows.rows import JudgeNumbers, metrics_row
 from workflows.waterfall import Waterfall
 
 
-def row(measured: Measured) -> dict[str, Any]:
+def row(measured: Measured, groups: Sequence[Trained] = ()) -> dict[str, Any]:
     stats = UpdateStats(1, "digest", 0.1, 0.5, False, math.nan, 0, 0, measured)
     times = Waterfall({"total": 1.0}, dict.fromkeys(("judge", "score"), 0.25), {"seconds": None, "exposed": None})
-    return metrics_row(0, [], stats, times, [], 0.0, JudgeNumbers({}, None, None, None, None))
+    return metrics_row(0, groups, stats, times, [], 0.0, JudgeNumbers({}, None, None, None, None))
 
 
 def test_what_was_measured_of_the_loss_is_in_the_row() -> None:
@@ -39,3 +44,15 @@ def test_a_step_without_generation_has_an_unknown_tail_and_no_zero_for_it() -> N
     assert found["exposed"] == {"judge": 0.25, "score": 0.25}
     assert not {"tail/seconds", "tail/exposed"} & flatten(found).keys()
     assert found["tokens_per_second"] is None
+
+
+def test_a_measure_is_the_mean_over_the_groups_that_have_it() -> None:
+    def trained(**measures: float) -> Trained:
+        return Trained(Group(0, 0, "p", (), ()), np.zeros(1), np.zeros(1), measures)
+
+    found = row(Measured(), [trained(mi=1.0, often=3.0), trained(often=6.0), trained(mi=2.0), trained()])
+    assert {name: value for name, value in found.items() if name.startswith("objective/")} == {
+        "objective/mi": 1.5,
+        "objective/often": 4.5,
+    }
+    assert list(flatten(found))[-2:] == ["objective/mi", "objective/often"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
@@ -13,6 +13,8 @@ import pytest
 from benchmarks.overlaps.clock import VirtualLoop
 from raypoly.errors import UsageError
 from raypoly.objectives import Objective, ScoredGroup, build
+from raypoly.objectives.asked import measures_of, prompts_of
+from raypoly.objectives.base import ObjectiveConfig
 from raypoly.preflight import refuse_asking_between
 from raypoly.settings import load
 from raypoly.store.records import CompletedStep, Record
@@ -82,6 +84,70 @@ def test_other_objectives_ask_the_learner_nothing_and_say_nothing_of_it(tmp_path
     assert not {"cross"} & (step.applied.metrics["seconds"].keys() | step.applied.metrics["exposed"].keys())
     assert [group.cross_logprobs for group in step.groups] == [None] * 4
     assert submitted == [[0, 1, 2, 3]]
+
+
+def test_what_the_objective_measured_is_in_the_row_and_the_same_after_a_stop(tmp_path: Path) -> None:
+    step, *_ = taken(tmp_path / "whole", *UPSKILL)
+    objective, means = build("upskill", skills=3), []
+    for group, rewards in zip(step.groups, step.rewards, strict=True):
+        cross = group.cross_logprobs
+        assert cross is not None
+        objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
+        means.append(objective.measures()["mi_reward"])
+    assert step.applied.metrics["objective/mi_reward"] == pytest.approx(np.mean(means), abs=1e-12)
+    run(lambda: stopped_after(tmp_path / "stopped", 10))
+    again, *_ = taken(tmp_path / "stopped", *UPSKILL)
+    assert again.applied.metrics["objective/mi_reward"] == step.applied.metrics["objective/mi_reward"]
+    plain, *_ = taken(tmp_path / "plain")
+    assert not [name for name in plain.applied.metrics if name.startswith("objective/")]
+
+
+class Measures(Objective):
+    """Measures what its class says."""
+
+    told: ClassVar[dict[Any, Any]] = {}
+
+    def compute(self, group: ScoredGroup) -> Float64:
+        return group.rewards - group.rewards.mean()
+
+    def measures(self) -> dict[str, float]:
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"mi": float("nan")}, "measures mi=nan: give a finite number"),
+        ({"mi": None}, "measures mi=None: give a finite number"),
+        ({"mi": True}, "measures mi=True"),
+        ({"mi": np.ones(2)}, "give a finite number"),
+        ({"Mean MI": 1.0}, "measures 'Mean MI': a name is"),
+        ({"a/b": 1.0}, "a name is"),
+        ({3: 1.0}, "measures 3: a name is"),
+        ({"x" * 61: 1.0}, "at most 60"),
+    ],
+)
+def test_a_measure_that_is_no_number_or_has_no_name_is_refused(told: dict[Any, Any], said: str) -> None:
+    objective = Measures(ObjectiveConfig())
+    objective.told = told  # type: ignore[misc]
+    with pytest.raises(UsageError) as refused:
+        measures_of(objective)
+    assert said in str(refused.value)
+    assert "Measures" in str(refused.value)
+
+
+def test_numbers_of_any_kind_are_measures_and_a_bad_one_ends_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = f"objective.name={__name__}:Measures"
+    monkeypatch.setattr(Measures, "told", {"whole": 2, "of_numpy": np.float32(0.5)})
+    step, *_ = taken(tmp_path / "good", own)
+    found = {name: value for name, value in step.applied.metrics.items() if name.startswith("objective/")}
+    assert found == {"objective/whole": 2.0, "objective/of_numpy": 0.5}
+    monkeypatch.setattr(Measures, "told", {"mi": float("inf")})
+    with pytest.raises(ExceptionGroup) as refused:
+        taken(tmp_path / "bad", own)
+    assert refused.group_contains(UsageError, match="measures mi=inf")
 
 
 def test_the_learner_is_asked_about_every_group_before_a_step_s_first_update(tmp_path: Path) -> None:
@@ -176,6 +242,14 @@ def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_
     before = run(lambda: work(1))
     assert len(set(before.values())) == 4
     assert run(lambda: work(0)) == before
+
+
+@pytest.mark.parametrize("given", [("a",) * 3, (), ("a", "b", "c", ""), ("a", "b", "c", 4)])
+def test_prompts_that_are_not_a_text_for_each_rollout_are_refused(given: Any) -> None:
+    objective = Measures(ObjectiveConfig())
+    objective.prompts = lambda prompt, rollouts: given  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match=r"Measures must give prompts\(prompt, 4\) as 4 texts, gave"):
+        prompts_of(objective, "Add.", 4)
 
 
 def test_a_prompt_that_is_too_long_with_what_the_objective_puts_before_it_is_refused(tmp_path: Path) -> None:

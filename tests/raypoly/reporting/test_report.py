@@ -17,6 +17,7 @@ from raypoly.reporting import end_table, figure, write_report
 from raypoly.reporting.closing import other_arm, show_results
 from raypoly.reporting.figure import strategies_over_steps
 from raypoly.reporting.judging import judge_rows
+from raypoly.reporting.measures import measure_rows
 from raypoly.reporting.times import time_rows, times_figure
 from tests.raypoly.made_run import HOSTILE, STEPS, make, summary
 
@@ -77,6 +78,25 @@ def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run)
     ):
         assert word in page
     assert (run.directory / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_the_objective_measured_is_a_table_and_a_run_without_has_none(run: Run, tmp_path: Path) -> None:
+    assert measure_rows(run.rows) == []
+    path = make(tmp_path / "measured", "upskill")
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    for step, line in enumerate(lines):
+        line |= {"objective/mi_reward": 0.1 * step} if step else {}
+        line |= {"objective/never": None}
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    measured = Run(path)
+    assert measure_rows(measured.rows) == [
+        ("mi_reward", "0.300", "0.900", "0.100", "1.100"),
+        ("never", "-", "-", "-", "-"),
+    ]
+    page = Path(write_report(measured)).read_text()
+    assert "<h2>What the objective measured</h2>" in page
+    assert "What the objective measured" not in Path(write_report(run)).read_text()
+    assert measured.metrics().column("objective/mi_reward").to_pylist()[:2] == [None, 0.1]
 
 
 USE = {
