@@ -38,6 +38,8 @@ class Measured:
     hand_over: float
     judge_call_usd: float | None
     """US dollars of one question; None where unknown."""
+    crossing: float = 0.0
+    """Of the learner's log-probabilities behind several prompts, where the objective needs them."""
 
     @property
     def length(self) -> float:
@@ -59,6 +61,7 @@ class Outlook:
     """Whether sampling was taken to grow with the tokens."""
     judge_usd: float | None
     """None where unknown."""
+    crossing: float = 0.0
 
 
 def outlook(config: Config, device: Device, measured: Measured, problems: Mapping[str, int]) -> Outlook:
@@ -69,7 +72,8 @@ def outlook(config: Config, device: Device, measured: Measured, problems: Mappin
     sampling = measured.sampling * factor
     tokens = responses * measured.length
     gradients = measured.gradients * tokens / measured.gradient_tokens
-    step = sampling + gradients + measured.update + measured.hand_over
+    crossing = measured.crossing * responses / measured.responses
+    step = sampling + crossing + gradients + measured.update + measured.hand_over
     samples = sum(times * count * each for times, count, each in evaluated(config, problems))
     evaluations = samples * sampling / responses
     asked = judging(config)
@@ -83,17 +87,19 @@ def outlook(config: Config, device: Device, measured: Measured, problems: Mappin
         gpus=layout_of(config, device).gpus,
         at_most=at_most,
         judge_usd=0.0 if not asked.groups else None if usd is None else usd * train.steps,
+        crossing=crossing,
     )
 
 
 def told(config: Config, measured: Measured, found: Outlook, now: datetime) -> str:
     """Lines for a person."""
     most = ", at most" if found.at_most else ""
+    crossing = f"log-probs behind several prompts {duration(found.crossing)}, " if found.crossing else ""
     lines = [
         f"responses had {measured.length:,.0f} tokens in the mean; longer ones take longer",
-        f"a step{most}: {duration(found.step)} (sampling {duration(found.sampling)}, gradients "
-        f"{duration(found.gradients)}, update {duration(measured.update)}, hand-over {duration(measured.hand_over)}), "
-        "and what scoring and judging add for its last groups",
+        f"a step{most}: {duration(found.step)} (sampling {duration(found.sampling)}, {crossing}"
+        f"gradients {duration(found.gradients)}, update {duration(measured.update)}, hand-over "
+        f"{duration(measured.hand_over)}), and what scoring and judging add for its last groups",
         f"{config.train.steps:,} steps and evaluations{most}: {duration(found.total)}, which ends "
         f"{now + timedelta(seconds=found.total):%Y-%m-%d %H:%M} where it starts now",
     ]

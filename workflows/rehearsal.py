@@ -170,4 +170,5 @@ class Rehearsal:
             gradient_tokens=sum(len(rollout.tokens) for trained in longest for rollout in trained.group.rollouts),
             hand_over=seconds["weights to the engine once more"],
             judge_call_usd=None if unknown or usd is None else usd / max(1, calls),
+            crossing=row["seconds"].get("cross", 0.0),
         )

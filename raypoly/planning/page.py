@@ -109,6 +109,7 @@ def _stages(
     yield f"{'responses of':{_NAME}}" + "".join(f"{length:>14,} tokens" for length in lengths)
     rows = {
         "sampling": [step.sampling for step in steps],
+        "log-probs behind several prompts": [step.crossing for step in steps],
         "gradients": [step.gradients for step in steps],
         "AdamW, digest of the weights": [step.update for step in steps],
         "hand-over of the weights": [step.hand_over for step in steps],
@@ -116,6 +117,8 @@ def _stages(
         f"{count:,} steps": [count * step.total for step in steps],
         "evaluations, sampling": whole,
     }
+    if not any(step.crossing for step in steps):
+        del rows["log-probs behind several prompts"]
     for name, values in rows.items():
         yield f"{name:{_NAME}}" + "".join(f"{'unknown' if v is None else duration(v):>21}" for v in values)
     known = [count * step.total + (more or 0.0) for step, more in zip(steps, whole, strict=True)]

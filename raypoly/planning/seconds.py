@@ -9,6 +9,9 @@ Gradients. 2 operations a weight and token forward and 4 backward, those of the 
 again; the head at response tokens, whose logits are computed twice, 8; attention 6 L A (length^2) and its repetition.
     seconds = operations / (flops MULTIPLYING)
 
+Log-probabilities behind several prompts, where the objective needs them: the forward operations alone, of every
+response behind each of its group's prompts.
+
 AdamW reads and writes 28 bytes a trained weight, and a digest is taken of the weights on the host, 4 bytes each.
 
 Hand-over: 4 bytes a weight, through the host copied COPIES times at HOST bytes a second, else read and written once.
@@ -20,7 +23,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raypoly import objectives
 from raypoly.config import Config
+from raypoly.objectives.asked import distinct_prompts
 from raypoly.planning.activations import width
 from raypoly.planning.engine import room
 from raypoly.planning.gpus import Device
@@ -49,11 +54,13 @@ class Step:
     update: float
     """AdamW and the digest of the weights."""
     hand_over: float
+    crossing: float = 0.0
+    """Log-probabilities behind several prompts."""
 
     @property
     def total(self) -> float:
         """Without what scoring and judging add, and as if the learner began when all is sampled."""
-        return self.sampling + self.gradients + self.update + self.hand_over
+        return self.sampling + self.crossing + self.gradients + self.update + self.hand_over
 
 
 def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, response: int) -> Step | None:
@@ -61,19 +68,22 @@ def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, r
     or the engine is unknown, or products are in float32."""
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
         return None
-    train = config.train
-    prompts, rollouts = train.prompts_per_step, train.prompts_per_step * train.rollouts
+    train, objective = config.train, objectives.of_run(config)
+    each = distinct_prompts(objective, train.rollouts)
+    prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * train.rollouts
     sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
     if sampling is None:
         return None
-    multiplied = operations(config, shape, prompts, rollouts, response)
+    speed = device.flops * MULTIPLYING * layout.ranks
+    crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
     trained, parameters = trained_weights(config, shape), shape.parameters
     digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / HASHED
     return Step(
         sampling=sampling,
-        gradients=multiplied / (device.flops * MULTIPLYING * layout.ranks),
+        gradients=operations(config, shape, prompts, rollouts, response) / speed,
         update=28 * trained / layout.ranks / _bandwidth(device) + digest,
         hand_over=4 * parameters * (COPIES / HOST if layout.through_host else 2 / _bandwidth(device)),
+        crossing=forward_operations(config, shape, prompts, crossed, response) / speed if crossed else 0.0,
     )
 
 
@@ -96,14 +106,25 @@ def sampling_seconds(
 
 
 def operations(config: Config, shape: Shape, prompts: int, rollouts: int, response: int) -> float:
-    """Floating-point operations of a step's gradients; a group's prompt is computed once for its responses."""
-    prompt, again = config.generator.max_prompt_tokens, config.train.activation_checkpointing == "layers"
-    tokens = prompts * prompt + rollouts * response
-    body = (8 if again else 6) * shape.layers * shape.layer_matrices * tokens
-    head = 8 * shape.head * rollouts * response
-    pairs = prompts * prompt**2 + rollouts * (response**2 + 2 * response * prompt)
-    attention = (8 if again else 6) * shape.layers * shape.queries * pairs
-    return float(body + head + attention)
+    """Floating-point operations of a step's gradients; a prompt is computed once for a group's responses behind it."""
+    times = 8 if config.train.activation_checkpointing == "layers" else 6
+    return _operations(config, shape, prompts, rollouts, response, (times, 8))
+
+
+def forward_operations(config: Config, shape: Shape, prompts: int, responses: int, length: int) -> float:
+    """Floating-point operations of a forward pass over so many responses."""
+    return _operations(config, shape, prompts, responses, length, (2, 2))
+
+
+def _operations(
+    config: Config, shape: Shape, prompts: int, responses: int, length: int, times: tuple[int, int]
+) -> float:
+    """`times`: operations a weight and token, in the layers and in the head."""
+    prompt, (in_layers, in_head) = config.generator.max_prompt_tokens, times
+    tokens = prompts * prompt + responses * length
+    pairs = prompts * prompt**2 + responses * (length**2 + 2 * length * prompt)
+    body = in_layers * shape.layers * (shape.layer_matrices * tokens + shape.queries * pairs)
+    return float(body + in_head * shape.head * responses * length)
 
 
 def _bandwidth(device: Device) -> float:

@@ -48,6 +48,15 @@ def test_where_no_plan_is_known_sampling_grows_with_the_tokens_at_most() -> None
     assert "GPU-hours" not in said
 
 
+def test_what_the_learner_is_asked_beside_grows_with_the_responses() -> None:
+    plain, found = (outlook(run(), CPU, replace(MEASURED, crossing=seconds), {}) for seconds in (0.0, 1.5))
+    assert found.crossing == 3.0
+    assert found.step == pytest.approx(plain.step + 3.0)
+    said = told(run(), MEASURED, found, datetime(2026, 1, 1))
+    assert "log-probs behind several prompts 3.0 s, gradients" in said
+    assert "several prompts" not in told(run(), MEASURED, plain, datetime(2026, 1, 1))
+
+
 def test_on_a_known_gpu_a_wider_batch_is_not_paid_for_by_the_token() -> None:
     config = run("model.path=Qwen/Qwen3-4B", "model.dtype=bfloat16", "train.prompts_per_step=32")
     found = outlook(config, named("h200"), replace(MEASURED, response_tokens=16_000), {})

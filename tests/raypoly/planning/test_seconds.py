@@ -10,8 +10,8 @@ from raypoly.config import Config
 from raypoly.planning.cost import SAMPLED_SHARE, judging
 from raypoly.planning.gpus import Device, named
 from raypoly.planning.layout import Layout
-from raypoly.planning.page import duration, evaluated
-from raypoly.planning.seconds import operations, sampling_seconds, step_seconds
+from raypoly.planning.page import duration, evaluated, forecast
+from raypoly.planning.seconds import forward_operations, operations, sampling_seconds, step_seconds
 from raypoly.planning.shapes import PUBLISHED, from_config
 from raypoly.settings import load
 from workflows.stages import SAMPLED_SHARE as JUDGED_SHARE
@@ -44,6 +44,29 @@ def test_longer_responses_and_more_of_them_take_longer() -> None:
     assert long.sampling > 3 * short.sampling
     assert long.gradients > 3 * short.gradients
     assert (long.update, long.hand_over) == (short.update, short.hand_over)
+
+
+def test_skills_cost_a_forward_pass_each_and_a_prompt_each() -> None:
+    plain, alone = run("objective.name=grpo"), Layout("colocated")
+    found = []
+    for skills in (2, 4):
+        config = run("objective.name=upskill", f"objective.skills={skills}")
+        step = step_seconds(config, SHAPE, H200, alone, 2000)
+        assert step is not None
+        found.append(step)
+    without = step_seconds(plain, SHAPE, H200, alone, 2000)
+    assert without is not None
+    assert without.crossing == 0
+    assert found[1].crossing == pytest.approx(2 * found[0].crossing)
+    assert found[0].total > found[0].crossing + without.total, "prompts are more, too"
+    groups, rollouts = plain.train.prompts_per_step, plain.train.prompts_per_step * plain.train.rollouts
+    forward = forward_operations(plain, SHAPE, 2 * groups, 2 * rollouts, 2000)
+    assert found[0].crossing / without.gradients == pytest.approx(
+        forward / operations(plain, SHAPE, groups, rollouts, 2000)
+    )
+    said = "log-probs behind several prompts"
+    assert said in forecast(run("objective.name=upskill"), H200, {})
+    assert said not in forecast(plain, H200, {})
 
 
 def test_a_wider_batch_is_faster_by_the_token() -> None:
