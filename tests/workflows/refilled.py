@@ -111,7 +111,13 @@ class Recorded(TimedLearning):
         return None
 
 
-async def opened(folder: Path, dull: Collection[str] = (), overrides: Sequence[str] = (), shared: bool = True) -> Parts:
+async def opened(
+    folder: Path,
+    dull: Collection[str] = (),
+    overrides: Sequence[str] = (),
+    shared: bool = True,
+    learning: Callable[..., Recorded] = Recorded,
+) -> Parts:
     """A run in this folder, from wherever it stands; 32 problems, 4 a step with 4 rollouts each, GRPO. `shared`: the
     learner's device is the engine's."""
     parts = await steps._parts(folder, Times.drawn(1, 4), 2, True, steps._Rows())
@@ -120,7 +126,7 @@ async def opened(folder: Path, dull: Collection[str] = (), overrides: Sequence[s
     old = parts.stages
     parts.stages = Stages(config, parts.objective, old._scorers, old._judge, old._patience, parts.aside)
     parts.generator = Sampler(dull, shared)  # type: ignore[assignment]
-    parts.learning = Recorded(config, parts.journal, parts.saver, 1)
+    parts.learning = learning(config, parts.journal, parts.saver, 1)
     await parts.learning.start()
     return parts
 
