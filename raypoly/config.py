@@ -375,7 +375,8 @@ class LossConfig(Section):
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str = Field(
         "policy_gradient",
-        description="`policy_gradient` (equation 4), `clipped_surrogate`, `gspo`, `cispo`, or package.module:Class.",
+        description="`policy_gradient` (equation 4), `clipped_surrogate`, `gspo`, `cispo`, `flowrl`, or "
+        "package.module:Class.",
     )
 
 

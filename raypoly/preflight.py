@@ -62,6 +62,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
         lambda: objectives.of_run(config).check(config.train.rollouts),
+        lambda: _loss(config),
         lambda: _updates(config),
         lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
         lambda: _judge(config),
@@ -97,6 +98,22 @@ def _names(config: Config) -> None:
     """Parts named in the config exist; the engine is looked up by its actor, whose packages are heavy."""
     load(config.judge.name, judge.KNOWN, "judge.name")
     load(config.problems.source, problems.KNOWN, "problems.source")
+
+
+def _loss(config: Config) -> None:
+    """Objective and loss mean the same by an advantage."""
+    objective, loss = objectives.of_run(config), losses.of_run(config)
+    name = config.objective.name
+    if objective.loss is not None and config.loss.name != objective.loss:
+        raise UsageError(
+            f"objective.name={name} gives what loss.name={objective.loss} fits, and with loss.name={config.loss.name} "
+            f"it would be another method: set loss.name={objective.loss}, or objective.name=grpo."
+        )
+    if loss.fits_advantages and objective.leaves_out:
+        raise UsageError(
+            f"objective.name={name} leaves rollouts out by an advantage of zero, which loss.name={config.loss.name} "
+            "would fit like any other: choose another objective."
+        )
 
 
 def _judge(config: Config) -> None:

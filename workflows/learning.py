@@ -11,11 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.calls import LOST, Care
 from actors.learners import Learners
+from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.losses import of_run
@@ -25,6 +27,7 @@ from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import Shard, ShardWriter
 from raypoly.values import Float32, Float64, Group, Int32
 from workflows.checkpoints import Checkpoint
+from workflows.failures import set_aside
 from workflows.journal import Journal
 from workflows.saving import Copy, Saver
 from workflows.stopwatch import Stopwatch
@@ -248,8 +251,18 @@ class Learning:
 
     def _counts(self, trained: Trained) -> bool:
         """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
-        its KL and entropy terms too."""
+        its KL and entropy terms too. So is one whose advantages are unknown where the loss would fit their zeros."""
+        if self._fits_advantages and self._unknown(trained.group):
+            return False
         return not self._config.train.refill or bool(trained.advantages.any())
+
+    @cached_property
+    def _fits_advantages(self) -> bool:
+        return of_run(self._config).fits_advantages
+
+    def _unknown(self, group: Group) -> bool:
+        unlabelled = group.labels is None and "labels" in objectives.of_run(self._config).needs
+        return unlabelled or set_aside(group) is not None
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())

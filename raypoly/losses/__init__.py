@@ -20,6 +20,7 @@ KNOWN: Mapping[str, str] = {
     "clipped_surrogate": "raypoly.losses.clipped_surrogate:ClippedSurrogate",
     "gspo": "raypoly.losses.gspo:GSPO",
     "cispo": "raypoly.losses.cispo:CISPO",
+    "flowrl": "raypoly.losses.flowrl:FlowRL",
 }
 BFLOAT16_CAP = 2.0
 """`importance_cap` where engine and learner round differently and nobody said another."""

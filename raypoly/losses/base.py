@@ -18,8 +18,9 @@ from raypoly.losses.importance import correction
 from raypoly.losses.kl import kl_terms
 from raypoly.losses.tokens import Tokens, ratio_of
 
-Need = Literal["reference", "entropy"]
-"""`reference`: the starting model's log-probabilities. `entropy`: the gradient of the entropy."""
+Need = Literal["reference", "entropy", "prompt_hidden"]
+"""`reference`: the starting model's log-probabilities. `entropy`: the gradient of the entropy.
+`prompt_hidden`: the last hidden states of prompts."""
 
 
 class Clipped(NamedTuple):
@@ -35,6 +36,8 @@ class Loss(ABC):
     Config: ClassVar[type[LossConfig]] = LossConfig
     takes_ratio: ClassVar[bool] = False
     """Whether `token_losses` weighs tokens by `ratio`, which corrects for the sampler by itself."""
+    fits_advantages: ClassVar[bool] = False
+    """Whether advantages are values that are fitted, so that zero is one like any other and leaves no response out."""
 
     def __init__(self, config: LossConfig) -> None:
         self.config = config
@@ -42,6 +45,18 @@ class Loss(ABC):
     @abstractmethod
     def token_losses(self, tokens: Tokens) -> torch.Tensor:
         """The policy's part of the losses, [T], with the gradient through `tokens.logp_T`."""
+
+    def head(self, hidden_size: int) -> torch.nn.Module | None:
+        """A module that is trained, clipped and checkpointed with the policy; None for a loss without one.
+
+        From `tokens.prompt_hidden_SH` (H is `hidden_size`), which `needs` must name, to `tokens.head_S`.
+        """
+        return None
+
+    @property
+    def head_lr(self) -> float | None:
+        """The head's learning rate; None is the policy's."""
+        return None
 
     def clipped(self, tokens: Tokens) -> Clipped | None:
         """Which tokens met a bound of the ratio; None for a loss without such bounds."""
@@ -56,8 +71,9 @@ class Loss(ABC):
 
     @property
     def zero_advantage_matters(self) -> bool:
-        """Whether a response without advantage still has a gradient (a KL or entropy term); else it is left out."""
-        return bool(self.config.kl_coefficient or self.config.entropy_coefficient)
+        """Whether a response without advantage still has a gradient (a KL or entropy term, or zero is fitted); else it
+        is left out."""
+        return bool(self.fits_advantages or self.config.kl_coefficient or self.config.entropy_coefficient)
 
     @property
     def corrects(self) -> bool:

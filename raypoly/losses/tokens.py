@@ -31,6 +31,11 @@ class Tokens:
     """[T]: nats, of the distribution that the token was drawn from; with gradient where the loss needs `entropy`."""
     reference_logp_T: torch.Tensor | None = None
     """[T]: of the same token under the frozen starting weights; None unless the loss needs `reference`."""
+    prompt_hidden_SH: torch.Tensor | None = None
+    """[S, H]: mean over the tokens of each response's prompt of the last hidden states, with gradient; None unless the
+    loss needs `prompt_hidden`."""
+    head_S: torch.Tensor | None = None
+    """[S], or of what shape the loss's head makes it: its answer to `prompt_hidden_SH`; None without a head."""
 
     def response_sum(self, value_T: torch.Tensor) -> torch.Tensor:
         """[T]: at each token the sum over its response."""

@@ -31,6 +31,7 @@ KNOWN: Mapping[str, str] = {
     "upskill": "raypoly.objectives.upskill:UpSkill",
     "pkpo": "raypoly.objectives.pkpo:PKPO",
     "passk_training": "raypoly.objectives.passk_training:PassKTraining",
+    "flowrl": "raypoly.objectives.flowrl:FlowRL",
     "best_minus_second": "raypoly.objectives.best_minus_second:BestMinusSecond",
 }
 

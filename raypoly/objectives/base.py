@@ -82,6 +82,10 @@ class Objective(ABC):
 
     Config: ClassVar[type[ObjectiveConfig]] = ObjectiveConfig
     needs: ClassVar[frozenset[Need]] = frozenset()
+    loss: ClassVar[str | None] = None
+    """The loss that it is made for, without which it is another objective; None: any."""
+    leaves_out: ClassVar[bool] = False
+    """Whether zero says that a rollout is left out, not what it is worth."""
 
     def __init__(self, config: ObjectiveConfig) -> None:
         self.config = config

@@ -33,6 +33,7 @@ class GFPO(Objective):
     Config = GFPOConfig
     config: GFPOConfig
     needs = frozenset({"lengths"})
+    leaves_out = True
 
     def check(self, rollouts: int) -> None:
         if self.config.keep > rollouts:

@@ -3,7 +3,7 @@
 Of P weights, of which T are trained (all, or adapters alone), over R ranks:
 
     weights      4 P / R    float32 masters                 moments     8 T / R    AdamW's two, float32
-    gradients    4 T / R    float32                         reference   4 P / R    where the loss has a KL term
+    gradients    4 T / R    float32                         reference   4 P / R    where the loss has a KL term, or asks
 
 so 16 bytes a weight where all are trained on one rank. Beside them, while gradients are computed: activations of a
 micro-batch (`raypoly.planning.activations`), weights rounded to bfloat16 (those of every layer where autograd keeps
@@ -13,6 +13,8 @@ them, of one where they are computed again), a chunk's logits, and the head's gr
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+import torch
 
 from raypoly import losses
 from raypoly.config import Config
@@ -46,7 +48,11 @@ def _state(config: Config, shape: Shape, layout: Layout) -> Iterator[Part]:
     yield Part("gradients", _share(4 * trained, ranks), held, keys)
     yield Part("AdamW's moments", _share(8 * trained, ranks), keys=keys)
     if "reference" in losses.of_run(config).needs:
-        yield Part("frozen reference", _share(4 * shape.parameters, ranks), keys=("loss.kl_coefficient",))
+        key = "loss.kl_coefficient" if losses.of_run(config).config.kl_coefficient else "loss.name"
+        yield Part("frozen reference", _share(4 * shape.parameters, ranks), keys=(key,))
+    head = head_weights(config, shape)
+    if head:
+        yield Part("the loss's head, trained", _share(16 * head, ranks), keys=("loss.name",))
     if layout.kind == "cpu":
         yield Part("AdamW's temporaries", 4 * trained, ADAMW, keys)
     if lora:
@@ -80,9 +86,17 @@ def trained_weights(config: Config, shape: Shape) -> int:
     return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
 
 
+def head_weights(config: Config, shape: Shape) -> int:
+    """Those that the loss trains beside the policy."""
+    with torch.device("meta"):
+        head = losses.of_run(config).head(shape.hidden)
+    return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())
+
+
 def checkpoint_bytes(config: Config, shape: Shape) -> int:
-    """Weights and moments in float32, or the adapters' alone; a tied head is written under both of its names."""
-    trained = trained_weights(config, shape)
+    """Weights and moments in float32, or the adapters' alone, and the loss's head; a tied head of the model is written
+    under both of its names."""
+    trained = trained_weights(config, shape) + head_weights(config, shape)
     twice = shape.head if shape.tied and not config.model.lora_rank else 0
     return 12 * trained + 4 * twice
 

@@ -5,8 +5,9 @@
     learner.update()                  # clip, step; only between mini-batches of a step
     stats = learner.apply()           # the step's last update; the version goes up by one
 
-It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities. Where several ranks are one
-learner, each is such an object, is called with the same rows, and gives the same answers (`raypoly.policy.ranks`).
+It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities. A loss may bring a head,
+which is trained and kept beside the model. Where several ranks are one learner, each is such an object, is called with
+the same rows, and gives the same answers (`raypoly.policy.ranks`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +31,10 @@ from raypoly.losses.tokens import Tokens
 from raypoly.policy.adapters import add_adapters, merging
 from raypoly.policy.crossing import crossed
 from raypoly.policy.dealing import Dealer
+from raypoly.policy.heads import answer, make_head
 from raypoly.policy.keeping import Keeper
 from raypoly.policy.mismatch import check_mismatch
-from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.models import Outputs, forward, load_model
 from raypoly.policy.ranks import ONE, Ranks, device
 from raypoly.policy.recomputing import recompute
 from raypoly.policy.reference import Reference
@@ -95,13 +98,17 @@ class PolicyLearner:
         if model.lora_rank is not None:
             add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
         recompute(self._model, config.activation_checkpointing)
+        hidden_size = self._model.get_output_embeddings().weight.shape[1]
+        self._head = make_head(loss, hidden_size, derive(config.seed, "loss head"))
         ranks.shard(self._model, self._bf16)
+        if self._head is not None:
+            ranks.shard(self._head.to(self._device), bf16=False)
         self._reference: Reference | None = None
         if "reference" in loss.needs:
             self._reference = Reference(load_model(model_path, self._device, self._bf16))
             ranks.shard(self._reference.model, self._bf16)
         self._optimizer = torch.optim.AdamW(
-            [parameter for parameter in self._model.parameters() if parameter.requires_grad],
+            self._groups(),
             lr=config.lr,
             betas=config.betas,
             weight_decay=config.weight_decay,
@@ -110,7 +117,7 @@ class PolicyLearner:
         )
         self.version = 0
         self._running: _Running | None = None
-        self._keeper = Keeper(self._model, self._optimizer, ranks, self._adapters)
+        self._keeper = Keeper(self._model, self._optimizer, ranks, self._adapters, self._head)
 
     @property
     def exact(self) -> bool:
@@ -155,7 +162,7 @@ class PolicyLearner:
         if totals.tokens and not running.updates:  # later ones are off-policy by intent
             check_mismatch(totals.sums.measured(), self._config.max_mismatch, self.version, running.sampled_by)
         factor = final_factor(self._loss.config.aggregation, running.all_tokens)
-        parameters = [p for p in self._model.parameters() if p.requires_grad]
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         for parameter in parameters:
             if parameter.grad is None:  # AdamW would skip it; a step without gradient still decays its moments
                 parameter.grad = torch.zeros_like(parameter)
@@ -196,7 +203,7 @@ class PolicyLearner:
         """Log-probabilities, float32 [T], of `tokens` after `prompt_tokens` under the current weights."""
         row = Row(prompt_tokens, tokens, np.zeros(len(tokens), np.float32), 0.0, self.version)
         with torch.no_grad():
-            logp_T, _ = self._forward(self._model, pack([row]), temperature)
+            logp_T = self._forward(self._model, pack([row]), temperature).logp_T
         out: Float32 = logp_T.cpu().numpy().astype(np.float32)
         return out
 
@@ -286,19 +293,26 @@ class PolicyLearner:
             raise RuntimeError("begin() comes before accumulate() and apply()")
         return self._running
 
-    def _forward(
-        self, model: PreTrainedModel, batch: MicroBatch, temperature: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probability and entropy of the response tokens, float32 [T] each."""
-        return self._ranks.run(model, response_logprobs, batch, temperature, self._bf16, self._config.logits_mib)
+    def _groups(self) -> list[dict[str, Any]]:
+        """What the optimizer trains: the model's parameters, and the head's with their own learning rate."""
+        modules = [self._model] if self._head is None else [self._model, self._head]
+        groups: list[dict[str, Any]] = [{"params": [p for p in m.parameters() if p.requires_grad]} for m in modules]
+        if self._head is not None:
+            groups[1]["lr"] = self._loss.head_lr or self._config.lr
+        return groups
+
+    def _forward(self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False) -> Outputs:
+        """Log-probability and entropy of the response tokens, float32 [T] each; with `prompts` what came of those."""
+        return self._ranks.run(model, forward, batch, temperature, self._bf16, self._config.logits_mib, prompts)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """What the loss sees of these rows."""
         reference_logp_T = None
         if self._reference is not None:  # first, while nothing is held for the backward pass
             with torch.no_grad():
-                reference_logp_T, _ = self._forward(self._reference.model, batch, self._temperature)
-        logp_T, entropy_T = self._forward(self._model, batch, self._temperature)
+                reference_logp_T = self._forward(self._reference.model, batch, self._temperature).logp_T
+        needs = self._loss.needs
+        logp_T, entropy_T, prompt_SH = self._forward(self._model, batch, self._temperature, "prompt_hidden" in needs)
         device, response_T = logp_T.device, batch.row_of.to(logp_T.device)
         return Tokens(
             logp_T=logp_T,
@@ -306,8 +320,10 @@ class PolicyLearner:
             advantage_T=batch.advantages.to(device)[response_T],
             response_T=response_T,
             length_S=torch.tensor(batch.lengths, device=device),
-            entropy_T=entropy_T if "entropy" in self._loss.needs else entropy_T.detach(),
+            entropy_T=entropy_T if "entropy" in needs else entropy_T.detach(),
             reference_logp_T=reference_logp_T,
+            prompt_hidden_SH=prompt_SH,
+            head_S=None if prompt_SH is None or self._head is None else self._ranks.run(self._head, answer, prompt_SH),
         )
 
     def _backward(self, rows: Sequence[Row]) -> None:
@@ -315,14 +331,17 @@ class PolicyLearner:
         running = self._started()
         if not rows:
             blank = self._tokens(pack([_BLANK]))
-            (0.0 * blank.logp_T.sum()).backward()  # type: ignore[no-untyped-call]
+            nothing = 0.0 * blank.logp_T.sum()
+            if blank.head_S is not None:
+                nothing = nothing + 0.0 * blank.head_S.sum()
+            nothing.backward()  # type: ignore[no-untyped-call]
             return
         batch = pack(rows)
         tokens = self._tokens(batch)
         weights = [
             response_weight(self._loss.config.aggregation, length, running.normalisers) for length in batch.lengths
         ]
-        weight_T = torch.tensor(weights, dtype=torch.float32, device=tokens.logp_T.device)[tokens.response_T]
+        weight_T = torch.tensor(weights, dtype=tokens.logp_T.dtype, device=tokens.logp_T.device)[tokens.response_T]
         loss = (self._loss.total(tokens) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
         running.totals.add(tokens, self._loss, float(loss.detach()))

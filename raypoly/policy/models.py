@@ -2,6 +2,7 @@
 
     model = load_model(path, device, bf16=True)
     logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+    logp_T, entropy_T, prompt_hidden_SH = forward(model, batch, 1.0, bf16=True, prompts=True)
 
 A model of a kind that would be computed wrongly this way is refused when it is loaded.
 """
@@ -9,6 +10,7 @@ A model of a kind that would be computed wrongly this way is refused when it is 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedMod
 
 from raypoly.errors import UsageError
 from raypoly.policy.attention import PACKED, attend
+from raypoly.policy.heads import prompt_means
 from raypoly.policy.logprobs import CHUNK_MIB, token_logprobs
 from raypoly.policy.rows import MicroBatch, Row, pack
 
@@ -24,6 +27,15 @@ TOLERANCE = {False: 1e-3, True: 0.5}
 """Largest |difference| of a log-probability by the model itself and packed, without and with bf16."""
 
 AttentionInterface.register(PACKED, attend)
+
+
+class Outputs(NamedTuple):
+    """Of one pass over packed rows."""
+
+    logp_T: Tensor
+    entropy_T: Tensor
+    prompt_hidden_SH: Tensor | None
+    """Mean of the last hidden states of each row's prompt; None where it was not asked for."""
 
 
 def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
@@ -47,6 +59,19 @@ def response_logprobs(
 
     With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
     """
+    logp_T, entropy_T, _ = forward(model, batch, temperature, bf16, chunk_mib)
+    return logp_T, entropy_T
+
+
+def forward(
+    model: PreTrainedModel,
+    batch: MicroBatch,
+    temperature: float,
+    bf16: bool,
+    chunk_mib: int = CHUNK_MIB,
+    prompts: bool = False,
+) -> Outputs:
+    """`response_logprobs`, and with `prompts` what the rows' prompts came to, as exactly as those."""
     device = model.device
     # Each weight is used once, so a cache of the rounded ones would only hold half the model's size.
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
@@ -58,7 +83,8 @@ def response_logprobs(
         ).last_hidden_state
         hidden_TH = hidden_1SH[0].index_select(0, batch.predicts.to(device))
         head_VH = model.get_output_embeddings().weight
-        return token_logprobs(hidden_TH, head_VH, batch.targets.to(device), temperature, chunk_mib)
+        logp_T, entropy_T = token_logprobs(hidden_TH, head_VH, batch.targets.to(device), temperature, chunk_mib)
+    return Outputs(logp_T, entropy_T, prompt_means(hidden_1SH[0], batch.segments) if prompts else None)
 
 
 def check_model(model: PreTrainedModel, bf16: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from safetensors.torch import save as save_safetensors
@@ -14,6 +14,8 @@ OPTIMIZER = "optimizer.safetensors"
 META = "learner.json"
 ADAPTERS = "adapters.safetensors"
 """In place of `raypoly.store.shards.WEIGHTS` where adapters alone are trained: they are no policy by themselves."""
+HEAD = "loss_head.safetensors"
+"""What the loss trains beside the policy, where it does."""
 _FORMAT = {"format": "pt"}
 
 
@@ -35,14 +37,18 @@ class Snapshot:
     """Whose part of the state this is."""
     weight_digest: str | None = None
     """Of all ranks' weights; None where these are all."""
+    head: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """Weights of the loss's head."""
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
         """The files of a checkpoint, made one at a time: beside the copy, memory holds one of them."""
         yield self.weights_part, save_safetensors(dict(self.weights), _FORMAT)
+        if self.head:
+            yield HEAD, save_safetensors(dict(self.head), _FORMAT)
         yield OPTIMIZER, save_safetensors(dict(self.moments), _FORMAT)
         if self.rank:
             return
-        digest = self.weight_digest or weight_digest(self.weights)
+        digest = self.weight_digest or weight_digest({**self.weights, **self.head})
         meta: dict[str, object] = {"version": self.version, "weight_digest": digest}
         if self.reference_digest is not None:
             meta["reference_digest"] = self.reference_digest

@@ -123,7 +123,9 @@ def words_of(method: str) -> list[str]:
     return str(row).split()
 
 
-@pytest.mark.parametrize("method", ["GRPO", "Dr.GRPO", "DAPO", "GSPO", "CISPO", "DARLING", "REINFORCE++ with a KL"])
+@pytest.mark.parametrize(
+    "method", ["GRPO", "Dr.GRPO", "DAPO", "GSPO", "CISPO", "DARLING", "FlowRL", "REINFORCE++ with a KL"]
+)
 def test_a_published_methods_command_line_is_one_that_a_run_takes(method: str, tmp_path: Path) -> None:
     words = words_of(method)
     config = settings.load(None, words, lambda text: None)

@@ -59,6 +59,13 @@ def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: s
     assert said in refused(tmp_path, override)
 
 
+def test_flowrl_fits_what_is_a_value_and_its_objective_is_nothing_without_it(tmp_path: Path) -> None:
+    assert "set loss.name=flowrl" in refused(tmp_path, "objective.name=flowrl")
+    assert "gfpo leaves rollouts out" in refused(tmp_path, "objective.name=gfpo", "loss.name=flowrl")
+    for name in ("flowrl", "grpo", "poly_epo"):
+        check(load(None, [f"objective.name={name}", "loss.name=flowrl"], lambda text: None), tmp_path, ROOMY)
+
+
 def test_an_objective_that_reads_programs_needs_their_evidence(tmp_path: Path) -> None:
     silent = ["scorer.evidence=false", "objective.name=diver", "evaluate.judge=false"]
     assert "objective.name=diver needs the statements of programs" in refused(tmp_path, *silent)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from raypoly.errors import WeightsMismatch
 from raypoly.settings import load
 from raypoly.store import Lease
 from raypoly.store.local import LocalStore
+from raypoly.values import Verdict
+from tests.raypoly.store.samples import make_group
 from workflows.checkpoints import Checkpoints
 from workflows.journal import Journal
-from workflows.learning import Learning
+from workflows.learning import Learning, Trained
 from workflows.saving import Saver
 
 
@@ -64,3 +68,15 @@ def test_other_weights_on_another_number_of_ranks_are_told_on_a_cpu_too(tmp_path
     assert "with train.ranks=1, now 2" in notes[0]
     with pytest.raises(WeightsMismatch, match="step 4"):
         one.check_digest(4, "abc", "abd", 2)
+
+
+@pytest.mark.parametrize("loss", ["flowrl", "policy_gradient"])
+def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(tmp_path: Path, loss: str) -> None:
+    """Others leave rows of zeros out themselves."""
+    fits = loss == "flowrl"
+    known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
+    aside = replace(known, verdicts=(Verdict("infra", 0, 1, 0.0),) * 4)
+    for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
+        one = learning(tmp_path / objective, [], f"objective.name={objective}", f"loss.name={loss}")
+        counts = [one._counts(Trained(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
+        assert counts == [True, not (fits and needs_labels), not fits]

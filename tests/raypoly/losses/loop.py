@@ -32,6 +32,13 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "gspo": {"aggregation": "seq_mean_token_mean", "clip_low": 3e-4, "clip_high": 4e-4},
     "cispo": {"aggregation": "token_mean", "clip_low": 1.0, "clip_high": 0.28},
+    "flowrl": {
+        "aggregation": "seq_mean_token_mean",
+        "beta": 15.0,
+        "weight": "clipped",
+        "clip_low": 0.2,
+        "clip_high": 0.2,
+    },
 }
 
 
@@ -45,6 +52,8 @@ class Responses:
     t_max: int
     frozen: Ragged = field(default_factory=list)
     """The learner's log-probabilities where no gradient goes."""
+    log_z: list[float] = field(default_factory=list)
+    """Of each response's prompt."""
 
 
 def step_loss(name: str, given: dict[str, Any], step: Responses, live: Ragged, entropy: Ragged) -> float:
@@ -70,8 +79,13 @@ def policy_term(name: str, params: dict[str, Any], step: Responses, live: list[f
     low, high = 1 - params["clip_low"], 1 + params["clip_high"]
     if name == "cispo":
         return -min(max(exp(step.frozen[s][t] - old[t]), low), high) * advantage * live[t]
+    frozen = step.frozen[s]
+    if name == "flowrl":
+        w = exp(sum(frozen[u] - old[u] for u in range(len(live))))
+        w = min(max(w, low), high) if params["weight"] == "clipped" else w
+        mean = sum(frozen[u] - step.reference[s][u] for u in range(len(live))) / len(live)
+        return w * (step.log_z[s] + mean + live[t] - frozen[t] - params["beta"] * advantage) ** 2
     if name == "gspo":
-        frozen = step.frozen[s]
         ratio = exp(sum(frozen[u] - old[u] for u in range(len(live))) / len(live)) * exp(live[t] - frozen[t])
     else:
         ratio = exp(live[t] - old[t])
@@ -125,4 +139,5 @@ def random_step(seed: int, spread: float = 0.35) -> tuple[Responses, Ragged, Rag
     sampler = [[x + m + rng.normal(0.0, spread) for x in xs] for xs, m in zip(live, moved, strict=True)]
     reference = [[x + rng.normal(0.0, 0.5) for x in xs] for xs in live]
     advantages = [1.0, -1.2, 0.7, -0.4, 0.0, -2.0]
-    return Responses(sampler, reference, advantages, 8, live), live, ragged(1.0, 0.2)
+    entropy = ragged(1.0, 0.2)
+    return Responses(sampler, reference, advantages, 8, live, rng.normal(0.0, 2.0, 6).tolist()), live, entropy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from typing import Any, get_args
 
@@ -22,6 +23,7 @@ BOTH_SIDES: dict[str, dict[str, Any]] = {
     "clipped_surrogate": {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 1.5},
     "gspo": {"clip_low": 0.1, "clip_high": 0.15},
     "cispo": {"clip_low": 0.3, "clip_high": 0.28},
+    "flowrl": {"beta": 2.0, "clip_low": 0.3, "clip_high": 0.28},
 }
 """Bounds that the random steps meet on both sides."""
 TERMS: dict[str, dict[str, Any]] = {
@@ -60,6 +62,7 @@ def tokens_of(step: Responses, live: Ragged, entropy: Ragged) -> Tokens:
         length_S=torch.tensor(lengths),
         entropy_T=flat(entropy).requires_grad_(),
         reference_logp_T=flat(step.reference),
+        head_S=torch.tensor(step.log_z, dtype=torch.float64).requires_grad_(),
     )
 
 
@@ -119,7 +122,7 @@ def test_the_defaults_are_those_of_the_loop(name: str) -> None:
     compare(name, {}, seed=4)
 
 
-@pytest.mark.parametrize("name", ["clipped_surrogate", "gspo", "cispo"])
+@pytest.mark.parametrize("name", ["clipped_surrogate", "gspo", "cispo", "flowrl"])
 def test_the_random_steps_meet_both_bounds(name: str) -> None:
     low, high = 0, 0
     for seed in range(3):
@@ -160,7 +163,37 @@ def test_the_gradient_of_gspo_is_that_of_the_sequence_ratio() -> None:
     assert tokens.logp_T.grad.tolist() == pytest.approx(central_differences(objective, live), rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("weight", ["clipped", "unclipped"])
+def test_flowrl_and_its_gradient_are_those_of_one_square_a_response(weight: str) -> None:
+    """w (log Z + mean log pi - beta A - mean log ref)^2 / S, also by log Z; w is a constant."""
+    step, values, entropy = random_step(0)
+    live, log_z = [list(row) for row in values], [list(step.log_z)]
+
+    def objective() -> float:
+        total = 0.0
+        for s, (row, reference) in enumerate(zip(live, step.reference, strict=True)):
+            w = math.exp(sum(a - b for a, b in zip(step.frozen[s], step.sampler[s], strict=True)))
+            w = min(max(w, 0.8), 1.3) if weight == "clipped" else w
+            mean = sum(a - b for a, b in zip(row, reference, strict=True)) / len(row)
+            total += w * (log_z[0][s] + mean - 3.0 * step.advantages[s]) ** 2 / len(live)
+        return total
+
+    tokens = tokens_of(step, live, entropy)
+    loss = build("flowrl", beta=3.0, weight=weight, clip_low=0.2, clip_high=0.3)
+    value = aggregated(loss, tokens, step.t_max)
+    assert float(value.detach()) == pytest.approx(objective(), rel=1e-12)
+    value.backward()
+    for got, by in ((tokens.logp_T, live), (tokens.head_S, log_z)):
+        assert got is not None
+        assert got.grad is not None
+        assert got.grad.tolist() == pytest.approx(central_differences(objective, by), rel=1e-6, abs=1e-9)
+    assert (loss.clipped(tokens) is None) is (weight == "unclipped")
+
+
+MAXIMISING = [name for name in KNOWN if name != "flowrl"]
+
+
+@pytest.mark.parametrize("name", MAXIMISING)
 def test_on_policy_every_loss_has_the_gradient_of_the_policy_gradient(name: str) -> None:
     step, live, entropy = random_step(0)
     gradients = []
@@ -172,7 +205,7 @@ def test_on_policy_every_loss_has_the_gradient_of_the_policy_gradient(name: str)
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", MAXIMISING)
 def test_a_cap_leaves_nothing_to_clip_since_the_learner_itself_is_then_old(name: str) -> None:
     step, live, entropy = random_step(1)
     gradients = []
@@ -192,7 +225,7 @@ def test_log_probabilities_that_are_worlds_apart_give_finite_numbers(
 ) -> None:
     step, live, entropy = random_step(0)
     away = [[x + far for x in row] for row in live]
-    tokens = tokens_of(Responses(away, away, step.advantages, step.t_max, live), live, entropy)
+    tokens = tokens_of(replace(step, sampler=away, reference=away), live, entropy)
     losses_T = build(name, kl_coefficient=0.1, **cap).total(tokens)
     losses_T.sum().backward()
     assert torch.isfinite(losses_T).all()
@@ -208,11 +241,15 @@ def test_terms_without_what_they_need_are_refused() -> None:
         build("policy_gradient", entropy_coefficient=0.1).total(detached)
     with pytest.raises(ValueError, match="reference's log-probabilities"):
         build("policy_gradient", kl_coefficient=0.1).total(detached)
+    with pytest.raises(ValueError, match="log Z"):
+        build("flowrl").total(detached)
 
 
 def test_a_loss_says_what_it_needs() -> None:
     assert build("gspo").needs == frozenset()
     assert not build("gspo").zero_advantage_matters
+    assert build("flowrl").needs == {"reference", "prompt_hidden"}
+    assert build("flowrl").zero_advantage_matters
     both = build("gspo", kl_coefficient=0.1, entropy_coefficient=0.1)
     assert both.needs == {"reference", "entropy"}
     assert both.zero_advantage_matters

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from raypoly.losses import Tokens, build
+from raypoly.losses.flowrl import FlowRL
 from raypoly.losses.gspo import GSPO
 from raypoly.losses.importance import correction
 from raypoly.losses.kl import kl_terms
@@ -71,6 +75,31 @@ def test_cispo(case: Any) -> None:
     assert tokens.logp_T.grad is not None
     weights = [-given["adv"] * weight for weight in wanted["weights_sg"]]
     assert tokens.logp_T.grad.tolist() == pytest.approx(weights, **CLOSE)
+
+
+@pytest.mark.parametrize("weight", ["clipped", "unclipped"])
+@pytest.mark.parametrize("case", cases("flowrl"))
+def test_flowrl(case: Any, weight: str) -> None:
+    given, wanted = case["input"], case["expected"]
+    off = np.array([0.7, -0.2, -0.5])
+    log_ratio = off + math.log(given["is_weight"]) / 3
+    tokens = replace(
+        one_response(log_ratio.tolist(), given["reward_hat"], (given["mean_logp"] + off).tolist()),
+        reference_logp_T=torch.tensor(given["mean_ref_logp"] - off, dtype=torch.float64),
+        head_S=torch.tensor([given["log_z"]], dtype=torch.float64),
+    )
+    loss = build("flowrl", beta=given["beta"], weight=weight)
+    assert isinstance(loss, FlowRL)
+    assert loss.residual(tokens).tolist() == pytest.approx([wanted["residual"]] * 3, **CLOSE)
+    assert loss.total(tokens).tolist() == pytest.approx([wanted["loss"]] * 3, **CLOSE)
+
+
+def test_flowrls_clip_bounds_the_product_over_a_response() -> None:
+    tokens = replace(
+        one_response([0.3, 0.3], 0.0), reference_logp_T=torch.zeros(2), head_S=torch.zeros(1, dtype=torch.float64)
+    )
+    assert build("flowrl").total(tokens).tolist() == pytest.approx([1.2, 1.2])
+    assert build("flowrl", weight="unclipped").total(tokens).tolist() == pytest.approx([math.exp(0.6)] * 2)
 
 
 @pytest.mark.parametrize("case", cases("tis"))

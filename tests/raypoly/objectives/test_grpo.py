@@ -19,6 +19,13 @@ def test_worked_numbers(case: Any, std: str) -> None:
     np.testing.assert_allclose(got, case["expected"][NAMES[std]], atol=1e-9)
 
 
+@pytest.mark.parametrize("case", cases("grpo_drgrpo_rloo"))
+@pytest.mark.parametrize("std", ["sample", "population"])
+def test_flowrl_normalises_rewards_as_grpo_does_with_its_deviation(case: Any, std: str) -> None:
+    got = build("flowrl", std=std).advantages(rewards=case["input"]["rewards"])
+    np.testing.assert_allclose(got, case["expected"][NAMES[std]], atol=1e-9)
+
+
 def test_equal_rewards_have_no_advantage() -> None:
     assert not build("grpo", std="sample").advantages(rewards=[1.0] * 8).any()
 

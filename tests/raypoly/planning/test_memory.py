@@ -16,7 +16,7 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.planning.gpus import GIB, Device, named
 from raypoly.planning.layout import Layout
-from raypoly.planning.learner import learner_parts
+from raypoly.planning.learner import checkpoint_bytes, learner_parts
 from raypoly.planning.memory import check, memory
 from raypoly.planning.parts import GRADIENTS, Holding
 from raypoly.planning.shapes import PUBLISHED, from_config
@@ -113,6 +113,17 @@ def test_masters_gradients_and_moments_are_16_bytes_a_weight() -> None:
     held = [part(config, name) for name in ("weights (float32 masters)", "gradients", "AdamW's moments")]
     assert sum(held) == 16 * 4_022_468_096
     assert sum(held) / 1e9 == pytest.approx(64, abs=0.5)
+
+
+def test_flowrls_reference_and_its_head_are_counted() -> None:
+    config, hidden = h200_run("objective.name=flowrl", "loss.name=flowrl"), QWEN3_4B.hidden
+    assert part(config, "frozen reference") == 4 * QWEN3_4B.parameters
+    head = 2 * (hidden * hidden + 3 * hidden) + hidden + 1
+    assert part(config, "the loss's head, trained") == 16 * head
+    plain = h200_run("objective.name=grpo")
+    assert checkpoint_bytes(config, QWEN3_4B) - checkpoint_bytes(plain, QWEN3_4B) == 12 * head
+    (holding,) = memory(plain, QWEN3_4B, H200, Layout("colocated"))
+    assert not {"frozen reference", "the loss's head, trained"} & {p.name for p in holding.parts}
 
 
 def test_the_engine_takes_its_share_of_the_gpu_and_no_more() -> None:

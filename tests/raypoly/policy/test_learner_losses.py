@@ -18,7 +18,7 @@ from raypoly.errors import UsageError, WeightsMismatch
 from raypoly.losses import KNOWN, build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row
+from raypoly.policy.rows import Row, pack
 from raypoly.policy.snapshots import META, weight_digest
 from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
@@ -87,13 +87,14 @@ def test_the_loss_of_a_step_is_that_of_a_loop_over_its_tokens(folder: Path, name
     update(one, rows(one, 0))
     given = rows(one, 1)
     live = [one.logprobs(row.prompt_tokens, row.tokens, 1.0).astype(float).tolist() for row in given]
-    start = learner(folder)
+    start, head_S = learner(folder), one._tokens(pack(given)).head_S
     step = Responses(
         sampler=[row.sampler_logprobs.astype(float).tolist() for row in given],
         reference=[start.logprobs(row.prompt_tokens, row.tokens, 1.0).astype(float).tolist() for row in given],
         advantages=[row.advantage for row in given],
         t_max=NORMALISERS.t_max,
         frozen=live,
+        log_z=[] if head_S is None else head_S.tolist(),
     )
     assert update(one, given).loss == pytest.approx(step_loss(name, EVERY_TERM, step, live, live), rel=1e-4)
 

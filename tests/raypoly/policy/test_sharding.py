@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load as load_safetensors
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from raypoly.config import ModelConfig, TrainConfig
@@ -20,7 +21,7 @@ from raypoly.losses import build
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.sharding import dealt
-from raypoly.policy.snapshots import META
+from raypoly.policy.snapshots import HEAD, META
 from raypoly.policy.stats import UpdateStats
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.policy.test_packing import SIZES
@@ -46,7 +47,7 @@ class Case:
 
     def learner(self, ranks: Ranks, folder: Path) -> PolicyLearner:
         train = TrainConfig.model_validate({"lr": 1e-4, "token_budget": 40} | self.train)
-        loss = build("policy_gradient", **self.loss)
+        loss = build(**{"name": "policy_gradient"} | self.loss)
         return PolicyLearner(folder, train, loss, 1.0, ModelConfig.model_validate(self.model), ranks)
 
     def update(self, one: PolicyLearner) -> UpdateStats:
@@ -104,6 +105,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_model(tmp_path_factory.mktemp("model"))
 
 
+def head_of(several: Sequence[Told]) -> dict[str, torch.Tensor]:
+    """The weights of the loss's head, each of which one rank has saved."""
+    parts = [load_safetensors(told.saved[HEAD]) for told in several if HEAD in told.saved]
+    assert sum(map(len, parts)) == len({name for part in parts for name in part})
+    return {name: tensor for part in parts for name, tensor in part.items()}
+
+
 def assert_same(several: list[Told], one: Told) -> None:
     """Losses and weights to 1e-6, on every rank."""
     for told in several:
@@ -115,6 +123,10 @@ def assert_same(several: list[Told], one: Told) -> None:
         assert numbers(got) == pytest.approx(numbers(want), rel=2e-5, abs=1e-6, nan_ok=True)
     for name, weight in several[0].weights.items():
         assert float(np.abs(weight - one.weights[name]).max()) < 1e-6, name
+    head, wanted = head_of(several), head_of([one])
+    assert head.keys() == wanted.keys()
+    for name, weight in head.items():
+        assert float((weight - wanted[name]).abs().max()) < 1e-6, name
 
 
 CASES = {
@@ -128,6 +140,7 @@ CASES = {
     ),
     "products recomputed": Case({"activation_checkpointing": "products"}),
     "adapters": Case(model={"lora_rank": 4}, loss={"kl_coefficient": 0.2}),
+    "a head of the loss": Case(loss={"name": "flowrl", "beta": 1.0}, counts=(8, 1, 7), sizes=(2, 4)),
 }
 
 
@@ -136,6 +149,7 @@ def test_two_or_four_ranks_give_the_losses_and_weights_of_one(together: Together
     case = CASES[name]
     one = trained(ONE, case, folder)
     start = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+    assert bool(head_of([one])) is ("name" in case.loss)
     assert max(float(np.abs(one.weights[n] - start[n].numpy()).max()) for n in start) > 5e-5
     for size in case.sizes:
         assert_same(together.run(size, trained, case, folder), one)
@@ -168,12 +182,15 @@ def test_in_bf16_several_ranks_round_what_one_rounds(together: Together, folder:
     assert two.stats[0].entropy == pytest.approx(one.stats[0].entropy, rel=1e-5)
 
 
-@pytest.mark.parametrize("model", [{}, pytest.param({"lora_rank": 4}, marks=needs_peft)], ids=["weights", "adapters"])
+@pytest.mark.parametrize(
+    "case",
+    [Case(), pytest.param(Case(model={"lora_rank": 4}), marks=needs_peft), Case(loss={"name": "flowrl"})],
+    ids=["weights", "adapters", "head"],
+)
 def test_a_checkpoint_of_some_ranks_goes_on_on_any_number_of_ranks(
-    together: Together, folder: Path, model: dict[str, Any]
+    together: Together, folder: Path, case: Case
 ) -> None:
     """1 to 2 to 4 to 1: the same bits come back, of weights and moments, and the same step follows."""
-    case = Case(model=model)
     first = trained(ONE, replace(case, counts=case.counts[:2]), folder).saved
     parts, steps = [first], []
     for size in (2, 4):

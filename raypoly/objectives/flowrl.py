@@ -1,0 +1,30 @@
+"""FlowRL: rewards normalised within the group, for a loss that fits probabilities to them.
+
+r_hat_i = (r_i - mean r) / (std r + eps), FlowRL (arXiv 2509.15207): GRPO's advantage with its deviation. What is new is
+the loss (`loss.name=flowrl`, raypoly/losses/flowrl.py), without which this is `grpo` with `std=sample`. Needs nothing
+but rewards. When: several ways of being right shall keep their shares.
+Known to go wrong: r_hat forgets how hard a problem is; a group of equal rewards says "stay near the reference".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.grpo import relative
+from raypoly.values import Float64
+
+
+class FlowRLConfig(ObjectiveConfig):
+    std: Literal["sample", "population"] = Field("sample", description="Which deviation: `sample` has ddof=1.")
+
+
+class FlowRL(Objective):
+    Config = FlowRLConfig
+    config: FlowRLConfig
+    loss = "flowrl"
+
+    def compute(self, group: ScoredGroup) -> Float64:
+        return relative(group.rewards, self.config.std)
