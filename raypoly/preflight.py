@@ -107,7 +107,7 @@ def _loss(config: Config) -> None:
     if objective.loss is not None and config.loss.name != objective.loss:
         raise UsageError(
             f"objective.name={name} gives what loss.name={objective.loss} fits, and with loss.name={config.loss.name} "
-            f"it would be another method: set loss.name={objective.loss}, or objective.name=grpo."
+            f"it would be another method: set loss.name={objective.loss}."
         )
     if loss.fits_advantages and objective.leaves_out:
         raise UsageError(

@@ -3,7 +3,8 @@
     total = weight * (token_losses + kl_coefficient * KL - entropy_coefficient * entropy)
 
 A subclass writes `token_losses`; the KL to a frozen reference, the entropy bonus and the correction of the sampler
-(`weight`: raypoly/losses/importance.py) are the same for every loss.
+(`weight`: raypoly/losses/importance.py) are the same for every loss. One may bring a head that is trained with the
+policy.
 """
 
 from __future__ import annotations

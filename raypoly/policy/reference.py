@@ -1,4 +1,4 @@
-"""The frozen model that a KL term is taken to: the one that the run started with, whatever is trained since.
+"""The frozen model that a loss compares with: the one that the run started with, whatever is trained since.
 
 It is opened from where the run's first weights came from, never from a checkpoint, so a resumed run has the same; a
 checkpoint holds its digest, so that another model in that place is noticed.
@@ -24,6 +24,6 @@ class Reference:
         """Raise `UsageError` where a checkpoint names another one; None is a checkpoint that names none."""
         if known is not None and known != self.digest:
             raise UsageError(
-                "The model at model.path is not the one that this run started with and that its KL is taken to: put "
-                "that model back, or use run.fresh=true."
+                "The model at model.path is not the one that this run started with and that its loss compares with: "
+                "put that model back, or use run.fresh=true."
             )

@@ -149,9 +149,11 @@ def test_damaged_shard_is_not_read(store: LocalStore) -> None:
         found.reader.read(0)
 
 
-def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("loss", ["policy_gradient", "flowrl"])
+def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: Path, loss: str) -> None:
+    """With what a loss trains beside the policy, too, which is in a file that the index does not name."""
     folder = random_model(tmp_path / "model")
-    one = learner(folder)
+    one = PolicyLearner(folder, TrainConfig(), build(loss), 1.0)
     one.begin(0, NORMALISERS)
     one.accumulate(rows())
     one.apply()
@@ -160,7 +162,12 @@ def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: 
     assert writer is not None
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "tokenizer")
     tokenizer = {file.name: file.read_bytes() for file in (tmp_path / "tokenizer").iterdir()}
-    checkpoints.commit(writer, writer.write(0, one.snapshot().parts()), {**one.pretrained_config(), **tokenizer})
+    shards = writer.write(0, one.snapshot().parts())
+    found = checkpoints.commit(writer, shards, {**one.pretrained_config(), **tokenizer})
+    assert ("loss_head.safetensors" in [shard.part for shard in shards]) is (loss == "flowrl")
+    other = PolicyLearner(folder, TrainConfig(), build(loss), 1.0)
+    other.load(*found.reader.share(0, 1))
+    assert other.save() == one.save()
     place = store.root / "checkpoints" / "step-000001"
     model = AutoModelForCausalLM.from_pretrained(place)
     assert model.dtype == torch.float32

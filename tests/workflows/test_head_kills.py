@@ -1,0 +1,46 @@
+"""A real run whose loss has a head, killed before its first checkpoint and after it: the same command ends alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from benchmarks.chaos.compare import differences
+from benchmarks.chaos.machines import Machines
+from raypoly import Run
+from raypoly.policy.heads import PREFIX
+from tests.workflows.runs import Driver
+
+FLOWRL = ("objective.name=flowrl", "loss.name=flowrl", "train.steps=3")
+
+
+@pytest.mark.slow
+def test_a_run_with_a_trained_head_that_is_killed_twice_ends_bit_identical(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    """The first start again draws the head from the seed and replays; the second takes it from a checkpoint."""
+    overrides, environment = [*small_run, *FLOWRL], {"RAY_ADDRESS": machines.address}
+    undisturbed = Driver(tmp_path / "undisturbed", overrides, environment)
+    assert undisturbed.finish() == 0, undisturbed.log()
+    assert len(set(undisturbed.digests())) == 3, "training must change the weights"
+    hit = Driver(tmp_path / "hit", overrides, environment)
+    for commits in (11, 19):
+        hit.start()
+        assert hit.wait_for_commits(commits), hit.log()
+        hit.kill()
+        machines.wait_until_idle()
+    assert hit.finish() == 0, hit.log()
+    assert differences(Run(hit.folder), Run(undisturbed.folder)) == []
+    assert head(hit.folder) == head(undisturbed.folder)
+
+
+def head(folder: Path) -> dict[str, list[float]]:
+    """The newest checkpoint's, by name."""
+    (file,) = sorted((folder / "checkpoints").iterdir())[-1].glob("loss_head-*.safetensors")
+    with safe_open(file, "pt") as opened:
+        found = {name: opened.get_tensor(name).flatten().tolist() for name in opened.keys()}  # noqa: SIM118
+    assert found
+    assert all(name.startswith(PREFIX) for name in found)
+    return found
