@@ -1,7 +1,7 @@
 """What a loss trains beside the policy, and what that reads: the mean of each prompt's last hidden states.
 
-head = make_head(loss, hidden_size, seed)                   # None for a loss without one
-head_S = answer(head, prompt_means(hidden_SH, segments))            # a number a response
+head = make_head(loss, hidden_size, seed)                           # None for a loss without one
+head_S = answer(head, prompt_means(hidden_SH, segments))    # a number a response
 """
 
 from __future__ import annotations

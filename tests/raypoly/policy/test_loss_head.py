@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from safetensors.torch import save as save_safetensors
 from transformers import AutoModelForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from raypoly.config import TrainConfig
+from raypoly.config import ModelConfig, TrainConfig
 from raypoly.errors import CorruptData, UsageError
 from raypoly.losses import Loss, LossConfig, Tokens, build
 from raypoly.policy.heads import PREFIX
@@ -27,6 +29,7 @@ from raypoly.store.shards import WEIGHTS
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
 
+needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 BETA, LOW, HIGH = 2.0, 0.7, 1.3
 Gradients = dict[str, torch.Tensor]
 
@@ -212,6 +215,25 @@ def test_a_saved_head_goes_on_bit_for_bit_with_its_moments(folder: Path) -> None
     given = shared(one, 0.0)
     assert update(other, given) == update(one, given)
     assert other.save() == one.save()
+
+
+@pytest.mark.parametrize(
+    "model", [{"dtype": "bfloat16"}, pytest.param({"lora_rank": 4}, marks=needs_peft)], ids=["bf16", "adapters"]
+)
+def test_in_bf16_and_beside_adapters_the_head_is_float32_and_goes_on(folder: Path, model: dict[str, Any]) -> None:
+    def made() -> PolicyLearner:
+        train = TrainConfig(lr=1e-3, token_budget=64)
+        return PolicyLearner(folder, train, build("flowrl"), 1.0, ModelConfig.model_validate(model))
+
+    one, other = made(), made()
+    before = load_safetensors(one.save()[HEAD])
+    assert math.isfinite(update(one, rows()).loss)
+    saved = one.save()
+    after = load_safetensors(saved[HEAD])
+    assert {tensor.dtype for tensor in after.values()} == {torch.float32}
+    assert all(not torch.equal(after[name], before[name]) for name in before)
+    other.load(saved)
+    assert update(other, rows(1)) == update(one, rows(1))
 
 
 def test_the_digest_and_a_checkpoint_hold_the_head_and_the_models_folder_does_not(folder: Path) -> None:
