@@ -14,38 +14,28 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from raypoly.problems.order import refuse_too_few
+from raypoly.problems.order import Ordering
 from raypoly.problems.pass_rates import PassRates
 from raypoly.seeds import derive
 from raypoly.values import Problem
 
 
-class ByPassRate:
+class ByPassRate(Ordering):
     """Ranks all problems for each step by `rates`, which somebody else keeps up to date; a step takes the first ones.
 
-    `refill`: further problems that a step may take.
+    What a step takes is a function of seed, step, and what the rates are now.
     """
 
     def __init__(
         self, problems: Sequence[Problem], per_step: int, seed: int, rates: PassRates, refill: int = 0
     ) -> None:
-        refuse_too_few(problems, per_step, refill)
-        self._problems, self._per_step, self._seed, self._rates = problems, per_step, seed, rates
+        super().__init__(problems, per_step, seed, refill)
+        self._rates = rates
         self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
-
-    def batch(self, step: int) -> tuple[Problem, ...]:
-        """The problems of a step, by slot: a function of seed, step, and what the rates are now."""
-        first = self.place(step)
-        return tuple(self.at(first + slot)[1] for slot in range(self._per_step))
 
     def place(self, step: int) -> int:
         """Where the problems of a step begin, for `at`."""
         return step * self.size
-
-    @property
-    def size(self) -> int:
-        """Problems that are ranked for each step."""
-        return len(self._problems)
 
     def at(self, place: int) -> tuple[int, Problem]:
         """The problem at a place, from 0, of the rankings of all steps one after the other; before it its number."""

@@ -8,15 +8,14 @@ No step takes a problem twice.
 
 from __future__ import annotations
 
-from raypoly.problems.by_pass_rate import ByPassRate
-from raypoly.problems.order import Order
+from raypoly.problems.order import Ordering
 from raypoly.values import Problem
 
 
 class Taking:
     """One step's problems."""
 
-    def __init__(self, order: Order | ByPassRate, place: int, planned: int) -> None:
+    def __init__(self, order: Ordering, place: int, planned: int) -> None:
         """From `place` on; where an epoch has fewer than `planned` left, from the next one's start, as without more."""
         left = order.size - place % order.size
         self._order, self._taken = order, set[int]()
@@ -30,7 +29,7 @@ class Taking:
         return len(self._taken)
 
     def more(self, count: int) -> tuple[Problem, ...]:
-        """The next ones that the step does not have yet; `Order` knows more than any step may take."""
+        """The next ones that the step does not have yet; the order knows more than any step may take."""
         found: list[Problem] = []
         while len(found) < count:
             number, problem = self._order.at(self.place)
