@@ -222,41 +222,23 @@ def score(
 ) -> None:
     """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
     with _reported():
-        from raypoly.scoring import command
-        from raypoly.scoring.interrupt import interruptible
+        from raypoly.scoring.asked import Asked, do
 
-        goes_on = "Interrupted." + (" The same command goes on from here." if out not in (None, "-") else "")
-        if run is not None:
-            if programs or evidence or validate or calibrated or duplicates or against:
-                raise UsageError("--run scores a run's own rollouts: beside it go --problems, --out and --workers.")
-            from raypoly.rescoring.command import rescore
-
-            with interruptible(goes_on):
-                rescore(run, out, None if problems is None else Path(problems), overrides or [], workers)
-            return
-        if problems is None:
-            raise UsageError("Give --problems, a file of problems, or --run, a run whose rollouts are scored again.")
-        if duplicates:
-            if programs or evidence or validate or calibrated or workers is not None or overrides:
-                raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
-            from raypoly.scoring.duplicates import compare_files
-
-            with interruptible("Interrupted; nothing was written."):
-                compare_files(Path(problems), None if against is None else Path(against), out)
-            return
-        if against is not None:
-            raise UsageError("--against goes with --duplicates.")
-        config = command.scorer_config(overrides or [], workers)
-        if validate:
-            if programs is not None or evidence:
-                raise UsageError("--validate runs the problems' own solutions: leave --programs and --evidence out.")
-            with interruptible("Interrupted; nothing was written."):
-                command.validate_file(Path(problems), out, calibrated, config)
-            return
-        if programs is None or out is None or calibrated is not None:
-            raise UsageError("Give --programs and --out to score programs, or --validate to check the problems.")
-        with interruptible(goes_on):
-            command.score_files(Path(problems), Path(programs), out, config, evidence)
+        do(
+            Asked(
+                problems=problems,
+                overrides=overrides or [],
+                programs=programs,
+                out=out,
+                workers=workers,
+                evidence=evidence,
+                validate=validate,
+                calibrated=calibrated,
+                duplicates=duplicates,
+                against=against,
+                run=run,
+            )
+        )
 
 
 @judging.command()
@@ -277,21 +259,20 @@ def label(
     with _reported():
         from raypoly.judging.choice import chosen
         from raypoly.judging.label import label_file
-        from raypoly.scoring.interrupt import interruptible
+        from raypoly.scoring.interrupt import goes_on, interruptible
 
-        goes_on = "Interrupted." + (" The same command goes on from here." if out not in (None, "-") else "")
         if run is not None:
             from raypoly.rescoring.relabel import relabel
 
             words = [*([] if file is None else [file]), *(overrides or [])]  # no file stands before the keys
             if show:
                 raise UsageError("--show goes with a file: leave it out beside --run.")
-            with interruptible(goes_on):
+            with interruptible(goes_on(out)):
                 relabel(run, out, judge, words)
             return
         if file is None:
             raise UsageError("Give a file of groups, or --run, a run whose groups are labelled again.")
-        with interruptible(goes_on):
+        with interruptible(goes_on(out)):
             label_file(Path(file), out, chosen(judge, overrides or []), show)
 
 

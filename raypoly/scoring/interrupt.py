@@ -33,3 +33,8 @@ def interruptible(sentence: str) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def goes_on(out: str | None) -> str:
+    """What is said of an interrupt to somebody whose rows go to `out`."""
+    return "Interrupted." + (" The same command goes on from here." if out not in (None, "-") else "")
