@@ -264,7 +264,7 @@ def _rollout_bytes(config: Config) -> float:
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
     objective = objectives.of_run(config)
     crossed = "cross_logprobs" in objective.needs
-    behind = 4.0 * distinct_prompts(objective, config.train.rollouts) if crossed else 0.0
+    behind = 4.0 * len(distinct_prompts(objective, "prompt", config.train.rollouts)) if crossed else 0.0
     return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from actors.scorer import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.objectives.asked import distinct_prompts
 from raypoly.placement import Placement
 from raypoly.preflight import refuse_asking_between
 from raypoly.problems import ProblemSet
-from raypoly.problems.over_long import fitted
+from raypoly.problems.over_long import fitted_as_trained
 from raypoly.problems.untested import require_tests
 from raypoly.rundir import RunDirectory, problem_sets
 from raypoly.store import Store
@@ -125,8 +127,10 @@ async def started(
         patience = _patience(config, workers.judge, progress, summary, gauges)
         watchdog = stack.enter_context(_watchdog(config, workers, store, patience, progress.note, ending))
         await workers.start(around)
-        problem_set = await fitted(problem_set, config, workers.generator.encode, progress.note)
         objective = objectives.of_run(config)
+        trained_as = partial(distinct_prompts, objective, rollouts=config.train.rollouts)
+        encode = workers.generator.encode
+        problem_set = await fitted_as_trained(problem_set, config, encode, progress.note, trained_as)
         aside = SetAside(config.run.max_set_aside, progress.note)
         canary = Canary(config, workers.scorers, workers.judge, progress.note)
         stack.callback(canary.stop)

@@ -26,9 +26,10 @@ Weights = Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """One group to sample: a prompt and one seed a response."""
+    """A prompt and one seed a response: a group, or those of its responses that share a prompt."""
 
     slot: int
+    """By which the answer is known; the group's own where its responses share one prompt."""
     prompt_tokens: Int32
     seeds: tuple[int, ...]
     _: KW_ONLY

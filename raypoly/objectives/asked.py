@@ -25,9 +25,9 @@ def prompts_of(objective: Objective, prompt: str, rollouts: int) -> tuple[str, .
     return tuple(found)
 
 
-def distinct_prompts(objective: Objective, rollouts: int) -> int:
-    """How many different prompts a group of so many rollouts has. Raises as `prompts_of`."""
-    return len(set(prompts_of(objective, "prompt", rollouts)))
+def distinct_prompts(objective: Objective, prompt: str, rollouts: int) -> tuple[str, ...]:
+    """`prompts_of`, each once, in the order in which rollouts first have them."""
+    return tuple(dict.fromkeys(prompts_of(objective, prompt, rollouts)))
 
 
 def measures_of(objective: Objective) -> Mapping[str, float]:

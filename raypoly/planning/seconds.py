@@ -69,7 +69,7 @@ def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, r
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
         return None
     train, objective = config.train, objectives.of_run(config)
-    each = distinct_prompts(objective, train.rollouts)
+    each = len(distinct_prompts(objective, "prompt", train.rollouts))
     prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * train.rollouts
     sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
     if sampling is None:

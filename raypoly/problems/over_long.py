@@ -65,6 +65,29 @@ async def fitted(found: ProblemSet, config: Config, encode: Encode, note: Callab
     return ProblemSet(splits, found.hash)
 
 
+async def fitted_as_trained(
+    found: ProblemSet,
+    config: Config,
+    encode: Encode,
+    note: Callable[[str], None],
+    trained_as: Callable[[str], Sequence[str]],
+) -> ProblemSet:
+    """`fitted`; then training problems alone once more, by the longest of the texts that a prompt is sampled as."""
+
+    async def longest(texts: Sequence[str]) -> list[Sized]:
+        prompts = [tuple(dict.fromkeys(trained_as(text))) for text in texts]
+        tokens = iter(await encode([prompt for own in prompts for prompt in own]))
+        return [max((next(tokens) for _ in own), key=len) for own in prompts]
+
+    fit = await fitted(found, config, encode, note)
+    plain = all(tuple(trained_as(problem.prompt)) == (problem.prompt,) for problem in fit.splits["train"])
+    if plain or config.problems.over_long == "refuse":
+        return fit
+    alone = ProblemSet({name: problems if name == "train" else () for name, problems in fit.splits.items()}, fit.hash)
+    train = (await fitted(alone, config, longest, note)).splits["train"]
+    return ProblemSet({**fit.splits, "train": train}, fit.hash)
+
+
 @dataclass
 class _Search:
     """How many words of a statement may stay: `fits` do, `too_many` don't."""

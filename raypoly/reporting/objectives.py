@@ -17,7 +17,7 @@ import numpy as np
 
 from raypoly.markdown import table
 from raypoly.objectives import KNOWN, Batch, build
-from raypoly.objectives.asked import prompts_of
+from raypoly.objectives.asked import distinct_prompts, prompts_of
 from raypoly.values import Float64
 
 
@@ -66,7 +66,8 @@ def advantages(name: str, eight: Eight) -> Float64:
     objective = build(name)
     objective.check(len(eight.rewards))
     prompts = prompts_of(objective, "prompt", len(eight.rewards))
-    own = [list(dict.fromkeys(prompts)).index(prompt) for prompt in prompts]
+    distinct = distinct_prompts(objective, "prompt", len(eight.rewards))
+    own = [distinct.index(prompt) for prompt in prompts]
     ids = {strategy: number for number, strategy in enumerate(dict.fromkeys(eight.strategies), 1)}
     values = objective.advantages(
         rewards=eight.rewards,

@@ -79,9 +79,9 @@ def test_information_of_a_sequence_is_at_most_log_of_the_skills_and_survives_unl
 def test_skills_come_round_in_turn_before_the_prompt() -> None:
     objective = build("upskill", skills=3)
     assert prompts_of(objective, "Add.", 5) == tuple(f"Strategy {z} | Add." for z in (1, 2, 3, 1, 2))
-    assert distinct_prompts(objective, 5) == 3
+    assert distinct_prompts(objective, "Add.", 5) == ("Strategy 1 | Add.", "Strategy 2 | Add.", "Strategy 3 | Add.")
     assert prompts_of(build("grpo"), "Add.", 2) == ("Add.", "Add.")
-    assert distinct_prompts(build("grpo"), 8) == 1
+    assert distinct_prompts(build("grpo"), "Add.", 8) == ("Add.",)
 
 
 def test_more_skills_than_rollouts_are_refused() -> None:

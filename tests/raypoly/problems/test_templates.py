@@ -20,7 +20,7 @@ from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build
 from raypoly.problems.formats import problem_of, read_problems
 from raypoly.problems.formats.row import ANSWER
-from raypoly.problems.over_long import MARK, fitted, shortened
+from raypoly.problems.over_long import MARK, fitted, fitted_as_trained, shortened
 from raypoly.problems.prompts import parts_of
 from raypoly.problems.templates import load_template
 from raypoly.rundir import identity
@@ -199,6 +199,34 @@ def test_a_cut_prompt_keeps_the_ends_of_its_statement_and_all_that_stands_around
     assert "they were cut in their statements' middle" in notes[0]
     with pytest.raises(UsageError, match="tokens without its statement"):
         fit([whole], around, "cut")
+
+
+def test_training_prompts_fit_with_what_is_put_before_them_and_others_without() -> None:
+    def skilled(prompt: str) -> tuple[str, ...]:
+        return (prompt, f"Strategy 1 | {prompt}")
+
+    long, short = (long_problem(words) for words in (60, 50))
+    size = len(long.prompt.split())
+    found = ProblemSet({"train": [long, short], "validation": [long], "test": []}, "x")
+
+    def fit_as_trained(limit: int, rule: str) -> tuple[ProblemSet, list[str]]:
+        config = Config.model_validate({"generator": {"max_prompt_tokens": limit}, "problems": {"over_long": rule}})
+        notes: list[str] = []
+        return asyncio.run(fitted_as_trained(found, config, by_word, notes.append, skilled)), notes
+
+    assert fit_as_trained(size + 3, "drop") == (found, [])
+    kept, notes = fit_as_trained(size + 2, "drop")
+    assert (kept.splits["train"], kept.splits["validation"]) == ([short], [long])
+    assert notes == [
+        f"1 of 2 prompts have more than {size + 2} tokens (1 train): their problems are left out "
+        "(problems.over_long=drop)."
+    ]
+    kept, _ = fit_as_trained(size + 2, "cut")
+    cut, same = kept.splits["train"]
+    assert MARK in cut.prompt
+    assert len(cut.prompt.split()) + 3 <= size + 2
+    assert (same, kept.splits["validation"]) == (short, [long])
+    assert fit_as_trained(size - 5, "refuse") == (found, [])
 
 
 def test_refusing_is_left_to_the_run_and_prompts_that_fit_are_left_alone() -> None:
