@@ -13,8 +13,9 @@ Needs the log-probabilities of each response behind every skill: |Z| forward pas
 shall be had for the asking, one for each skill, without a judge. N should be a multiple of |Z|; skills come round in
 turn, so rollouts of low ones are more where it is not.
 Known to go wrong: the policy may learn to say the same in other words, or a wrong thing of its own: a skill's habit is
-paid, right or wrong, and with alpha 5 more than rewards of 0 and 1. The prefix stands before the whole prompt, a chat
-template included. Evaluation asks without one, so what only a skill knows does not show there.
+paid, right or wrong, and with alpha 5 more than rewards of 0 and 1. Where rewards are equal, a deviation that divides
+makes whole advantages of the least difference in information, so every group has a gradient. The prefix stands before
+the whole prompt, a chat template included. Evaluation asks without one, so what only a skill knows does not show there.
 """
 
 from __future__ import annotations

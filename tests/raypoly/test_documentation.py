@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -58,10 +57,10 @@ def test_the_pages_objective_runs_from_a_file_outside_the_tree(tmp_path: Path) -
 
 def test_the_pages_objective_can_measure_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "add-an-objective.md").read_text(), re.S)[:2]
-    head, _, _ = first.partition("    def compute")
-    (tmp_path / "measured_first.py").write_text(head + textwrap.indent(second, "    "))
+    (tmp_path / "short_first.py").write_text(first)
+    (tmp_path / "measured_first.py").write_text(second)
     monkeypatch.syspath_prepend(tmp_path)
-    objective = objectives.build("measured_first:ShortFirst", charge=0.02)
+    objective = objectives.build("measured_first:MeasuredFirst", charge=0.02)
     objective.advantages(rewards=[1, 0, 1, 0], lengths=[9, 9, 30, 30])
     assert measures_of(objective) == {"longest": 30.0}
 
