@@ -213,7 +213,7 @@ class PolicyLearner:
 
         def forward(rows: Sequence[Row]) -> Float32:
             with torch.no_grad():
-                logp_T, _ = self._forward(self._model, pack(rows or [_BLANK]), self._temperature)
+                logp_T = self._forward(self._model, pack(rows or [_BLANK]), self._temperature).logp_T
             out: Float32 = logp_T[: sum(len(row.tokens) for row in rows)].cpu().numpy().astype(np.float32)
             return out
 
