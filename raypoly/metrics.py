@@ -51,8 +51,8 @@ class ProblemOutcome:
     """What one problem's samples came to."""
 
     samples: int
-    correct_strategies: tuple[str, ...]
-    """The strategy by execution trace of each correct sample."""
+    correct_strategies: tuple[str | None, ...]
+    """The strategy by execution trace of each correct sample; None where no evidence is kept."""
     judged_strategies: tuple[int, ...] | None = None
     """The judge's label of each correct sample, degenerate ones left out, where it was asked."""
     structural_strategies: tuple[int, ...] | None = None
@@ -77,17 +77,15 @@ def summarise(outcomes: Sequence[ProblemOutcome]) -> Mapping[str, object]:
     }
     enough = samples >= STRATEGY_DRAWS
 
-    def labelled(strategies: Sequence[tuple[int, ...] | None]) -> float | None:
-        known = [each for each in strategies if each is not None]
+    def counted(strategies: Sequence[Sequence[object] | None]) -> float | None:
+        known = [each for each in strategies if each is not None and None not in each]
         if not enough or len(known) < len(outcomes):
             return None
         return mean(expected_strategies(o.samples, map(str, each)) for o, each in zip(outcomes, known, strict=True))
 
     return {
         "pass_at_k": curve,
-        "strategies_correct": mean(expected_strategies(o.samples, o.correct_strategies) for o in outcomes)
-        if enough
-        else None,
-        "strategies_correct_judge": labelled([outcome.judged_strategies for outcome in outcomes]),
-        "strategies_correct_structural": labelled([outcome.structural_strategies for outcome in outcomes]),
+        "strategies_correct": counted([outcome.correct_strategies for outcome in outcomes]),
+        "strategies_correct_judge": counted([outcome.judged_strategies for outcome in outcomes]),
+        "strategies_correct_structural": counted([outcome.structural_strategies for outcome in outcomes]),
     }

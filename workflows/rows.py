@@ -11,8 +11,9 @@ from typing import Any
 
 from raypoly.judge.structural import structural_labels
 from raypoly.judge.use import Use, told
-from raypoly.metrics import distinct, drawn_strategies
+from raypoly.metrics import distinct
 from raypoly.policy.stats import UpdateStats
+from raypoly.rescoring.facts import Facts
 from raypoly.telemetry import MEASURES
 from raypoly.values import Group
 from workflows.failures import set_aside
@@ -55,7 +56,7 @@ def metrics_row(
         "reward": _mean(float(trained.rewards.mean()) for trained in sound),
         "strategies": _mean(_judged_strategies(t.group) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
-        "strategies_correct": _mean(_correct_strategies(trained.group) for trained in sound),
+        "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
         "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
         "unjudged": sum(trained.group.unjudged for trained in groups),
         "set_aside": len(groups) - len(sound),
@@ -111,10 +112,11 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
     return [distinct(labels.strategies) for labels in found if labels is not None]
 
 
-def _correct_strategies(group: Group) -> float:
-    """Distinct strategies by execution trace among the correct rollouts, in 8 draws or all N where N is smaller."""
-    correct = [v.evidence.strategy for v in group.verdicts or () if v.passed and v.evidence and v.evidence.strategy]
-    return drawn_strategies(group.size, correct)
+def _correct_strategies(groups: Sequence[Group]) -> list[float]:
+    """By execution trace, among the correct rollouts of each group; none where some left no evidence: those groups in
+    which nothing is correct, and nothing is unknown, would be no fair part of all."""
+    found = [Facts.of(group.verdicts or (), None).drawn_strategies for group in groups]
+    return [] if None in found else [drawn for drawn in found if drawn is not None]
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from raypoly.judge.structural import structural_labels
-from raypoly.metrics import ProblemOutcome
+from raypoly.metrics import ProblemOutcome, drawn_strategies
 from raypoly.values import Verdict
 
 UNTRACED = "untraced"
@@ -55,11 +55,18 @@ class Facts:
         """The places of the programs that passed."""
         return [place for place, status in enumerate(self.statuses) if status == "passed"]
 
+    @property
+    def drawn_strategies(self) -> float | None:
+        """Distinct strategies by execution trace among the correct programs, in 8 draws or all N where N is smaller;
+        None where one brought no evidence."""
+        found = [self.strategies[place] for place in self.correct]
+        return None if None in found else drawn_strategies(len(self.statuses), [name for name in found if name])
+
     def outcome(self, labels: Sequence[int] | None) -> ProblemOutcome:
         """What the group counts as in an evaluation; `labels` are the judge's."""
         return ProblemOutcome(
             len(self.statuses),
-            tuple(self.strategies[place] or UNTRACED for place in self.correct),
+            tuple(UNTRACED if name == "" else name for name in map(self.strategies.__getitem__, self.correct)),
             self._correct(labels),
             self._correct(self.structural),
         )

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly.metrics import distinct, drawn_strategies, ks, pass_at_k, summarise
+from raypoly.metrics import distinct, ks, pass_at_k, summarise
 from raypoly.rescoring.facts import Facts
 
 REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
@@ -96,7 +96,9 @@ class Numbers:
     def _trained(self, name: str, held: Sequence[Compared], reported: Mapping[str, Any]) -> Iterator[Number]:
         sides = [(_values(group.then), _values(group.now)) for group in held]
         for key in _names(sides):
-            pairs = [(one[key], two[key]) for one, two in sides if key in one and key in two]
+            # where it is unknown of some groups, the others may be no fair part of all: those without a right program
+            whole = all(key in one and key in two for one, two in sides)
+            pairs = [(one[key], two[key]) for one, two in sides] if whole else []
             sums = self._sums[key]
             for one, two in pairs:
                 sums[0], sums[1], sums[2] = sums[0] + one, sums[1] + two, sums[2] + 1
@@ -127,9 +129,8 @@ def _values(facts: Facts) -> Values:
     size, correct = len(facts.statuses), facts.correct
     values = {} if facts.rewards is None else {"reward": math.fsum(facts.rewards) / size}
     values |= {f"pass@{k}": pass_at_k(size, len(correct), k) for k in ks(size)}
-    if all(facts.strategies[place] is not None for place in correct):
-        named = [name for place in correct if (name := facts.strategies[place])]
-        values["strategies_correct"] = drawn_strategies(size, named)
+    if (drawn := facts.drawn_strategies) is not None:
+        values["strategies_correct"] = drawn
     return values
 
 

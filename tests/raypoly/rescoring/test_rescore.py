@@ -15,7 +15,7 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import SandboxError, UsageError
-from raypoly.metrics import ProblemOutcome
+from raypoly.metrics import ProblemOutcome, summarise
 from raypoly.problems import build
 from raypoly.rescoring.command import rescore
 from raypoly.rescoring.facts import Facts
@@ -208,14 +208,26 @@ def test_what_raypoly_evaluate_wrote_beside_the_run_is_scored_again_too(tmp_path
 def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
     """Five pass, of which one left no trace and the judge calls another one degenerate; a sum is a sum by structure."""
     loop, built_in = (verdicts(SAMPLES)[place] for place in (0, 3))
-    found = (loop, replace(loop, evidence=None), *verdicts(SAMPLES)[2:])
+    assert loop.evidence is not None
+    untraced = replace(loop, evidence=replace(loop.evidence, strategy=""))
+    found = (loop, untraced, *verdicts(SAMPLES)[2:])
     labels = Labels(np.array([1, 1, 2, 2, 0, 3, 3, 3], np.int32), np.arange(8) == 4, "judge")
     outcome = _outcome(Group(0, 0, "one", (rollout("", 0),) * 8, found, labels))
-    assert loop.evidence is not None
     assert built_in.evidence is not None
     one, other = loop.evidence.strategy, built_in.evidence.strategy
-    assert outcome == ProblemOutcome(8, (one, "untraced", one, other, other), (1, 1, 2, 2), (1,) * 4)
+    assert outcome == ProblemOutcome(8, (one, "untraced", one, other, other), (1, 1, 2, 2), (1,) * 5)
     assert one != other
+
+
+def test_without_evidence_strategies_are_unknown_and_pass_at_k_is_not() -> None:
+    known = verdicts(SAMPLES)
+    group = Group(0, 0, "one", (rollout("", 0),) * 8, tuple(replace(verdict, evidence=None) for verdict in known))
+    wrong = replace(group, verdicts=tuple(verdict for verdict in known if not verdict.passed)[:1] * 8)
+    summary = summarise([_outcome(group), _outcome(wrong)])
+    assert summary["strategies_correct"] is None
+    assert summary["pass_at_k"] == summarise([_outcome(replace(group, verdicts=known)), _outcome(wrong)])["pass_at_k"]
+    assert _correct_strategies([wrong]) == [0.0]
+    assert _correct_strategies([wrong, group]) == []
 
 
 def test_numbers_are_those_that_training_reports() -> None:
@@ -227,7 +239,7 @@ def test_numbers_are_those_that_training_reports() -> None:
         numbers = Numbers()
         numbers.add(held)
         told = {number.name: number.now for number in numbers.end("step 0", True, {})}
-        assert told["strategies_correct"] == _correct_strategies(group)
+        assert [told["strategies_correct"]] == _correct_strategies([group])
         assert [told["strategies_structural"]] == _structural_strategies([group])
 
 
