@@ -46,7 +46,8 @@ class Case:
     """How many ranks it is compared with one on."""
 
     def learner(self, ranks: Ranks, folder: Path) -> PolicyLearner:
-        train = TrainConfig.model_validate({"lr": 1e-4, "token_budget": 40} | self.train)
+        # AdamW divides by a gradient's size: where that is next to nothing, rounding decides a share of lr
+        train = TrainConfig.model_validate({"lr": 3e-5, "token_budget": 40} | self.train)
         loss = build(**{"name": "policy_gradient"} | self.loss)
         return PolicyLearner(folder, train, loss, 1.0, ModelConfig.model_validate(self.model), ranks)
 
