@@ -29,6 +29,7 @@ from actors.retries import reason
 from actors.watched import WATCHED, Watched
 from raypoly.config import ScorerConfig
 from raypoly.errors import RaypolyError, SandboxError
+from raypoly.newest import Newest
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite, Verdict
 
@@ -45,7 +46,9 @@ AFTER_ALL = 2**31
 RETRIES = 3
 """How often a program is tried again after the sandbox failed or its actor was lost."""
 _SUITES = 256
-"""Test suites kept by hash, in the object store and in each actor."""
+"""Test suites kept by hash, in the object store and in each actor, at most."""
+_SUITE_CHARACTERS = 256 << 20
+"""Of their sources, in all."""
 
 Key = tuple[str, str, str, str | None]
 """What a verdict depends on: hash of the tests, prelude, entry point, code."""
@@ -56,7 +59,7 @@ class Scorer(Watched):
 
     def __init__(self, limits: ScorerConfig, index: int) -> None:
         self._limits, self._index = limits, index
-        self._suites: OrderedDict[str, TestSuite] = OrderedDict()
+        self._suites = Newest[str, TestSuite](_SUITES, _SUITE_CHARACTERS)
 
     def __repr__(self) -> str:
         return f"Scorer({self._index})"
@@ -79,12 +82,10 @@ class Scorer(Watched):
         return self._sandbox.reference_seconds(replace(problem, tests=self._suite(*suite)))
 
     def _suite(self, content: str, reference: Any) -> TestSuite:
-        if content not in self._suites:
-            self._suites[content] = ray.get(reference)
-            if len(self._suites) > _SUITES:
-                self._suites.popitem(last=False)
-        self._suites.move_to_end(content)
-        return self._suites[content]
+        if (known := self._suites.get(content)) is not None:
+            return known
+        suite: TestSuite = ray.get(reference)
+        return self._suites.put(content, suite, len(suite.source))
 
 
 @dataclass(eq=False)
@@ -135,7 +136,7 @@ class ScorerPool:
         self._care = care or Care()
         self._verdicts: OrderedDict[Key, Verdict] = OrderedDict()
         self._waiting: dict[Key, _Job] = {}
-        self._suites: OrderedDict[str, Any] = OrderedDict()
+        self._suites = Newest[str, Any](_SUITES, _SUITE_CHARACTERS)
         self._submitting: set[asyncio.Task[None]] = set()
         self._references: dict[tuple[str, str, str], asyncio.Task[float | None]] = {}
         self._queue: list[_Chunk] = []
@@ -251,12 +252,9 @@ class ScorerPool:
 
     def _reference(self, tests: TestSuite) -> Any:
         """The suite in the object store; it stays as long as a chunk refers to it."""
-        if tests.hash not in self._suites:
-            self._suites[tests.hash] = ray.put(tests)
-            if len(self._suites) > _SUITES:
-                self._suites.popitem(last=False)
-        self._suites.move_to_end(tests.hash)
-        return self._suites[tests.hash]
+        if (known := self._suites.get(tests.hash)) is not None:
+            return known
+        return self._suites.put(tests.hash, ray.put(tests), len(tests.source))
 
     @property
     def _short(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+from raypoly.preparing.spool import Kept, Spool
 from raypoly.values import Problem
 
 
@@ -29,22 +30,34 @@ class Facts:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A problem that is still in the running."""
+    """A problem that is still in the running; only what is said of it is held in memory."""
 
-    problem: Problem
+    id: str
+    kept: Kept
+    """The problem as its row has it."""
     facts: Facts
+    has_solution: bool
+    ask: Callable[[Problem], Problem] | None = None
+    """Gives it its prompt."""
+    prompt: str | None = None
+    """Its prompt in the end, where it is another one."""
     prompt_tokens: int | None = None
     """None where nobody counted."""
     samples: int = 0
     passes: int | None = None
     """Of the samples; None where the model was not asked."""
 
-    @property
-    def id(self) -> str:
-        return self.problem.id
+    @classmethod
+    def of(cls, problem: Problem, facts: Facts, spool: Spool) -> Self:
+        return cls(problem.id, spool.keep(problem), facts, bool(problem.solution))
 
-    def with_prompt(self, prompt: str, tokens: int) -> Candidate:
-        return replace(self, problem=replace(self.problem, prompt=prompt), prompt_tokens=tokens)
+    @property
+    def problem(self) -> Problem:
+        """The problem as it is now, read from where it is kept."""
+        problem = self.kept.problem
+        if self.ask is not None:
+            problem = self.ask(problem)
+        return problem if self.prompt is None else replace(problem, prompt=self.prompt)
 
 
 def content(problem: Problem) -> str:
@@ -57,7 +70,8 @@ def content_of(candidates: Iterable[Candidate]) -> str:
     """SHA-256, hex, of several candidates in order, solutions and ids included."""
     digest = hashlib.sha256()
     for it in candidates:
-        digest.update(json.dumps([it.id, content(it.problem), it.problem.solution]).encode())
+        problem = it.problem
+        digest.update(json.dumps([it.id, content(problem), problem.solution]).encode())
     return digest.hexdigest()
 
 

@@ -60,7 +60,7 @@ def card(result: Result) -> dict[str, Any]:
         "tags": _counted(tag for it in kept for tag in set(it.facts.tags)),
         "licences": _counted(it.facts.licence or "unknown" for it in kept),
         "dates": [min(days), max(days)] if days else None,
-        "solutions": sum(bool(it.problem.solution) for it in kept),
+        "solutions": sum(it.has_solution for it in kept),
         "config": influential(config),
     }
 

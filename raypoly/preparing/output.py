@@ -8,11 +8,10 @@ Bytes are a function of the problems: no time, no path, no machine is in them.
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,21 +48,35 @@ SCHEMA = pa.schema(
     ]
 )
 _ROW_GROUP = 256
+_GROUP_CHARACTERS = 64 << 20
+"""Of tests in one group."""
 
 
-def jsonl(candidates: Sequence[Candidate]) -> bytes:
+def jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
     """One of raypoly's own rows a problem."""
-    return b"".join(f"{dumps(row_of(_told(it)))}\n".encode() for it in candidates)
+    for it in candidates:
+        file.write(f"{dumps(row_of(_told(it)))}\n".encode())
 
 
-def parquet(candidates: Sequence[Candidate]) -> bytes:
+def parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
     """The same, and provenance in columns of its own."""
-    sink = io.BytesIO()
-    with pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer:
-        for first in range(0, len(candidates), _ROW_GROUP):
-            rows = [_columns(it) for it in candidates[first : first + _ROW_GROUP]]
+    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for rows in _row_groups(map(_columns, candidates)):
             writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
-    return sink.getvalue()
+
+
+def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """As many rows as one group of Parquet is made of; fewer where their tests are long."""
+    group: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += len(row["tests"])
+        if len(group) == _ROW_GROUP or size >= _GROUP_CHARACTERS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def exclusions(decisions: Iterable[Decision]) -> bytes:
@@ -92,35 +105,36 @@ def _without_prompt(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _told(it: Candidate) -> Problem:
     """The problem with its provenance among its metadata, as text."""
-    facts = it.facts
+    problem, facts = it.problem, it.facts
     told = {
         "source": facts.source,
         "revision": facts.revision,
         "licence": facts.licence,
         "row": str(facts.row),
-        "sha256": content(it.problem),
+        "sha256": content(problem),
         "date": facts.date,
         "difficulty": facts.difficulty,
         "tags": ", ".join(facts.tags),
         "passes": None if it.passes is None else f"{it.passes} of {it.samples}",
     }
     kept = {name: value for name, value in told.items() if value}
-    return replace(it.problem, metadata={**it.problem.metadata, **kept})
+    return replace(problem, metadata={**problem.metadata, **kept})
 
 
 def _columns(it: Candidate) -> dict[str, Any]:
-    row, facts = row_of(it.problem), it.facts
+    problem, facts = it.problem, it.facts
+    row = row_of(problem)
     return {
         **{name: row.get(name, "") for name in ("id", "prompt", "entry_point", "prelude", "prefix", "solution")},
-        "answer": it.problem.answer,
-        "reference_seconds": it.problem.reference_seconds,
+        "answer": problem.answer,
+        "reference_seconds": problem.reference_seconds,
         "tests": dumps(row["tests"]),
-        "metadata": json.dumps(dict(it.problem.metadata), sort_keys=True),
+        "metadata": json.dumps(dict(problem.metadata), sort_keys=True),
         "source": facts.source,
         "revision": facts.revision,
         "licence": facts.licence,
         "row": facts.row,
-        "sha256": content(it.problem),
+        "sha256": content(problem),
         "date": facts.date,
         "difficulty": facts.difficulty,
         "tags": list(facts.tags),

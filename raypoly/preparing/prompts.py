@@ -18,6 +18,7 @@ from raypoly.preparing.ledger import Decision
 from raypoly.problems.over_long import Encode, cut, sizes
 from raypoly.problems.templates import asking
 from raypoly.problems.tokenizers import tokenizer_of
+from raypoly.values import TestSuite
 
 
 def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candidate]:
@@ -25,7 +26,10 @@ def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candid
     if config.template == "none":
         return list(candidates)
     ask = asking(config.template, config.chat_template, "prompts")
-    return [replace(it, problem=ask(it.problem)) for it in candidates]
+    found = [replace(it, ask=ask) for it in candidates]
+    for it in found:
+        ask(it.kept.problem)  # one that it can't ask ends the preparation here
+    return found
 
 
 def encoder(name: str) -> Encode:
@@ -54,7 +58,12 @@ async def measure(
     counts = await sizes([it.problem.prompt for it in candidates], encode)
     shorter: dict[str, str] = {}
     if config.over_long == "cut":
-        long = [it.problem for it, tokens in zip(candidates, counts, strict=True) if tokens > limit]
+        # all at once, and so without their tests
+        long = [
+            replace(it.problem, tests=TestSuite("none", ""))
+            for it, tokens in zip(candidates, counts, strict=True)
+            if tokens > limit
+        ]
         shorter = {problem.id: problem.prompt for problem in await cut(long, limit, encode) if problem is not None}
     now = dict(zip(shorter, await sizes(list(shorter.values()), encode), strict=True))
     decisions = []
@@ -76,6 +85,5 @@ def taken(candidates: Sequence[Candidate], decisions: Sequence[Decision]) -> lis
         decision = by_id[it.id]
         if not decision.reason:
             tokens = decision.facts.get("tokens_now", decision.facts.get("tokens"))
-            prompt = decision.facts.get("prompt", it.problem.prompt)
-            kept.append(it if tokens is None else it.with_prompt(prompt, tokens))
+            kept.append(replace(it, prompt=decision.facts.get("prompt", it.prompt), prompt_tokens=tokens))
     return kept

@@ -1,4 +1,4 @@
-"""A file's rows, one by one: each becomes a candidate, or is set aside with a reason.
+"""A file's rows, one by one: each becomes a problem, or is set aside with a reason.
 
 for number, row in rows_of(path):
     found = read_row(row, Facts("leetcode", number), source)
@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly.preparing.candidates import Candidate, Facts, facts_of, split_of
+from raypoly.preparing.candidates import Facts, facts_of, split_of
 from raypoly.preparing.config import SourceConfig
 from raypoly.problems.dates import outside
 from raypoly.problems.formats import FORMATS, problem_of
 from raypoly.problems.formats.row import LONGEST_REASON, cut, named
+from raypoly.values import Problem
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class ReadRow:
     """None where the row has none."""
     reason: str = ""
     """Why it is set aside; empty where it can be used."""
-    candidate: Candidate | None = None
+    problem: Problem | None = None
 
 
 def read_row(row: Any, facts: Facts, source: SourceConfig) -> ReadRow:
@@ -50,7 +51,7 @@ def read_row(row: Any, facts: Facts, source: SourceConfig) -> ReadRow:
             raise ValueError("its row has no text to ask the policy with")
     except ValueError as error:
         return ReadRow(facts, problem_id or named(row), cut(str(error), LONGEST_REASON))
-    return ReadRow(told, problem_id, "", Candidate(problem, told))
+    return ReadRow(told, problem_id, "", problem)
 
 
 def _check_format(row: Mapping[str, Any], name: str | None) -> None:

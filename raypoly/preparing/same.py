@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.ledger import Decision
 from raypoly.problems.similar import Pair, duplicates, overlaps
-from raypoly.values import Problem
 
 
-def same(candidates: Sequence[Candidate], evaluation: Iterable[Problem]) -> list[Decision]:
+def same(candidates: Sequence[Candidate], evaluation: Iterable[Candidate]) -> list[Decision]:
     """A decision for each problem that is dropped: for its like in the evaluation, else for one that stays."""
-    leaked = overlaps([it.problem for it in candidates], list(evaluation))
+    leaked = overlaps((it.problem for it in candidates), (it.problem for it in evaluation))
     names = {pair.dropped.id for pair in leaked}
-    twice = duplicates([it.problem for it in candidates if it.id not in names])
+    twice = duplicates(it.problem for it in candidates if it.id not in names)
     return [
         *(_decision(pair, f"is in {pair.kept.source} as well") for pair in leaked),
         *(_decision(pair, "is there a second time") for pair in twice),

@@ -16,8 +16,10 @@ from raypoly.preparing.candidates import Candidate, Facts
 from raypoly.preparing.config import SourceConfig
 from raypoly.preparing.ledger import Decision
 from raypoly.preparing.rows import ReadRow, read_row
+from raypoly.preparing.spool import Spool
 from raypoly.problems.formats import FORMATS
 from raypoly.problems.formats.files import rows_of
+from raypoly.values import Problem
 
 
 @dataclass(frozen=True)
@@ -72,17 +74,17 @@ def load_sources(
     """
     files = [find(name, source) for name, source in sources.items()] if files is None else files
     rows, taken = dict[str, int](), dict[str, str]()
-    found = Loaded([], [], list(files), rows)
+    found, spool = Loaded([], [], list(files), rows), Spool()
     for file in files:
         before = len(found.candidates)
         first: Decision | None = None
         for row in (read or read_file)(file, sources[file.name]):
             rows[file.name] = rows.get(file.name, 0) + 1
-            decision, candidate = _apart(row, taken)
+            decision, problem = _apart(row, taken)
             found.decisions.append(decision)
-            if candidate is not None:
-                taken[candidate.id] = file.name
-                found.candidates.append(candidate)
+            if problem is not None:
+                taken[problem.id] = file.name
+                found.candidates.append(Candidate.of(problem, row.facts, spool))
             else:
                 first = first or decision
         if len(found.candidates) == before:
@@ -97,16 +99,16 @@ def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
         yield read_row(row, Facts(file.name, number, file.revision, source.licence), source)
 
 
-def _apart(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Candidate | None]:
+def _apart(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | None]:
     """What becomes of a row beside those before it; `taken` has the source of each id."""
-    facts, candidate, reason, problem_id = row.facts, row.candidate, row.reason, row.problem_id
-    if candidate is not None and candidate.id in taken:
-        if taken[candidate.id] != facts.source:  # another data set counts its problems in the same way
+    facts, problem, reason, problem_id = row.facts, row.problem, row.reason, row.problem_id
+    if problem is not None and problem.id in taken:
+        if taken[problem.id] != facts.source:  # another data set counts its problems in the same way
             problem_id = f"{facts.source}/{problem_id}"
-            candidate = replace(candidate, problem=replace(candidate.problem, id=problem_id))
-        if candidate.id in taken:
-            candidate, reason = None, f"{problem_id!r} appears a second time; ids have to differ"
-    return Decision(problem_id, "load", reason, {"source": facts.source, "row": facts.row}), candidate
+            problem = replace(problem, id=problem_id)
+        if problem.id in taken:
+            problem, reason = None, f"{problem_id!r} appears a second time; ids have to differ"
+    return Decision(problem_id, "load", reason, {"source": facts.source, "row": facts.row}), problem
 
 
 def _fetched(name: str, source: SourceConfig) -> tuple[Path, str]:

@@ -65,9 +65,15 @@ class LocalStore(Store):
         return digest.hexdigest()
 
     def put_mutable(self, key: str, data: bytes) -> None:
+        self._put(key, [data])
+
+    def put_mutable_file(self, key: str, source: Path) -> None:
+        self._put(key, _hashed_chunks(source, hashlib.sha256()))
+
+    def _put(self, key: str, chunks: Iterable[bytes]) -> None:
         path = self.local_path(key)
         with self._explained("written", path):
-            aside = self._write_aside(path, [data])
+            aside = self._write_aside(path, chunks)
             self._disk.replace(aside, path)
             self._disk.sync_folder(path.parent)
 

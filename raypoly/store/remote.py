@@ -90,6 +90,16 @@ class RemoteStore(Store):
         else:
             self._do("written", key, lambda: self._backend.put(key, data), changes=True)
 
+    def put_mutable_file(self, key: str, source: Path) -> None:
+        checked(key)
+        try:
+            if source.stat().st_size <= _ONE_REQUEST:
+                self.put_mutable(key, source.read_bytes())
+            else:
+                self._do("written", key, lambda: self._backend.upload(key, _parts(_chunks(source))), changes=True)
+        except OSError as error:
+            raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
+
     def read(self, key: str) -> bytes:
         return self._do("read", checked(key), lambda: self._backend.get(key))
 

@@ -70,6 +70,10 @@ class Store(ABC):
         """Replace a derived file (a summary, a report) whole: a reader sees the old content or the new."""
 
     @abstractmethod
+    def put_mutable_file(self, key: str, source: Path) -> None:
+        """`put_mutable` of a local file's content without holding it in memory."""
+
+    @abstractmethod
     def read(self, key: str) -> bytes:
         """The object's content, unchecked. Raises `StorageError` where it is missing."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 
@@ -112,7 +115,7 @@ class Preparation:
         candidates = loaded.candidates
         self._note(_told(loaded))
         candidates = _left(candidates, await self._solutions(candidates), "solutions")
-        evaluation = [it.problem for it in against.candidates] if against is not None else []
+        evaluation = against.candidates if against is not None else []
         decided = await asyncio.to_thread(self._ledger.stage, "same", lambda: same(candidates, evaluation))
         candidates = _left(candidates, decided, "same")
         candidates = await self._prompts(candidates)
@@ -123,7 +126,7 @@ class Preparation:
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
         """Whose own solution passes, and who has none."""
         rule, known = self._config.solutions, self._ledger.read("solutions")
-        with_solution = [it for it in candidates if it.problem.solution] if rule.check else []
+        with_solution = [it for it in candidates if it.has_solution] if rule.check else []
         first, self._steps = self._steps, self._steps + -(-len(with_solution) // SOLUTIONS_CHUNK)
         if known is not None:
             return known
@@ -140,7 +143,7 @@ class Preparation:
             if outcome is not None:
                 reason = solution_reason(outcome.passes, outcome.detail)
                 decided.append(Decision(it.id, "solutions", reason, {} if reason else {"solution": "passed"}))
-            elif it.problem.solution:
+            elif it.has_solution:
                 decided.append(Decision(it.id, "solutions"))
             else:
                 reason = "it has no solution to check its tests by" if rule.require else ""
@@ -206,19 +209,29 @@ class Preparation:
         parts = {name: [it for it in candidates if where[it.id] == name] for name in SPLITS}
         splits = {name: part for name, part in parts.items() if part}
         for name, part in parts.items():
-            self._put(f"data/{name}.jsonl", output.jsonl(part) if part else None)
-            self._put(f"data/{name}.parquet", output.parquet(part) if part else None)
+            self._put_data(f"data/{name}.jsonl", part, output.jsonl)
+            self._put_data(f"data/{name}.parquet", part, output.parquet)
         self._put(EXCLUDED, output.exclusions(d for name in STAGES for d in decisions[name]))
         values = card(Result(self._config, loaded, against, decisions, splits))
         self._put(FIGURE, figure(values))
         self._put(PAGE, page(values, FIGURE).encode())
         self._put(CARD, encoded(values))
 
-    def _put(self, key: str, data: bytes | None) -> None:
-        """None: there is to be no such file."""
+    def _put(self, key: str, data: bytes) -> None:
         self._lease.check()
-        if data is not None:
-            self._store.put_mutable(key, data)
+        self._store.put_mutable(key, data)
+
+    def _put_data(
+        self, key: str, part: Sequence[Candidate], write: Callable[[Iterable[Candidate], IO[bytes]], None]
+    ) -> None:
+        """A file of problems; none where there are none."""
+        self._lease.check()
+        if part:
+            with tempfile.NamedTemporaryFile() as file:
+                write(part, file)
+                file.flush()
+                self._lease.check()
+                self._store.put_mutable_file(key, Path(file.name))
         elif self._store.exists(key):
             self._store.delete(key)
 

@@ -26,8 +26,9 @@ LARGE = 256 << 20
 """Bytes of a file from which on Ray Data reads it."""
 BLOCK = 8 << 20
 """Bytes of lines that a task gets, about."""
-AHEAD = 64
-"""Blocks that are handed out together: what is in the object store at one time."""
+AHEAD = 4
+"""Blocks for each CPU of the cluster that are handed out together: with what becomes of them, what is in the object
+store at one time."""
 
 
 def is_large(file: SourceFile) -> bool:
@@ -47,8 +48,8 @@ def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
-    blocks = _blocks(file.path)
-    while some := [ray.put(block) for block in islice(blocks, AHEAD)]:
+    blocks, ahead = _blocks(file.path), AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    while some := [ray.put(block) for block in islice(blocks, ahead)]:
         parse = _Parse(file.name, file.revision, source)
         found = ray.data.from_arrow_refs(some).map_batches(parse, batch_size=None, batch_format="pyarrow")
         for batch in found.iter_batches(batch_size=None, batch_format="pyarrow"):

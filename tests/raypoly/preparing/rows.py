@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from raypoly.preparing.candidates import Candidate, Facts
+from raypoly.preparing.spool import Spool
 from raypoly.values import Problem, TestSuite
 
 WORDS = (
@@ -48,4 +50,11 @@ def written(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
 
 def candidate(name: str, prompt: str = "Say what you see in the picture.", **facts: Any) -> Candidate:
     problem = Problem(name, prompt, "f", TestSuite("check", "def check(candidate):\n    assert candidate(1) == 2\n"))
-    return Candidate(problem, Facts("mine", 1, **facts))
+    return Candidate.of(problem, Facts("mine", 1, **facts), Spool())
+
+
+def bytes_of(write: Callable[[Iterable[Candidate], IO[bytes]], None], candidates: Iterable[Candidate]) -> bytes:
+    """What is written of them to a file."""
+    file = io.BytesIO()
+    write(candidates, file)
+    return file.getvalue()

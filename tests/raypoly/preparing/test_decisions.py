@@ -11,10 +11,12 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.preparing import band, prompts
+from raypoly.preparing.candidates import Candidate, Facts
 from raypoly.preparing.config import BandConfig, PromptsConfig, SplitConfig
 from raypoly.preparing.ledger import Decision
 from raypoly.preparing.same import same
 from raypoly.preparing.split import split
+from raypoly.preparing.spool import Spool
 from raypoly.problems.over_long import MARK
 from tests.raypoly.preparing.rows import candidate
 
@@ -96,7 +98,8 @@ def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None
 def test_copies_are_dropped_once_and_the_evaluation_sets_name_is_told() -> None:
     statement = "Given a sorted list of numbers find the two whose sum comes nearest to the target, and return them."
     names = [candidate("a", statement), candidate("b", statement), candidate("c", TEXT)]
-    evaluation = [replace(candidate("eval", TEXT).problem, source="tests")]
+    problem = replace(candidate("eval", TEXT).problem, source="tests")
+    evaluation = [Candidate.of(problem, Facts("tests", 1), Spool())]
     decisions = same(names, evaluation)
     assert [(d.problem_id, d.facts["same_as"]) for d in decisions] == [("c", "eval"), ("b", "a")]
     assert decisions[0].reason.startswith("is in tests as well: eval")

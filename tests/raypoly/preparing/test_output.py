@@ -23,10 +23,12 @@ from raypoly.preparing.folder import PreparationFolder, keep_inputs
 from raypoly.preparing.ledger import STAGES, Decision, Ledger, StageName
 from raypoly.preparing.page import page
 from raypoly.preparing.sources import Loaded, SourceFile
+from raypoly.preparing.spool import Spool
 from raypoly.problems import build
 from raypoly.problems.formats import read_problems
 from raypoly.problems.jsonl import load_jsonl
 from raypoly.values import Problem, TestSuite
+from tests.raypoly.preparing.rows import bytes_of
 
 SUITES = (
     TestSuite("calls", '[{"args": [1], "expected": 2}]', "json"),
@@ -37,17 +39,20 @@ SUITES = (
 
 def kept() -> list[Candidate]:
     return [
-        Candidate(
-            Problem(
-                f"p{number}",
-                f"Wie viele Äpfel sind {number}?",
-                "" if suite.kind == "stdin" else "f",
-                suite,
-                prelude="import math\n",
-                solution="def f(x):\n    return x + 1\n",
-                metadata={"title": f"Äpfel {number}"},
+        replace(
+            Candidate.of(
+                Problem(
+                    f"p{number}",
+                    f"Wie viele Äpfel sind {number}?",
+                    "" if suite.kind == "stdin" else "f",
+                    suite,
+                    prelude="import math\n",
+                    solution="def f(x):\n    return x + 1\n",
+                    metadata={"title": f"Äpfel {number}"},
+                ),
+                Facts("mine", number + 1, "abc", "MIT", "2025-03-01", "easy", ("array", "math")),
+                Spool(),
             ),
-            Facts("mine", number + 1, "abc", "MIT", "2025-03-01", "easy", ("array", "math")),
             prompt_tokens=9,
             samples=16,
             passes=3,
@@ -62,11 +67,11 @@ def whole(problem: Problem) -> Problem:
 
 def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.parquet").write_bytes(output.parquet(kept()))
+    (tmp_path / "data" / "train.parquet").write_bytes(bytes_of(output.parquet, kept()))
     with pytest.raises(UsageError, match=r"holds no preparation that is done \(card\.json"):
         build(ProblemsConfig(source="prepared", path=str(tmp_path)))
     (tmp_path / "card.json").write_text("{}")
-    (tmp_path / "train.jsonl").write_bytes(output.jsonl(kept()))
+    (tmp_path / "train.jsonl").write_bytes(bytes_of(output.jsonl, kept()))
     prepared = build(ProblemsConfig(source="prepared", path=str(tmp_path)))
     lines = read_problems(tmp_path / "train.jsonl").problems
     assert [whole(it.problem) for it in kept()] == [whole(problem) for problem in lines]
@@ -82,7 +87,7 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
 
 
 def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
-    table = pq.read_table(io.BytesIO(output.parquet(kept())))
+    table = pq.read_table(io.BytesIO(bytes_of(output.parquet, kept())))
     tests = table["tests"].to_pylist()
     damaged = pa.array([tests[0], "no JSON", tests[2]])
     (tmp_path / "data").mkdir()
@@ -94,7 +99,7 @@ def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_bytes(output.jsonl(kept()))
+    (tmp_path / "train.jsonl").write_bytes(bytes_of(output.jsonl, kept()))
     found = load_jsonl(ProblemsConfig(source="jsonl", path=str(tmp_path / "train.jsonl"), validation=1, test=0))
     assert len(found.splits["train"]) == 2
 
@@ -103,10 +108,10 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
     for name, split, problems in (("mine", "train", kept()[:1]), ("theirs", "test", kept()[1:])):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "card.json").write_text("{}")
-        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(output.parquet(problems))
+        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(bytes_of(output.parquet, problems))
     config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
     assert [problem.id for problem in build(config).splits["test"]] == ["p1", "p2"]
-    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(output.parquet(kept()))
+    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(bytes_of(output.parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build(config)
 
@@ -172,7 +177,7 @@ def test_what_was_left_out_is_an_exclusion_list_that_spares_a_usable_row(tmp_pat
     stages = decided()
     stages["load"].append(again)
     (tmp_path / "excluded.jsonl").write_bytes(output.exclusions(d for stage in STAGES for d in stages[stage]))
-    (tmp_path / "rows.jsonl").write_bytes(output.jsonl(kept()))
+    (tmp_path / "rows.jsonl").write_bytes(bytes_of(output.jsonl, kept()))
     config = ProblemsConfig(source="jsonl", path=str(tmp_path / "rows.jsonl"), validation=0, test=0)
     found = load_jsonl(config.model_copy(update={"exclude": str(tmp_path / "excluded.jsonl")}))
     assert sorted(problem.id for problem in found.splits["train"]) == ["p0", "p1"]

@@ -12,7 +12,7 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.preparing import load_sources, output
 from raypoly.preparing.config import SourceConfig
-from tests.raypoly.preparing.rows import row, written
+from tests.raypoly.preparing.rows import bytes_of, row, written
 
 
 def reasons(path: Path, **keys: object) -> list[tuple[str | None, str]]:
@@ -83,8 +83,8 @@ def test_what_a_row_says_of_itself_may_be_anything(tmp_path: Path) -> None:
     assert [it.facts.tags for it in loaded.candidates] == [(), ("kept",)]
     assert [(it.facts.difficulty, it.facts.date) for it in loaded.candidates] == [(None, None)] * 2
     assert loaded.decisions[2].reason != ""
-    output.parquet(loaded.candidates)
-    output.jsonl(loaded.candidates)
+    bytes_of(output.parquet, loaded.candidates)
+    bytes_of(output.jsonl, loaded.candidates)
     output.exclusions(loaded.decisions)
 
 

@@ -20,7 +20,9 @@ WHOLE = os.environ.get("RAYPOLY_BIG_FILE")
 SIZE = int(float(WHOLE) * (1 << 30)) if WHOLE else 96 << 20
 SMALL_CACHES = (
     "import raypoly.scoring.pool as pool, raypoly.sandbox.sandbox as sandbox\n"
-    "pool.WINDOW_CHARACTERS = sandbox.SUITE_CHARACTERS = 4 << 20"
+    "pool.WINDOW_CHARACTERS = sandbox.SUITE_CHARACTERS = 4 << 20\n"
+    "import raypoly.preparing.spool as spool, raypoly.preparing.output as output, raypoly.store.local as local\n"
+    "spool.MEMORY = output._GROUP_CHARACTERS = local._CHUNK = 1 << 20"
 )
 STREAM = (
     "from raypoly.problems.formats import ProblemStream; assert sum(1 for _ in ProblemStream(Path({path!r}))) == {rows}"
@@ -34,6 +36,19 @@ VALIDATE = (
 )
 
 
+PREPARE = (
+    "from raypoly.cli import app; app(['prepare', '--config', {config!r}, 'sources.big.path=' + {path!r}, "
+    "'run.dir={out}/{rows}'], standalone_mode=False)"
+)
+CONFIG = """
+sources: {big: {}}
+solutions: {check: false}
+sampling: {samples: 0}
+split: {validation: 1}
+ray: {dashboard: false}
+"""
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[tuple[Path, int], tuple[Path, int]]]:
     """The file, and a short one to measure against, each with its rows."""
@@ -43,10 +58,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[tuple[Path
     large.unlink()
 
 
-@pytest.mark.parametrize("work", [STREAM, DUPLICATES, VALIDATE], ids=["read", "compared", "validated"])
-def test_memory_does_not_grow_with_the_file(files: tuple[tuple[Path, int], tuple[Path, int]], work: str) -> None:
+@pytest.mark.parametrize(
+    "work", [STREAM, DUPLICATES, VALIDATE, PREPARE], ids=["read", "compared", "validated", "prepared"]
+)
+def test_memory_does_not_grow_with_the_file(
+    files: tuple[tuple[Path, int], tuple[Path, int]], work: str, tmp_path: Path
+) -> None:
     setup = "" if WHOLE else SMALL_CACHES
-    large, short = (peak_of(work.format(path=str(path), rows=rows), setup) for path, rows in files)
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    names = [work.format(path=str(path), rows=rows, config=str(config), out=str(tmp_path)) for path, rows in files]
+    large, short = (peak_of(name, setup) for name in names)
     print(f"{large / 2**20:,.0f} MiB, {short / 2**20:,.0f} MiB for a short file")
     assert large < 2 << 30
     assert large - short < (1 << 30 if WHOLE else SIZE // 3)

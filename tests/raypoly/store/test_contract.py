@@ -80,6 +80,14 @@ def test_derived_file_is_replaced_whole(store: Store) -> None:
     assert store.read("summary.json") == b"new"
 
 
+@pytest.mark.parametrize("size", [3, (8 << 20) + 5])
+def test_derived_file_is_replaced_by_a_local_one(store: Store, tmp_path: Path, size: int) -> None:
+    (tmp_path / "source").write_bytes(b"ab" * (size // 2))
+    store.put_mutable("data/train.jsonl", b"old")
+    store.put_mutable_file("data/train.jsonl", tmp_path / "source")
+    assert store.read("data/train.jsonl") == b"ab" * (size // 2)
+
+
 @pytest.mark.parametrize("key", ["", "/etc/x", "../x", "a/../b", "a//b", ".hidden", "a/.b"])
 def test_key_that_leaves_the_run_or_hides_in_it_is_refused(store: Store, key: str) -> None:
     for refused in (
