@@ -33,7 +33,11 @@ FULL = r"No space left on device\); free some space and run the same command"
 @contextlib.contextmanager
 def taken_up(root: Path, disk: Disk) -> Iterator[tuple[Store, Lease]]:
     """The run as a driver opens it, on a disk of ours."""
-    with patch("raypoly.rundir.open_store", lambda *_, make=True: LocalStore(root, disk, make)):
+
+    def opened(*_: object, make: bool = True) -> LocalStore:
+        return LocalStore(root, disk, make)
+
+    with patch("raypoly.rundir.open_store", opened), patch("raypoly.folders.open_store", opened):
         store, lease = scripted.take_up(root)
     try:
         yield store, lease
