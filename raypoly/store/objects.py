@@ -39,8 +39,11 @@ class ObjectBackend(Backend):
             self._client.put(key, data, use_multipart=False)
 
     def upload(self, key: str, parts: Iterable[bytes]) -> None:
-        with self._explained():
-            self._uploader.put(key, iter(parts), chunk_size=PART, max_concurrency=_UPLOADS_AT_ONCE)
+        try:
+            with self._explained():
+                self._uploader.put(key, iter(parts), chunk_size=PART, max_concurrency=_UPLOADS_AT_ONCE)
+        except Missing as error:  # a repeated request may meet an upload that is over: it is begun again
+            raise Failure("the server no longer knew of the upload") from error
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         with self._explained():
