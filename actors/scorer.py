@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import itertools
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,6 +48,8 @@ _SUITES = 256
 """Test suites kept by hash, in the object store and in each actor, at most."""
 _SUITE_CHARACTERS = 256 << 20
 """Of their sources, in all."""
+_VERDICT_CHARACTERS = 256 << 20
+"""Of the programs whose verdicts are kept, in all."""
 
 Key = tuple[str, str, str, str | None]
 """What a verdict depends on: hash of the tests, prelude, entry point, code."""
@@ -82,8 +83,8 @@ class Scorer(Watched):
         return self._sandbox.reference_seconds(replace(problem, tests=self._suite(*suite)))
 
     def _suite(self, content: str, reference: Any) -> TestSuite:
-        if (known := self._suites.get(content)) is not None:
-            return known
+        if content in self._suites:
+            return self._suites[content]
         suite: TestSuite = ray.get(reference)
         return self._suites.put(content, suite, len(suite.source))
 
@@ -132,9 +133,9 @@ class ScorerPool:
     def __init__(
         self, config: ScorerConfig, options: dict[str, Any], cache_size: int = 100_000, care: Care | None = None
     ) -> None:
-        self._config, self._options, self._cache_size = config, options, cache_size
+        self._config, self._options = config, options
         self._care = care or Care()
-        self._verdicts: OrderedDict[Key, Verdict] = OrderedDict()
+        self._verdicts = Newest[Key, Verdict](cache_size, _VERDICT_CHARACTERS)
         self._waiting: dict[Key, _Job] = {}
         self._suites = Newest[str, Any](_SUITES, _SUITE_CHARACTERS)
         self._submitting: set[asyncio.Task[None]] = set()
@@ -182,8 +183,6 @@ class ScorerPool:
         for error in [job.done.exception() for job in jobs.values()]:
             if error is not None:
                 raise error
-        for key in known:
-            self._verdicts.move_to_end(key)
         return [known[key] if key in known else jobs[key].done.result() for key in keys]
 
     def stop(self) -> None:
@@ -252,8 +251,8 @@ class ScorerPool:
 
     def _reference(self, tests: TestSuite) -> Any:
         """The suite in the object store; it stays as long as a chunk refers to it."""
-        if (known := self._suites.get(tests.hash)) is not None:
-            return known
+        if tests.hash in self._suites:
+            return self._suites[tests.hash]
         return self._suites.put(tests.hash, ray.put(tests), len(tests.source))
 
     @property
@@ -324,9 +323,7 @@ class ScorerPool:
         if not job.done.done():
             job.done.set_result(verdict)
         if verdict.repeatable:  # a timeout by the clock may be the machine's doing: it is measured again next time
-            self._verdicts[job.key] = verdict
-            if len(self._verdicts) > self._cache_size:
-                self._verdicts.popitem(last=False)
+            self._verdicts.put(job.key, verdict, len(job.key[3] or ""))
 
     def _fail(self, job: _Job, error: Exception) -> None:
         self._waiting.pop(job.key, None)

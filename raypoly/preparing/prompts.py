@@ -1,14 +1,15 @@
 """Prompts by a template, in tokens: counted, and where they are too long dropped or cut by rule.
 
 candidates = asked(candidates, config)
-decisions = await measure(candidates, config, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
+texts = prompts_of(candidates)
+decisions = await measure(candidates, texts, config, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
 candidates = taken(candidates, decisions)
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,14 +23,16 @@ from raypoly.values import TestSuite
 
 
 def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candidate]:
-    """The problems with prompts by the config's template. Raises `UsageError` where it can't be used."""
+    """The problems, from now on with prompts by the config's template. Raises `UsageError` where it can't be used."""
     if config.template == "none":
         return list(candidates)
     ask = asking(config.template, config.chat_template, "prompts")
-    found = [replace(it, ask=ask) for it in candidates]
-    for it in found:
-        ask(it.kept.problem)  # one that it can't ask ends the preparation here
-    return found
+    return [replace(it, ask=ask) for it in candidates]
+
+
+def prompts_of(candidates: Iterable[Candidate]) -> list[str]:
+    """Their prompts. Raises `UsageError` where the template can't ask one of them."""
+    return [it.problem.prompt for it in candidates]
 
 
 def encoder(name: str) -> Encode:
@@ -47,15 +50,16 @@ def encoder(name: str) -> Encode:
 
 
 async def measure(
-    candidates: Sequence[Candidate], config: PromptsConfig, limit: int, encode: Encode | None
+    candidates: Sequence[Candidate], texts: Sequence[str], config: PromptsConfig, limit: int, encode: Encode | None
 ) -> list[Decision]:
-    """A decision for each problem: its prompt's tokens, and what becomes of it where they are more than `limit`.
+    """A decision for each problem: the tokens of its prompt in `texts`, and what becomes of it where they are more
+    than `limit`.
 
     Where a prompt is cut, the facts hold it as it is from now on. Without `encode` nothing is counted.
     """
     if encode is None:
         return [Decision(it.id, "prompts") for it in candidates]
-    counts = await sizes([it.problem.prompt for it in candidates], encode)
+    counts = await sizes(texts, encode)
     shorter: dict[str, str] = {}
     if config.over_long == "cut":
         # all at once, and so without their tests

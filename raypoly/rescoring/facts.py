@@ -56,17 +56,22 @@ class Facts:
         return [place for place, status in enumerate(self.statuses) if status == "passed"]
 
     @property
+    def _right(self) -> list[str | None]:
+        """The strategies of the correct programs."""
+        return [self.strategies[place] for place in self.correct]
+
+    @property
     def drawn_strategies(self) -> float | None:
         """Distinct strategies by execution trace among the correct programs, in 8 draws or all N where N is smaller;
         None where one brought no evidence."""
-        found = [self.strategies[place] for place in self.correct]
+        found = self._right
         return None if None in found else drawn_strategies(len(self.statuses), [name for name in found if name])
 
     def outcome(self, labels: Sequence[int] | None) -> ProblemOutcome:
         """What the group counts as in an evaluation; `labels` are the judge's."""
         return ProblemOutcome(
             len(self.statuses),
-            tuple(UNTRACED if name == "" else name for name in map(self.strategies.__getitem__, self.correct)),
+            tuple(UNTRACED if name == "" else name for name in self._right),
             self._correct(labels),
             self._correct(self.structural),
         )

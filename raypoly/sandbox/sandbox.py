@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
+from raypoly.newest import Newest
 from raypoly.sandbox import suites
 from raypoly.sandbox.channel import Clock, Garbled, Gone, OutOfTime
 from raypoly.sandbox.checking import CheckRun
@@ -42,8 +43,7 @@ class Sandbox:
     def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
         self._limits = limits
         self._evidence = evidence
-        self._suites: OrderedDict[str, Suite] = OrderedDict()
-        self._sizes: dict[str, int] = {}
+        self._suites = Newest[str, Suite](SUITES_KEPT, SUITE_CHARACTERS)
         self._templates: OrderedDict[str, Template] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
         try:
@@ -156,21 +156,14 @@ class Sandbox:
 
     def _suite(self, problem: Problem) -> Suite:
         key = suites.key(problem.tests, problem.prelude)
-        if key not in self._suites:
-            if problem.tests.kind == "check":
-                question = ("cases", problem.tests.source)
-                suite = suites.from_check(self._ask(self._template_of(problem), question, READING_SECONDS))
-            else:
-                suite = suites.read(problem)
-            self._suites[key] = suite
-            self._sizes[key] = len(problem.tests.source)
-            while len(self._suites) > SUITES_KEPT or (len(self._suites) > 1 and self._too_large()):
-                self._sizes.pop(self._suites.popitem(last=False)[0])
-        self._suites.move_to_end(key)
-        return self._suites[key]
-
-    def _too_large(self) -> bool:
-        return sum(self._sizes.values()) > SUITE_CHARACTERS
+        if key in self._suites:
+            return self._suites[key]
+        if problem.tests.kind == "check":
+            question = ("cases", problem.tests.source)
+            suite = suites.from_check(self._ask(self._template_of(problem), question, READING_SECONDS))
+        else:
+            suite = suites.read(problem)
+        return self._suites.put(key, suite, len(problem.tests.source))
 
     def _template_of(self, problem: Problem) -> Template:
         try:

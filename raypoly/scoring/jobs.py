@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 from raypoly.errors import SandboxError
+from raypoly.newest import Newest
 from raypoly.values import Problem, Verdict
 
 RETRIES = 3
@@ -80,7 +81,7 @@ class Jobs:
         self._work, self._news = threading.Condition(lock), threading.Condition(lock)
         self._waiting: deque[Job] = deque()
         self._first: dict[Key, Job] = {}
-        self._remembered: OrderedDict[Key, Verdict] = OrderedDict()
+        self._remembered = Newest[Key, Verdict](REMEMBERED)
         self._known: dict[str, Known] = {}
         self._serving = 0
         self._error: BaseException | None = None
@@ -95,10 +96,8 @@ class Jobs:
             known = self._of(problem)
             known.problem, known.programs = known.problem or problem, known.programs + 1
             job = Job(known, code, (problem.id, digest))
-            verdict = self._remembered.get(job.key)
-            if verdict is not None:
-                self._remembered.move_to_end(job.key)
-                self._give(job, verdict)
+            if job.key in self._remembered:
+                self._give(job, self._remembered[job.key])
             elif job.key in self._first:
                 self._first[job.key].same.append(job)
             else:
@@ -171,9 +170,7 @@ class Jobs:
             self.cpu_seconds += verdict.cpu_seconds
             self._give(job, verdict)
             if verdict.repeatable and (verdict.status != "infra" or job.known.broken):
-                self._remembered[job.key] = verdict
-                if len(self._remembered) > REMEMBERED:
-                    self._remembered.popitem(last=False)
+                self._remembered.put(job.key, verdict)
                 for same in job.same:
                     self._give(same, verdict)
             else:

@@ -68,7 +68,7 @@ class LocalStore(Store):
         self._put(key, [data])
 
     def put_mutable_file(self, key: str, source: Path) -> None:
-        self._put(key, _hashed_chunks(source, hashlib.sha256()))
+        self._put(key, _chunks(source))
 
     def _put(self, key: str, chunks: Iterable[bytes]) -> None:
         path = self.local_path(key)
@@ -198,8 +198,13 @@ def _files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def _hashed_chunks(source: Path, digest: hashlib._Hash) -> Iterator[bytes]:
+def _chunks(source: Path) -> Iterator[bytes]:
     with open(source, "rb") as file:
         while chunk := file.read(_CHUNK):
-            digest.update(chunk)
             yield chunk
+
+
+def _hashed_chunks(source: Path, digest: hashlib._Hash) -> Iterator[bytes]:
+    for chunk in _chunks(source):
+        digest.update(chunk)
+        yield chunk

@@ -6,14 +6,14 @@ from raypoly.newest import Newest
 
 
 def there(held: Newest[str, int], keys: str) -> str:
-    return "".join(key for key in keys if held.get(key) is not None)
+    return "".join(key for key in keys if key in held)
 
 
 def test_the_oldest_goes_where_there_are_too_many() -> None:
     held = Newest[str, int](count=2, size=100)
     held.put("a", 1, 1)
     held.put("b", 2, 1)
-    assert held.get("a") == 1
+    assert held["a"] == 1
     held.put("c", 3, 1)
     assert there(held, "abc") == "ac"
     assert len(held) == 2

@@ -152,9 +152,10 @@ class Preparation:
 
     async def _prompts(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         config = self._config
-        candidates = await asyncio.to_thread(prompts.asked, candidates, config.prompts)
+        candidates = prompts.asked(candidates, config.prompts)
         decided = self._ledger.read("prompts")
         if decided is None:
+            texts = await asyncio.to_thread(prompts.prompts_of, candidates)
             name = config.prompts.tokenizer or config.model.path
             if config.sampling.samples:
                 model = str(await self._workers.model())
@@ -162,7 +163,8 @@ class Preparation:
                 name = config.prompts.tokenizer or model
             encode = None if name is None else await asyncio.to_thread(prompts.encoder, name)
             limit = config.generator.max_prompt_tokens
-            decided = self._ledger.keep("prompts", await prompts.measure(candidates, config.prompts, limit, encode))
+            measured = await prompts.measure(candidates, texts, config.prompts, limit, encode)
+            decided = self._ledger.keep("prompts", measured)
         _left(candidates, decided, "prompts")
         return prompts.taken(candidates, decided)
 

@@ -67,15 +67,15 @@ async def words(texts: Sequence[str]) -> list[list[str]]:
     return [text.split() for text in texts]
 
 
-def measured(config: PromptsConfig, limit: int) -> list[Decision]:
-    return asyncio.run(prompts.measure(PROMPTS, config, limit, words))
+def measured(candidates: list[Candidate], config: PromptsConfig, limit: int) -> list[Decision]:
+    return asyncio.run(prompts.measure(candidates, prompts.prompts_of(candidates), config, limit, words))
 
 
 def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
-    dropped = measured(PromptsConfig(), 40)
+    dropped = measured(PROMPTS, PromptsConfig(), 40)
     assert [it.id for it in prompts.taken(PROMPTS, dropped)] == ["short"]
     assert dropped[1].reason == f"its prompt has {len(TEXT.split())} tokens, generator.max_prompt_tokens is 40"
-    cut = prompts.taken(PROMPTS, measured(PromptsConfig(over_long="cut"), 40))[1]
+    cut = prompts.taken(PROMPTS, measured(PROMPTS, PromptsConfig(over_long="cut"), 40))[1]
     assert cut.problem.prompt.startswith("Given an array")
     assert cut.problem.prompt.endswith("code block.")
     assert MARK in cut.problem.prompt
@@ -85,13 +85,13 @@ def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
 def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("word " * 50 + "{statement}")
     framed = prompts.asked(PROMPTS, PromptsConfig(template=str(tmp_path / "long.txt")))
-    decided = asyncio.run(prompts.measure(framed, PromptsConfig(over_long="cut"), 40, words))
+    decided = measured(framed, PromptsConfig(over_long="cut"), 40)
     assert decided[0].facts == {"tokens": 52}
     assert prompts.taken(framed, decided) == []
 
 
 def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None:
-    decided = asyncio.run(prompts.measure(PROMPTS, PromptsConfig(), 1, None))
+    decided = asyncio.run(prompts.measure(PROMPTS, prompts.prompts_of(PROMPTS), PromptsConfig(), 1, None))
     assert prompts.taken(PROMPTS, decided) == PROMPTS
 
 
