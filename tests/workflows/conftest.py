@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.chaos import driver
 from benchmarks.chaos.machines import Machines
+from raypoly.store import Lease, Store, open_store
 from tests.workflows.runs import SMALL, Driver
 
 
@@ -15,6 +16,16 @@ def _no_driver_is_left_running() -> Iterator[None]:
     yield
     for left in list(driver.Driver.alive):
         left.kill()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "run")
+
+
+@pytest.fixture
+def lease(store: Store) -> Lease:
+    return Lease.acquire(store, "test")
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from benchmarks.overlaps import steps
 from benchmarks.overlaps.services import Handle, TimedGenerator, TimedLearning, text
@@ -29,10 +30,12 @@ from raypoly.losses.measures import Measured
 from raypoly.policy.rows import Row
 from raypoly.policy.stats import UpdateStats
 from raypoly.settings import load
+from raypoly.store.records import Record
 from raypoly.values import Float32, Int32, Rollout
 from workflows.checkpoints import Checkpoint
 from workflows.parts import Parts
 from workflows.stages import Stages
+from workflows.train import Training
 
 SMALL = ("train.prompts_per_step=4", "train.rollouts=4", "train.steps=100", "train.checkpoint_every=1000")
 
@@ -137,6 +140,32 @@ async def closed(parts: Parts) -> None:
     await parts.judge_use.close()
     await parts.journal.close()
     parts.journal._lease.release()
+
+
+class Stopped(Exception):
+    """The driver is gone."""
+
+
+async def stopped_after(opening: Awaitable[Parts], commits: int) -> None:
+    """Begin the first step; it stops after so many commits, and before it is compacted."""
+    parts, left = await opening, commits
+    commit = parts.journal.commit
+
+    async def commit_some(record: Record) -> None:
+        nonlocal left
+        if left == 0:
+            raise Stopped
+        left -= 1
+        await commit(record)
+
+    async def compact_nothing(*what: object) -> None:
+        raise Stopped
+
+    parts.journal.commit = commit_some  # type: ignore[method-assign]
+    parts.journal.compact = compact_nothing  # type: ignore[method-assign]
+    with pytest.raises((ExceptionGroup, Stopped)):
+        await Training(parts).step(0)
+    await closed(parts)
 
 
 def _tokens(seed: int) -> Int32:

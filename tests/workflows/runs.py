@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks.chaos.driver
-from benchmarks.chaos.compare import weights
+from benchmarks.chaos.compare import differences, weights
 from benchmarks.chaos.driver import ROOT, SMALL
+from benchmarks.chaos.machines import Machines
 from benchmarks.chaos.plan import COMMITS_A_STEP
 from raypoly import Run
 
-__all__ = ["ROOT", "SMALL", "Driver", "wait_for"]
+__all__ = ["ROOT", "SMALL", "Driver", "killed", "wait_for"]
 
 
 class Driver(benchmarks.chaos.driver.Driver):
@@ -59,6 +60,19 @@ class Driver(benchmarks.chaos.driver.Driver):
     def digests(self) -> list[str]:
         """The digest of the weights after each step."""
         return [row["weight_digest"] for row in self.rows()]
+
+
+def killed(machines: Machines, whole: Driver, folder: Path, overrides: Sequence[str], after: Sequence[int]) -> Driver:
+    """A run like `whole`, which has ended: killed whenever it has so many commits, and then it ends."""
+    hit = Driver(folder, overrides, {"RAY_ADDRESS": machines.address})
+    for commits in after:
+        hit.start()
+        assert hit.wait_for_commits(commits), hit.log()
+        hit.kill()
+        machines.wait_until_idle()
+    assert hit.finish() == 0, hit.log()
+    assert differences(Run(hit.folder), Run(whole.folder)) == []
+    return hit
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:

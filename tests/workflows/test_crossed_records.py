@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from raypoly.store import Applied, Crossed, Lease, Store, open_store
+from raypoly.store import Applied, Crossed, Lease, Store
 from raypoly.store.arrow import decode, encode
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.records import CompletedStep, Record, assemble
@@ -17,16 +16,6 @@ from raypoly.values import Group
 from tests.raypoly.store.samples import make_crossed, make_group, same_group, stages
 from workflows.history import History
 from workflows.journal import AlreadyCommitted, Journal
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "run")
-
-
-@pytest.fixture
-def lease(store: Store) -> Lease:
-    return Lease.acquire(store, "test")
 
 
 def records(group: Group) -> list[Record]:

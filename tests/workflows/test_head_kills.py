@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from benchmarks.chaos.compare import differences
 from benchmarks.chaos.machines import Machines
-from raypoly import Run
 from raypoly.policy.heads import PREFIX
-from tests.workflows.runs import Driver
+from tests.workflows.runs import Driver, killed
 
 FLOWRL = ("objective.name=flowrl", "loss.name=flowrl", "train.steps=3")
 
@@ -21,18 +19,11 @@ def test_a_run_with_a_trained_head_that_is_killed_twice_ends_bit_identical(
     machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
     """The first start again draws the head from the seed and replays; the second takes it from a checkpoint."""
-    overrides, environment = [*small_run, *FLOWRL], {"RAY_ADDRESS": machines.address}
-    undisturbed = Driver(tmp_path / "undisturbed", overrides, environment)
+    overrides = [*small_run, *FLOWRL]
+    undisturbed = Driver(tmp_path / "undisturbed", overrides, {"RAY_ADDRESS": machines.address})
     assert undisturbed.finish() == 0, undisturbed.log()
     assert len(set(undisturbed.digests())) == 3, "training must change the weights"
-    hit = Driver(tmp_path / "hit", overrides, environment)
-    for commits in (11, 19):
-        hit.start()
-        assert hit.wait_for_commits(commits), hit.log()
-        hit.kill()
-        machines.wait_until_idle()
-    assert hit.finish() == 0, hit.log()
-    assert differences(Run(hit.folder), Run(undisturbed.folder)) == []
+    hit = killed(machines, undisturbed, tmp_path / "hit", overrides, after=(11, 19))
     assert head(hit.folder) == head(undisturbed.folder)
 
 

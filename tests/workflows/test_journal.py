@@ -15,23 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly.errors import CorruptData, StaleEpoch, StorageError
-from raypoly.store import Applied, Lease, Record, Store, open_store
+from raypoly.store import Applied, Lease, Record, Store
 from raypoly.values import Float64, Group
 from tests.raypoly.store.samples import make_group, same_group, stages
 from workflows.journal import AlreadyCommitted, Journal
 
 T = TypeVar("T")
 METRICS = {"step": 3, "reward": 0.1 + 0.2, "stages": {"generate": 1.5}, "paused": None}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(tmp_path / "run")
-
-
-@pytest.fixture
-def lease(store: Store) -> Lease:
-    return Lease.acquire(store, "test")
 
 
 def place(store: Store, key: str) -> Path:

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos.compare import differences
 from benchmarks.chaos.machines import Machines
-from raypoly import Run
-from tests.workflows.runs import Driver
+from tests.workflows.runs import Driver, killed
 
 REFILL = ("train.refill=3",)
 
@@ -18,19 +16,12 @@ REFILL = ("train.refill=3",)
 def test_a_run_with_refills_that_is_killed_three_times_ends_bit_identical(
     machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
-    overrides, environment = [*small_run, *REFILL], {"RAY_ADDRESS": machines.address}
-    undisturbed = Driver(tmp_path / "undisturbed", overrides, environment)
+    overrides = [*small_run, *REFILL]
+    undisturbed = Driver(tmp_path / "undisturbed", overrides, {"RAY_ADDRESS": machines.address})
     assert undisturbed.finish() == 0, undisturbed.log()
     rows = undisturbed.rows()
     assert any(row["refilled"] for row in rows), "no group was without a gradient: there is nothing to be killed in"
     assert len(set(undisturbed.digests())) > 2, "training must change the weights"
-    hit = Driver(tmp_path / "hit", overrides, environment)
-    for commits in (5, 14, 27):
-        hit.start()
-        assert hit.wait_for_commits(commits), hit.log()
-        hit.kill()
-        machines.wait_until_idle()
-    assert hit.finish() == 0, hit.log()
-    assert differences(Run(hit.folder), Run(undisturbed.folder)) == []
+    hit = killed(machines, undisturbed, tmp_path / "hit", overrides, after=(5, 14, 27))
     for name in ("refilled", "problems_taken"):
         assert [row[name] for row in hit.rows()] == [row[name] for row in rows]

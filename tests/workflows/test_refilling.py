@@ -14,8 +14,8 @@ from benchmarks.overlaps import steps
 from benchmarks.overlaps.clock import VirtualLoop
 from raypoly.errors import UsageError
 from raypoly.problems.order import Order
-from raypoly.store.records import CompletedStep, Record
-from tests.workflows.refilled import Recorder, closed, opened
+from raypoly.store.records import CompletedStep
+from tests.workflows.refilled import Recorder, closed, opened, stopped_after
 from workflows.parts import Parts
 from workflows.starting import _take_up
 from workflows.train import Training
@@ -135,37 +135,12 @@ def test_a_run_that_is_stopped_anywhere_in_a_step_goes_on_as_if_it_had_not(tmp_p
     first = {0: [0, 1, 2, 3], 3: [0, 1, 2, 3], 5: [4, 5], 9: [4, 5], 11: [6]}
     for stop in (0, 3, 5, 9, 11, 13, 14, 15):  # the step commits 7 groups, their verdicts, and the update
         folder = tmp_path / f"stopped-{stop}"
-        run(lambda folder=folder, stop=stop: stopped_after(folder, dull, stop))  # type: ignore[misc]
+        run(lambda folder=folder, stop=stop: stopped_after(opened(folder, dull, [REFILL]), stop))  # type: ignore[misc]
         found, submitted = run(lambda folder=folder: resumed(folder, dull))  # type: ignore[misc]
         for got, wanted in zip(found, (want, after), strict=True):
             assert facts(got) == facts(wanted), stop
         assert submitted[0] == first.get(stop, [0, 1, 2, 3]), "a round is submitted whole, or not at all"
         assert len(submitted) == {0: 4, 3: 4, 5: 3, 9: 3, 11: 2}.get(stop, 1) + (len(after.groups) > 4)
-
-
-class Stopped(Exception):
-    """The driver is gone."""
-
-
-async def stopped_after(folder: Path, dull: Collection[str], commits: int) -> None:
-    parts = await opened(folder, dull, [REFILL])
-    commit, left = parts.journal.commit, commits
-
-    async def commit_some(record: Record) -> None:
-        nonlocal left
-        if left == 0:
-            raise Stopped
-        left -= 1
-        await commit(record)
-
-    async def compact_nothing(*what: object) -> None:
-        raise Stopped
-
-    parts.journal.commit = commit_some  # type: ignore[method-assign]
-    parts.journal.compact = compact_nothing  # type: ignore[method-assign]
-    with pytest.raises((ExceptionGroup, Stopped)):
-        await Training(parts).step(0)
-    await closed(parts)
 
 
 async def resumed(folder: Path, dull: Collection[str]) -> tuple[list[CompletedStep], list[list[int]]]:

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.chaos.compare import differences
 from benchmarks.chaos.machines import Machines
 from raypoly import Run
-from tests.workflows.runs import Driver
+from tests.workflows.runs import Driver, killed
 
 UPSKILL = ("objective.name=upskill", "objective.skills=2", "train.steps=2")
 
@@ -19,8 +18,8 @@ UPSKILL = ("objective.name=upskill", "objective.skills=2", "train.steps=2")
 def test_a_run_with_skills_that_is_killed_three_times_ends_bit_identical(
     machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
-    overrides, environment = [*small_run, *UPSKILL], {"RAY_ADDRESS": machines.address}
-    undisturbed = Driver(tmp_path / "undisturbed", overrides, environment)
+    overrides = [*small_run, *UPSKILL]
+    undisturbed = Driver(tmp_path / "undisturbed", overrides, {"RAY_ADDRESS": machines.address})
     assert undisturbed.finish() == 0, undisturbed.log()
     rows, run = undisturbed.rows(), Run(undisturbed.folder)
     assert len(set(undisturbed.digests())) == 2, "training must change the weights"
@@ -30,12 +29,5 @@ def test_a_run_with_skills_that_is_killed_three_times_ends_bit_identical(
         assert len({rollout.prompt_tokens.tobytes() for rollout in group.rollouts}) == 2
         for rollout, own, logp_PT in zip(group.rollouts, cross.own_prompt, cross.logprobs, strict=True):
             np.testing.assert_allclose(logp_PT[own], rollout.logprobs, atol=1e-3)
-    hit = Driver(tmp_path / "hit", overrides, environment)
-    for commits in (2, 7, 11):
-        hit.start()
-        assert hit.wait_for_commits(commits), hit.log()
-        hit.kill()
-        machines.wait_until_idle()
-    assert hit.finish() == 0, hit.log()
-    assert differences(Run(hit.folder), run) == []
+    hit = killed(machines, undisturbed, tmp_path / "hit", overrides, after=(2, 7, 11))
     assert [row["objective/mi_reward"] for row in hit.rows()] == [row["objective/mi_reward"] for row in rows]

@@ -17,9 +17,9 @@ from raypoly.objectives.asked import measures_of, prompts_of
 from raypoly.objectives.base import ObjectiveConfig
 from raypoly.preflight import refuse_asking_between
 from raypoly.settings import load
-from raypoly.store.records import CompletedStep, Record
+from raypoly.store.records import CompletedStep
 from raypoly.values import Float64, Group
-from tests.workflows.refilled import Recorder, closed, opened
+from tests.workflows.refilled import Recorder, closed, opened, stopped_after
 from workflows.starting import _take_up
 from workflows.train import Training
 
@@ -95,7 +95,7 @@ def test_what_the_objective_measured_is_in_the_row_and_the_same_after_a_stop(tmp
         objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
         means.append(objective.measures()["mi_reward"])
     assert step.applied.metrics["objective/mi_reward"] == pytest.approx(np.mean(means), abs=1e-12)
-    run(lambda: stopped_after(tmp_path / "stopped", 10))
+    run(lambda: stopped(tmp_path / "stopped", 10))
     again, *_ = taken(tmp_path / "stopped", *UPSKILL)
     assert again.applied.metrics["objective/mi_reward"] == step.applied.metrics["objective/mi_reward"]
     plain, *_ = taken(tmp_path / "plain")
@@ -156,32 +156,15 @@ def test_the_learner_is_asked_about_every_group_before_a_step_s_first_update(tmp
     assert told == [*["cross"] * 4, "group", "group", "update", "group", "group", "apply"]
 
 
-class Stopped(Exception):
-    """The driver is gone."""
-
-
-async def stopped_after(folder: Path, commits: int) -> None:
-    parts = await opened(folder, (), UPSKILL, shared=False)
-    commit, left = parts.journal.commit, commits
-
-    async def commit_some(record: Record) -> None:
-        nonlocal left
-        if left == 0:
-            raise Stopped
-        left -= 1
-        await commit(record)
-
-    parts.journal.commit = commit_some  # type: ignore[method-assign]
-    with pytest.raises((ExceptionGroup, Stopped)):
-        await Training(parts).step(0)
-    await closed(parts)
+async def stopped(folder: Path, commits: int) -> None:
+    await stopped_after(opened(folder, (), UPSKILL, shared=False), commits)
 
 
 def test_a_run_that_is_stopped_anywhere_asks_for_what_is_missing_alone_and_ends_alike(tmp_path: Path) -> None:
     want, *_ = taken(tmp_path / "undisturbed", *UPSKILL)
     for stop in (0, 3, 4, 7, 8, 9, 10, 11, 12):  # the step commits 4 groups, their verdicts, what was said of them
         folder = tmp_path / f"stopped-{stop}"
-        run(lambda folder=folder, stop=stop: stopped_after(folder, stop))  # type: ignore[misc]
+        run(lambda folder=folder, stop=stop: stopped(folder, stop))  # type: ignore[misc]
         held = run(lambda folder=folder: crossed_in(folder))  # type: ignore[misc]
         got, learner, submitted = taken(folder, *UPSKILL)
         assert facts(got.groups) == facts(want.groups)
