@@ -26,7 +26,7 @@ from raypoly.problems import ProblemSet
 from raypoly.problems.over_long import fitted_as_trained
 from raypoly.problems.untested import require_tests
 from raypoly.rundir import RunDirectory, problem_sets
-from raypoly.store import Store
+from raypoly.store import Lease, Store
 from raypoly.store.mirror import Mirror
 from raypoly.telemetry import METRICS, TENSORBOARD, Sinks, open_sinks
 from workflows.canary import Canary
@@ -106,10 +106,7 @@ async def started(
         stack.callback(progress.finish)
         problem_set = await asyncio.to_thread(problems.build, config.problems)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
-        store, lease = directory.open(problems=problem_set.hash)
-        stack.callback(lease.release)
-        if directory.resumes and len(problem_sets(store)) > 1:
-            progress.note("The problem set's content has changed between the starts of this run: steps are not alike.")
+        store, lease = _held(stack, directory, problem_set, progress.note)
         stack.enter_context(connected(config, directory.name))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
@@ -159,13 +156,25 @@ async def started(
             watchdog=watchdog,
         )
         _take_up(parts)
-
-        async def before_the_end(kind: type[BaseException] | None, error: BaseException | None, at: Any) -> None:
-            if ending.seconds_left:
-                await parts.stop_early(ending.seconds_left)
-
-        stack.push_async_exit(before_the_end)
+        stack.push_async_callback(_stopped_early, parts, ending)
         yield parts
+
+
+def _held(
+    stack: AsyncExitStack, directory: RunDirectory, problem_set: ProblemSet, note: Callable[[str], None]
+) -> tuple[Store, Lease]:
+    """The folder, until the stack releases it."""
+    store, lease = directory.open(problems=problem_set.hash)
+    stack.callback(lease.release)
+    if directory.resumes and len(problem_sets(store)) > 1:
+        note("The problem set's content has changed between the starts of this run: steps are not alike.")
+    return store, lease
+
+
+async def _stopped_early(parts: Parts, ending: Ending) -> None:
+    """Where the run was told to stop: what it has to do before its parts go."""
+    if ending.seconds_left:
+        await parts.stop_early(ending.seconds_left)
 
 
 def _workers(

@@ -11,6 +11,9 @@ from typing import Any, Self
 from raypoly.preparing.spool import Kept, Spool
 from raypoly.values import Problem
 
+Ask = Callable[[Problem], Problem]
+"""Gives a problem its prompt."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -37,7 +40,7 @@ class Candidate:
     """The problem as its row has it."""
     facts: Facts
     has_solution: bool
-    ask: Callable[[Problem], Problem] | None = None
+    ask: Ask | None = None
     """Gives it its prompt."""
     prompt: str | None = None
     """Its prompt in the end, where it is another one."""

@@ -46,6 +46,9 @@ class SourceConfig(Section):
         None, description="Take problems of this day and later; those without a day are left out."
     )
     until: date | None = Field(None, description="Take problems up to this day; those without a day are left out.")
+    template: str | None = Field(
+        None, description="How the prompts of its problems are made. Default: as prompts.template says."
+    )
 
     @model_validator(mode="after")
     def _names_one_file(self) -> SourceConfig:
@@ -136,6 +139,12 @@ class PrepareConfig(Section):
     generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
     ray: RayConfig = Field(default_factory=RayConfig)
+
+    @model_validator(mode="after")
+    def _asks_what_it_keeps(self) -> PrepareConfig:
+        if given := [name for name, source in self.against.items() if source.template is not None]:
+            raise ValueError(f"against.{given[0]}.template makes no prompt: nobody is asked those problems, drop it")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -63,12 +63,13 @@ class PreparationFolder:
 
 
 def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
-    """Note what the sources' files hold (SHA-256, hex); at a later start, raise `UsageError` where one has changed."""
+    """Note what files hold (SHA-256, hex), by what the config calls them; at a later start, raise `UsageError` where
+    one has changed."""
     if not store.exists(INPUTS_KEY):
         store.commit(INPUTS_KEY, seal({"files": digests}))
         return
     known = unseal(store.read(INPUTS_KEY), store.place(INPUTS_KEY))["files"]
-    changed = [name for name, digest in digests.items() if known.get(name) != digest]
+    changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
     if changed:
         raise UsageError(
             f"The file of {changed[0]} is not the one that {store.uri} was begun with: bring the old one back, or add "

@@ -1,6 +1,6 @@
 """Prompts by a template, in tokens: counted, and where they are too long dropped or cut by rule.
 
-candidates = asked(candidates, config)
+candidates = asked(candidates, config, sources)
 texts = prompts_of(candidates)
 decisions = await measure(candidates, texts, config, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
 candidates = taken(candidates, decisions)
@@ -9,25 +9,50 @@ candidates = taken(candidates, decisions)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from raypoly.preparing.candidates import Candidate
-from raypoly.preparing.config import PromptsConfig
+from raypoly.preparing.candidates import Ask, Candidate
+from raypoly.preparing.config import PrepareConfig, PromptsConfig, SourceConfig
 from raypoly.preparing.ledger import Decision
 from raypoly.problems.over_long import Encode, cut, sizes
-from raypoly.problems.templates import asking
+from raypoly.problems.templates import asking, load_template
 from raypoly.problems.tokenizers import tokenizer_of
 from raypoly.values import TestSuite
 
 
-def asked(candidates: Sequence[Candidate], config: PromptsConfig) -> list[Candidate]:
-    """The problems, from now on with prompts by the config's template. Raises `UsageError` where it can't be used."""
-    if config.template == "none":
-        return list(candidates)
-    ask = asking(config.template, config.chat_template, "prompts")
-    return [replace(it, ask=ask) for it in candidates]
+def templates(config: PrepareConfig) -> dict[str, str]:
+    """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` where one can't be read."""
+    own = {_key(name): source.template for name, source in config.sources.items() if source.template is not None}
+    named = {"prompts.template": config.prompts.template, **own}
+    texts = {key: load_template(name, key).texts for key, name in named.items() if name != "none"}
+    return {key: hashlib.sha256(json.dumps(text).encode()).hexdigest() for key, text in texts.items()}
+
+
+def asked(
+    candidates: Sequence[Candidate], config: PromptsConfig, sources: Mapping[str, SourceConfig]
+) -> list[Candidate]:
+    """The problems, from now on with prompts by their source's template, or else the config's.
+
+    Raises `UsageError` where one can't be used.
+    """
+    asks = {name: _asking(name, source, config) for name, source in sources.items()}
+    return [replace(it, ask=asks[it.facts.source]) for it in candidates]
+
+
+def _asking(name: str, source: SourceConfig, config: PromptsConfig) -> Ask | None:
+    template = source.template or config.template
+    if template == "none":
+        return None
+    key = "prompts.template" if source.template is None else _key(name)
+    return asking(template, config.chat_template, key, "prompts.chat_template")
+
+
+def _key(source: str) -> str:
+    return f"sources.{source}.template"
 
 
 def prompts_of(candidates: Iterable[Candidate]) -> list[str]:

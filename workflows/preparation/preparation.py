@@ -102,7 +102,7 @@ class Preparation:
     async def run(self, files: Sequence[SourceFile], read: Read | None) -> None:
         """To the end. `read`: what is in the files; None where they are so large that Ray Data has to read them."""
         config = self._config
-        keep_inputs(self._store, {file.name: file.sha256 for file in files})
+        keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompts.templates(config))
         if read is None:
             self._workers.connect()
             read = await asyncio.to_thread(_load, config, files)
@@ -152,7 +152,7 @@ class Preparation:
 
     async def _prompts(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         config = self._config
-        candidates = prompts.asked(candidates, config.prompts)
+        candidates = prompts.asked(candidates, config.prompts, config.sources)
         decided = self._ledger.read("prompts")
         if decided is None:
             texts = await asyncio.to_thread(prompts.prompts_of, candidates)

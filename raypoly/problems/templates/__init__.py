@@ -53,8 +53,8 @@ class Template:
         return [{"role": role, "content": _filled(text, values).strip()} for role, text in self.texts]
 
 
-def load_template(name: str, section: str = "problems") -> Template:
-    """One of `OWN`, or a file's; `section` of the config names it.
+def load_template(name: str, key: str = "problems.template") -> Template:
+    """One of `OWN`, or a file's; `key` of the config names it.
 
     Raises `UsageError` where there is no such file, or no place for a statement.
     """
@@ -64,15 +64,15 @@ def load_template(name: str, section: str = "problems") -> Template:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(
-            f"{section}.template={name} can't be read ({reason}): name a text file, or one of none, {', '.join(OWN)}."
+            f"{key}={name} can't be read ({reason}): name a text file, or one of none, {', '.join(OWN)}."
         ) from error
     if "{statement}" not in text:
-        raise UsageError(f"{section}.template={name} has no {{statement}}: write it where the problem's text belongs.")
+        raise UsageError(f"{key}={name} has no {{statement}}: write it where the problem's text belongs.")
     first, *rest = _ROLE.split(text)
     if not rest:
         return Template(name, (("", text),))
     if first.strip():
-        raise UsageError(f"{section}.template={name} has text before its first <<role>>: nobody would say it.")
+        raise UsageError(f"{key}={name} has text before its first <<role>>: nobody would say it.")
     return Template(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
@@ -90,22 +90,24 @@ def templated(found: ProblemSet, config: ProblemsConfig) -> ProblemSet:
     return ProblemSet(splits, content_hash(splits))
 
 
-def asking(name: str, chat_template: str | None, section: str = "problems") -> Callable[[Problem], Problem]:
+def asking(
+    name: str, chat_template: str | None, key: str = "problems.template", chat_key: str = "problems.chat_template"
+) -> Callable[[Problem], Problem]:
     """What gives a problem its prompt by a template. It raises `UsageError` as `templated`, and so does this."""
-    template = load_template(name, section)
+    template = load_template(name, key)
     if template.is_chat and chat_template is None:
         raise UsageError(
-            f"{section}.template={name} makes messages, and needs {section}.chat_template: the folder or hub id of the "
+            f"{key}={name} makes messages, and needs {chat_key}: the folder or hub id of the "
             "tokenizer whose chat template renders them, as a rule what model.path says."
         )
     render = renderer(chat_template) if template.is_chat and chat_template is not None else None
-    return lambda problem: _asked(problem, template, render)
+    return lambda problem: _asked(problem, template, render, key)
 
 
-def _asked(problem: Problem, template: Template, render: Render | None) -> Problem:
+def _asked(problem: Problem, template: Template, render: Render | None, key: str) -> Problem:
     if problem.answer == "completion":
         raise UsageError(
-            f"problems.template={template.name} asks for a program in a fenced block, and {problem.id} of "
+            f"{key}={template.name} asks for a program in a fenced block, and {problem.id} of "
             f"{problem.source or 'its source'} is answered by going on with its prompt: leave the template out."
         )
     parts = parts_of(problem)

@@ -12,7 +12,7 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.preparing import band, prompts
 from raypoly.preparing.candidates import Candidate, Facts
-from raypoly.preparing.config import BandConfig, PromptsConfig, SplitConfig
+from raypoly.preparing.config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
 from raypoly.preparing.ledger import Decision
 from raypoly.preparing.same import same
 from raypoly.preparing.split import split
@@ -84,10 +84,51 @@ def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
 
 def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("word " * 50 + "{statement}")
-    framed = prompts.asked(PROMPTS, PromptsConfig(template=str(tmp_path / "long.txt")))
+    framed = prompts.asked(
+        PROMPTS, PromptsConfig(template=str(tmp_path / "long.txt")), {"mine": SourceConfig(path="x")}
+    )
     decided = measured(framed, PromptsConfig(over_long="cut"), 40)
     assert decided[0].facts == {"tokens": 52}
     assert prompts.taken(framed, decided) == []
+
+
+def test_a_source_has_a_template_of_its_own_where_it_names_one(tmp_path: Path) -> None:
+    for name in ("all", "theirs"):
+        (tmp_path / f"{name}.txt").write_text(f"For {name}: {{statement}}")
+    config = PromptsConfig(template=str(tmp_path / "all.txt"))
+    sources = {
+        "mine": SourceConfig(path="x"),
+        "theirs": SourceConfig(path="x", template=str(tmp_path / "theirs.txt")),
+        "plain": SourceConfig(path="x", template="none"),
+    }
+    candidates = [replace(PROMPTS[0], facts=Facts(name, 1)) for name in sources]
+    found = prompts.prompts_of(prompts.asked(candidates, config, sources))
+    assert found == ["For all: Say hello.", "For theirs: Say hello.", "Say hello."]
+
+
+def test_an_edited_template_is_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "own.txt"
+    file.write_text("Do: {statement}")
+    sources = {"mine": SourceConfig(path="x", template=str(file)), "theirs": SourceConfig(path="x")}
+    config = PrepareConfig(sources=sources, prompts=PromptsConfig(template="base"))
+    before = prompts.templates(config)
+    file.write_text("Please do: {statement}")
+    after = prompts.templates(config)
+    assert list(before) == ["prompts.template", "sources.mine.template"]
+    assert [before[key] == after[key] for key in before] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("nowhere.txt", r"^sources\.theirs\.template=nowhere\.txt can't be read"),
+        ("chat", r"^sources\.theirs\.template=chat makes messages, and needs prompts\.chat_template"),
+    ],
+)
+def test_a_source_whose_template_cant_be_used_is_named(template: str, said: str) -> None:
+    sources = {"mine": SourceConfig(path="x"), "theirs": SourceConfig(path="x", template=template)}
+    with pytest.raises(UsageError, match=said):
+        prompts.asked(PROMPTS, PromptsConfig(), sources)
 
 
 def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None:

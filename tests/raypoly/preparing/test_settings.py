@@ -53,6 +53,11 @@ def test_a_mistake_is_one_sentence(file: str, override: str, sentence: str) -> N
     assert "\n" not in str(caught.value)
 
 
+def test_nobody_is_asked_what_is_only_compared(file: str) -> None:
+    with pytest.raises(UsageError, match=r"against\.eval\.template makes no prompt"):
+        load_config(file, ["against.eval.path=b", "against.eval.template=base"])
+
+
 def test_a_config_without_sources_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("band: {low: 1}\n")
     with pytest.raises(UsageError, match=r"names no file of problems: give it sources\.NAME\.path"):
