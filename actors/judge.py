@@ -173,7 +173,10 @@ class JudgeClient:
         self._lock = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start or find the actor and build the judge in it. Raises `UsageError` where the config names none."""
+        """Start or find the actor and build the judge in it. Raises `UsageError` where the config names none.
+
+        The first question does so where nobody has.
+        """
         keys = {name: os.environ[name] for name in key_variables(self._config) if name in os.environ}
         while True:
             self._started += 1
@@ -208,7 +211,10 @@ class JudgeClient:
         self._taken(told)
 
     async def stats(self) -> dict[str, Any]:
-        """The judge's counts, those of other jobs included where it is shared; empty where it keeps none."""
+        """The judge's counts, those of other jobs included where it is shared; empty where it keeps none, or was not
+        started."""
+        if self._actor is None:
+            return {}
         stats: dict[str, Any] = await self._patiently("judge", lambda actor: actor.stats.remote())
         return stats
 
@@ -254,6 +260,9 @@ class JudgeClient:
         return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
 
     async def _patiently(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        async with self._lock:
+            if self._actor is None:
+                await self.start()
         while True:
             generation = self._started
             try:

@@ -86,6 +86,12 @@ def existing_parent(path: Path) -> Path:
     return next(parent for parent in (path, *path.absolute().parents) if parent.exists())
 
 
+def asks_judge(config: Config) -> bool:
+    """Whether the run asks its judge anything."""
+    objective = objectives.of_run(config)
+    return "labels" in objective.needs or config.judge.when != "needed" or config.evaluate.judge
+
+
 def _message(run: Callable[[], object]) -> str:
     try:
         run()
@@ -127,7 +133,7 @@ def _judge(config: Config) -> None:
         keys.failover_key(config.judge)
     if config.judge.name == "http" and config.judge.url is None:
         raise UsageError("judge.name=http needs judge.url, the address where the judge listens.")
-    if not config.scorer.evidence and _asked(config) and _reads_evidence(config.judge):
+    if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
         raise UsageError(
             f"scorer.evidence=false leaves judge.name={config.judge.name} nothing to judge by: leave it on, ask no "
             "judge (objective.name=grpo judge.when=needed evaluate.judge=false), or use judge.name=openai "
@@ -143,12 +149,6 @@ def _evidence(config: Config) -> None:
             f"objective.name={config.objective.name} needs the statements of programs, which scorer.evidence=false "
             "leaves out: leave it on."
         )
-
-
-def _asked(config: Config) -> bool:
-    """Whether the run asks its judge anything."""
-    objective = objectives.of_run(config)
-    return "labels" in objective.needs or config.judge.when != "needed" or config.evaluate.judge
 
 
 def _reads_evidence(judge: JudgeConfig) -> bool:

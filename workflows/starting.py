@@ -21,7 +21,7 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.objectives.asked import distinct_prompts
 from raypoly.placement import Placement
-from raypoly.preflight import refuse_asking_between
+from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.over_long import fitted_as_trained
 from raypoly.problems.untested import require_tests
@@ -69,11 +69,13 @@ class _Workers:
     generator: Generator
     learning: Learning
     placement: Placement
+    judging: bool
+    """Whether the run asks its judge anything."""
 
     async def start(self, around: Around) -> None:
-        """Return when every actor is up."""
+        """Return when every actor is up that the run needs."""
         await asyncio.gather(
-            around("judge, started", self.judge.start()),
+            *([around("judge, started", self.judge.start())] if self.judging else []),
             around("sandbox, started", self.scorers.start()),
             self._start_policy(around),
         )
@@ -201,7 +203,7 @@ def _workers(
     learning = Learning(config, model, journal, saver, places.options, note, care)
     for part in (judge, scorers, generator, learning):
         stack.callback(part.stop)
-    return _Workers(care, use, judge, scorers, generator, learning, places.placement)
+    return _Workers(care, use, judge, scorers, generator, learning, places.placement, asks_judge(config))
 
 
 def _patience(config: Config, judge: JudgeClient, progress: Progress, summary: Summary, gauges: RayMetrics) -> Patience:

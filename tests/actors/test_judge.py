@@ -86,6 +86,21 @@ def test_a_judge_that_the_config_does_not_name_is_a_usage_error() -> None:
         asyncio.run(main())
 
 
+def test_a_judge_that_nobody_asks_is_not_started_and_the_first_question_starts_one() -> None:
+    async def main() -> None:
+        judge = JudgeClient(JudgeConfig(), ACTOR_OPTIONS)
+        try:
+            assert await judge.stats() == {}
+            assert judge.actors == {}
+            answers = await asyncio.gather(*(judge.label(PROBLEM, ROLLOUTS, VERDICTS) for _ in range(3)))
+            assert list(judge.actors) == ["judge"]
+        finally:
+            judge.stop()
+        assert all(labels.ids.tolist() == [1, 2, 0] for labels in answers)
+
+    asyncio.run(main())
+
+
 def test_killing_the_judge_actor_loses_no_group() -> None:
     async def main() -> None:
         async with client() as judge:
