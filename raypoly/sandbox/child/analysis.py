@@ -11,7 +11,7 @@ import ast
 
 from .folding import fold
 from .liveness import slice_to
-from .names import reach
+from .names import nodes, reach
 
 LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
 """Constructs that repeat work; a program with none of them is `closed_form`."""
@@ -27,7 +27,7 @@ def constructs(source: str, entry_point: str) -> tuple[str, ...]:
 
 def live_constructs(tree: ast.Module) -> tuple[str, ...]:
     """The looping constructs of a module that is already sliced, sorted."""
-    found = {name for node in ast.walk(tree) if (name := kind(node)) is not None}
+    found = {name for node in nodes(tree) if (name := kind(node)) is not None}
     if recursive_functions(tree):
         found.add("recursion")
     return tuple(sorted(found)) or ("closed_form",)
@@ -57,7 +57,7 @@ def called(call: ast.Call) -> str:
 def recursive_functions(tree: ast.Module) -> set[str]:
     """Names of functions (methods, named lambdas) that reach themselves through calls by name."""
     calls: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         body: ast.AST | None = None
         names: list[str] = []
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -65,7 +65,7 @@ def recursive_functions(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
             names, body = [t.id for t in node.targets if isinstance(t, ast.Name)], node.value
         if body is not None:
-            reached = {called(part) for part in ast.walk(body) if isinstance(part, ast.Call)}
+            reached = {called(part) for part in nodes(body) if isinstance(part, ast.Call)}
             for name in names:
                 calls.setdefault(name, set()).update(reached)
     return {name for name in calls if name in reach(calls[name], calls)}

@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass, field
 
 from .analysis import called, kind, recursive_functions
-from .names import Comprehension, bound_here, stores
+from .names import Comprehension, bound_here, nodes, stores
 
 Place = tuple[str, int, int]
 """A construct in the source: its kind, line and column."""
@@ -63,10 +63,10 @@ class _Rewriter(ast.NodeTransformer):
         self.recursion_gives = recursion_gives
         self.recursive = recursive_functions(result.tree)
         self.within: list[str] = []
-        every = {name for node in ast.walk(result.tree) if isinstance(node, ast.stmt) for name in bound_here([node])}
+        every = {name for node in nodes(result.tree) if isinstance(node, ast.stmt) for name in bound_here([node])}
         imported = {
             (alias.asname or alias.name)
-            for node in ast.walk(result.tree)
+            for node in nodes(result.tree)
             if isinstance(node, ast.ImportFrom) and node.module == "functools"
             for alias in node.names
         }
@@ -94,7 +94,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _report(self, node: ast.For | ast.While, number: int, targets: set[str]) -> list[ast.stmt]:
         """A statement after the loop that tells the values it leaves, where names are all that it changes."""
-        inside = [part for stmt in node.body for part in ast.walk(stmt)]
+        inside = [part for stmt in node.body for part in nodes(stmt)]
         other = (ast.Return, ast.Yield, ast.YieldFrom, ast.Raise, ast.Global, ast.Nonlocal, ast.FunctionDef)
         changes = [p for p in inside if isinstance(p, (ast.Subscript, ast.Attribute))]
         if node.orelse or any(isinstance(p, other) for p in inside) or changes:

@@ -15,7 +15,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .names import PURE_NAMES, Aliases, bound_here, declared, loads, parameters, root, stores
+from .names import PURE_NAMES, Aliases, bound_here, declared, loads, nodes, parameters, root, stores
 from .program import Function, Program, is_numeric, reads_only
 
 _JUMPS = (ast.Break, ast.Continue)
@@ -64,8 +64,8 @@ class _Slicer:
     def careful(self) -> bool:
         return self.program.sharing is not None
 
-    def reads(self, *nodes: ast.AST) -> frozenset[str]:
-        return self.program.expand(set().union(*(loads(node) for node in nodes)))
+    def reads(self, *parts: ast.AST) -> frozenset[str]:
+        return self.program.expand(set().union(*(loads(part) for part in parts)))
 
     def block(
         self, stmts: list[ast.stmt], live: frozenset[str], loop: _Loop | None
@@ -207,7 +207,7 @@ class _Slicer:
 
     def _acts(self, node: ast.AST, live: frozenset[str]) -> bool:
         """Whether running the code may change something live, besides the value that it gives."""
-        for part in ast.walk(node):
+        for part in nodes(node):
             if isinstance(part, (ast.Yield, ast.YieldFrom, ast.Await)):
                 return True
             if isinstance(part, ast.NamedExpr) and part.target.id in live:
@@ -256,12 +256,12 @@ def _breaks(body: Sequence[ast.stmt]) -> bool:
 def _answers(function: Function) -> bool:
     """Whether a function can give anything but None."""
     kinds = (ast.Yield, ast.YieldFrom)
-    return any(isinstance(n, kinds) or (isinstance(n, ast.Return) and n.value) for n in ast.walk(function))
+    return any(isinstance(n, kinds) or (isinstance(n, ast.Return) and n.value) for n in nodes(function))
 
 
 def _places(targets: Sequence[ast.expr]) -> list[ast.Subscript | ast.Attribute]:
     """The subscripts and attributes that are stored to."""
-    found = [node for target in targets for node in ast.walk(target)]
+    found = [node for target in targets for node in nodes(target)]
     return [n for n in found if isinstance(n, (ast.Subscript, ast.Attribute)) and not isinstance(n.ctx, ast.Load)]
 
 

@@ -26,6 +26,14 @@ _READ_ONLY_METHODS = frozenset(_METHODS.split())
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BINDING = (*_COMPREHENSIONS, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_FIELDS = """
+    arg asname attr conversion ctx id is_async kind level module name op rest simple type_comment
+"""
+_NO_NODES = frozenset(_PLAIN_FIELDS.split())
+"""Strings and numbers, and operators and contexts, which have nothing below them."""
+_BELOW: dict[type[ast.AST], tuple[str, ...]] = {}
+"""The fields of a kind of node that may hold nodes."""
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
@@ -37,25 +45,41 @@ def reads(call: ast.Call) -> bool:
 
 def loads(node: ast.AST) -> set[str]:
     """Names that the code reads from around it; what its own comprehensions, lambdas and functions bind is left out."""
-    if isinstance(node, ast.Name):
-        return {node.id} if isinstance(node.ctx, ast.Load) else set()
+    found: set[str] = set()
+    _load_into(found, node)
+    return found
+
+
+def _load_into(found: set[str], node: ast.AST) -> None:
+    kind = type(node)
+    if kind is ast.Name:
+        if isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+            found.add(node.id)  # type: ignore[attr-defined]
+    elif kind in _BINDING:
+        found |= _loads_around(node)
+    else:
+        for child in children(node):
+            _load_into(found, child)
+
+
+def _loads_around(node: ast.AST) -> set[str]:
+    """Of a node that binds names for what is in it."""
     found: set[str] = set()
     for child in children(node):
-        found |= loads(child)
+        _load_into(found, child)
     if isinstance(node, _COMPREHENSIONS):
         first = loads(node.generators[0].iter)
         return (found - stores([generator.target for generator in node.generators])) | first
     if isinstance(node, ast.Lambda):
         return found - parameters(node.args)
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        own = (bound_here(node.body) | parameters(node.args)) - declared(node.body)
-        return found - own
-    return found
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    own = (bound_here(node.body) | parameters(node.args)) - declared(node.body)
+    return found - own
 
 
 def stores(targets: Iterable[ast.AST]) -> set[str]:
     """Plain names among assignment targets, inside tuples too."""
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    return {n.id for t in targets for n in nodes(t) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
 
 
 def parameters(args: ast.arguments) -> set[str]:
@@ -82,14 +106,14 @@ def bound_here(body: Sequence[ast.AST]) -> set[str]:
     return names
 
 
-def _own(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+def _own(body: Iterable[ast.AST]) -> list[ast.AST]:
     """The nodes of this scope: nested functions are given, not entered; comprehensions give their walruses only."""
     found: list[ast.AST] = []
-    todo = list(nodes)
+    todo = list(body)
     while todo:
         node = todo.pop()
         if isinstance(node, _COMPREHENSIONS):
-            found.extend(part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
+            found.extend(part.target for part in nodes(node) if isinstance(part, ast.NamedExpr))
             continue
         found.append(node)
         if not isinstance(node, _SCOPES):
@@ -110,14 +134,19 @@ def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below one; names and constants, which are most of a tree, have none worth visiting."""
-    if isinstance(node, (ast.Name, ast.Constant)):
-        return []
+    kind = type(node)
+    fields = _BELOW.get(kind)
+    if fields is None:
+        none = kind in (ast.Name, ast.Constant)
+        fields = _BELOW[kind] = () if none else tuple(name for name in kind._fields if name not in _NO_NODES)
     below: list[ast.AST] = []
-    for name in node._fields:
+    for name in fields:
         value = getattr(node, name, None)
-        if isinstance(value, list):
-            below.extend(item for item in value if isinstance(item, ast.AST))
-        elif isinstance(value, ast.AST) and value._fields:  # operators and contexts have no fields
+        if type(value) is list:
+            for item in value:
+                if isinstance(item, ast.AST):
+                    below.append(item)
+        elif isinstance(value, ast.AST):
             below.append(value)
     return below
 

@@ -21,6 +21,7 @@ from .folding import fold
 from .instrument import Instrumented, Place, instrument, place_of
 from .liveness import slice_to
 from .meter import RECURSION, Run, execute
+from .names import nodes
 
 FAMILIES = {
     "recursion": ("recursion",),
@@ -58,8 +59,8 @@ def observe(
     """
     live = slice_to(fold(ast.parse(code)), entry_point)
     constructs = list(live_constructs(live))
-    nodes = (node for node in ast.walk(live) if isinstance(node, (ast.expr, ast.stmt)))
-    places = {place for node in nodes if (place := place_of(node)) is not None}
+    parts = (node for node in nodes(live) if isinstance(node, (ast.expr, ast.stmt)))
+    places = {place for part in parts if (place := place_of(part)) is not None}
     if "recursion" in constructs:
         places.add(_RECURSION_PLACE)
     try:

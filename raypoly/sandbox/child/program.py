@@ -11,6 +11,7 @@ from .names import (
     bound_here,
     declared,
     loads,
+    nodes,
     parameters,
     reach,
     reads,
@@ -46,11 +47,11 @@ class Program:
         free: dict[str, set[str]] = {}
         calls: dict[str, set[str]] = {}
         effectful: set[str] = set()
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 own = set() if isinstance(node, ast.ClassDef) else bound_here(node.body) | parameters(node.args)
                 free.setdefault(node.name, set()).update(loads(node) - (own - declared(node.body)))
-                called = {n.func for n in ast.walk(node) if isinstance(n, ast.Call)}
+                called = {n.func for n in nodes(node) if isinstance(n, ast.Call)}
                 calls.setdefault(node.name, set()).update(
                     f.id if isinstance(f, ast.Name) else f.attr
                     for f in called
@@ -82,7 +83,7 @@ def _changes_others(function: Function, sharing: Aliases | None) -> bool:
     own = bound_here(function.body)
     aliases = sharing or Aliases(function.body)
     given = parameters(function.args)
-    for node in ast.walk(function):
+    for node in nodes(function):
         target: ast.expr | None = None
         if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
             target = node.value
@@ -102,7 +103,7 @@ def _changes_others(function: Function, sharing: Aliases | None) -> bool:
 
 
 def _prints(function: Function) -> bool:
-    return any(isinstance(n, ast.Call) and getattr(n.func, "id", "") in ("print", "exit") for n in ast.walk(function))
+    return any(isinstance(n, ast.Call) and getattr(n.func, "id", "") in ("print", "exit") for n in nodes(function))
 
 
 def is_numeric(stmt: ast.AugAssign) -> bool:
