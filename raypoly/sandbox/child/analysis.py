@@ -8,13 +8,16 @@ Standard library only; `source` may be hostile: it is parsed, never run.
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 
 from .folding import fold
 from .liveness import slice_to
-from .names import nodes, reach
+from .names import PURE_NAMES, READ_ONLY_METHODS, bound_here, nodes, parameters, reach, stores
 
 LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
 """Constructs that repeat work; a program with none of them is `closed_form`."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "reverse", "sort", "add", "discard", "clear"})
 
 
 def constructs(source: str, entry_point: str) -> tuple[str, ...]:
@@ -52,6 +55,33 @@ def kind(node: ast.AST) -> str | None:
 def called(call: ast.Call) -> str:
     """The last name of what is called: `reduce` of `functools.reduce(...)`, empty where there is none."""
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def may_recur(tree: ast.Module) -> bool:
+    """Whether a function of the program could be called while it runs; yes wherever that can't be ruled out.
+
+    It can for a program of one function that never mentions it, and has no way to come by it: no other function, and
+    nothing but names, methods and imports that are known to lead to none.
+    """
+    every = nodes(tree)
+    functions = [node for node in every if isinstance(node, _FUNCTIONS)]
+    if len(functions) != 1 or functions[0] not in tree.body or not isinstance(functions[0], ast.FunctionDef):
+        return True
+    function = functions[0]
+    own = bound_here(tree.body) | bound_here(function.body) | parameters(function.args)
+    own |= stores(part.target for part in every if isinstance(part, ast.comprehension))
+    known = (PURE_NAMES | own) - {function.name}
+    return not all(_leads_nowhere(node, known) for node in every) or bool(function.decorator_list)
+
+
+def _leads_nowhere(node: ast.AST, known: Set[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in known
+    if isinstance(node, ast.Attribute):
+        return node.attr in READ_ONLY_METHODS or node.attr in _CHANGES
+    if isinstance(node, ast.ImportFrom):
+        return all(alias.name in PURE_NAMES for alias in node.names)
+    return not isinstance(node, (ast.Import, ast.Global, ast.Nonlocal))
 
 
 def recursive_functions(tree: ast.Module) -> set[str]:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import CodeType
 
-from .analysis import called, kind, recursive_functions
+from .analysis import called, kind, may_recur, recursive_functions
 from .names import Comprehension, bound_here, nodes, stores
 
+FILE = "<candidate>"
+_BODIES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Place = tuple[str, int, int]
 """A construct in the source: its kind, line and column."""
 
@@ -30,9 +34,16 @@ class Instrumented:
     """A module to run, and what is in it. A place's number is its index in `places`."""
 
     tree: ast.Module
+    may_recur: bool
+    """Whether a function of it could be called while it runs."""
     places: list[Place] = field(default_factory=list)
     loops: dict[int, Loop] = field(default_factory=dict)
     """Loops that report the names they leave behind."""
+
+    @cached_property
+    def code(self) -> CodeType:
+        """The module, compiled. Raises `SyntaxError`."""
+        return compile(self.tree, FILE, "exec")
 
 
 def instrument(
@@ -44,7 +55,7 @@ def instrument(
     `recursion_gives`: each recursive call is replaced by this expression.
     """
     tree = ast.parse(source)
-    result = Instrumented(tree)
+    result = Instrumented(tree, may_recur(tree))
     _Rewriter(result, bypass, recursion_gives).visit(tree)
     ast.fix_missing_locations(tree)
     return result
@@ -63,7 +74,8 @@ class _Rewriter(ast.NodeTransformer):
         self.recursion_gives = recursion_gives
         self.recursive = recursive_functions(result.tree)
         self.within: list[str] = []
-        every = {name for node in nodes(result.tree) if isinstance(node, ast.stmt) for name in bound_here([node])}
+        scopes = [node.body for node in nodes(result.tree) if isinstance(node, _BODIES)]
+        every = {name for body in scopes for name in bound_here(body)}
         imported = {
             (alias.asname or alias.name)
             for node in nodes(result.tree)

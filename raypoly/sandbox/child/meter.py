@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from .instrument import Instrumented
+from .instrument import FILE, Instrumented
 
-FILE = "<candidate>"
 RECURSION = -1
 """The number under which calls of functions that are already running are counted."""
 _GENERATOR = 0x20  # inspect.CO_GENERATOR
@@ -137,9 +136,9 @@ def execute(
     try:
         if prelude:
             exec(compile(prelude, "<prelude>", "exec"), scope)
-        exec(compile(program.tree, FILE, "exec"), scope)
+        exec(program.code, scope)
         function = eval(entry_point, scope)
-        if recursion:
+        if recursion and (prelude or program.may_recur):
             sys.setprofile(meter.profiler())
         run.outcome = (_plain(function(*mine)), mine)
         run.ended = True

@@ -22,7 +22,7 @@ _METHODS = """
     issuperset bit_length bit_count format title  casefold zfill most_common encode decode
     is_integer
 """
-_READ_ONLY_METHODS = frozenset(_METHODS.split())
+READ_ONLY_METHODS = frozenset(_METHODS.split())
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -40,7 +40,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 def reads(call: ast.Call) -> bool:
     """Whether a method is called that leaves its owner as it was; a `get` without a key takes from a queue."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return name in _READ_ONLY_METHODS and (name != "get" or bool(call.args))
+    return name in READ_ONLY_METHODS and (name != "get" or bool(call.args))
 
 
 def loads(node: ast.AST) -> set[str]:

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from raypoly.sandbox.child.analysis import constructs
+from raypoly.sandbox.child.analysis import constructs, may_recur
 from raypoly.sandbox.child.folding import fold
 from raypoly.sandbox.child.liveness import slice_to
 
@@ -75,3 +75,38 @@ def test_source_that_does_not_parse_is_a_syntax_error() -> None:
 def test_a_deletion_is_an_effect() -> None:
     code = "def f(n):\n c = {}\n for x in n:\n  c[x] = 1\n for x in c.copy():\n  del c[x]\n return c"
     assert ast.unparse(slice_to(fold(ast.parse(code)), "f")).count("for") == 2
+
+
+HIDDEN = {
+    "by name": "def f(n):\n return n and f(n - 1)",
+    "another name": "def f(n):\n return n and g(n - 1)\ng = f",
+    "globals": "def f(n):\n return n and globals()['f'](n - 1)",
+    "eval": "def f(n):\n return n and eval('f(n - 1)')",
+    "an inner function": "def f(n):\n def g(k):\n  return k and g(k - 1)\n return g(n)",
+    "a lambda handed to itself": "def f(n):\n return (lambda g: g(g, n))(lambda g, k: k and g(g, k - 1))",
+    "a class": "class A:\n def f(self, n):\n  return n and self.f(n - 1)\ndef f(n):\n return A().f(n)",
+    "a decorator": "def f(n):\n return n\n@f\ndef f(n):\n return n",
+    "an unknown function": "def f(n):\n return n and helper(n - 1)",
+    "a frame": "def f(n):\n g = (x for x in [1])\n return g.gi_frame",
+    "a module": "import sys\ndef f(n):\n return n and sys.modules",
+    "a module's function": "from inspect import currentframe\ndef f(n):\n return currentframe()",
+    "a global": "def f(n):\n global g\n g = n\n return g",
+}
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+def test_where_a_function_might_be_called_while_it_runs_it_is_watched(way: str) -> None:
+    assert may_recur(ast.parse(HIDDEN[way]))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        PLAIN,
+        "def f(s):\n r = []\n for c in s.lower().split():\n  r.append(int(c))\n return sorted(r)[0]",
+        "def f(n):\n return sum([x * x for x in range(n) if x % 2])",
+        "from math import isqrt\ndef f(n, base=2):\n while (n := isqrt(n)) > base:\n  pass\n return n",
+    ],
+)
+def test_a_single_function_that_nothing_leads_to_is_not_watched(code: str) -> None:
+    assert not may_recur(ast.parse(code))
