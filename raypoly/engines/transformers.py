@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from raypoly.config import GeneratorConfig
 from raypoly.engines import Asleep, Sample, SampleRequest, Weights
+from raypoly.engines.cache import decode_as_sdpa
 from raypoly.engines.decoding import Decoding
 from raypoly.engines.endings import end_tokens
 from raypoly.engines.transfer import RECEIVERS, Parcel, build_receiver
@@ -30,6 +31,7 @@ class TransformersEngine:
         self._config = config
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = AutoModelForCausalLM.from_pretrained(model_path, dtype=getattr(torch, dtype))
+        decode_as_sdpa(model)
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
         self._shapes: dict[int, torch.Size] = {}
