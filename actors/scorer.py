@@ -44,8 +44,10 @@ AFTER_ALL = 2**31
 """The order of programs that nobody waits for as long as others are waited for."""
 RETRIES = 3
 """How often a program is tried again after the sandbox failed or its actor was lost."""
+_SHORT_SUITE = 32 << 10
+"""Characters of a suite that travels with each chunk: its way to the object store and back takes longer (3 ms)."""
 _SUITES = 256
-"""Test suites kept by hash, in the object store and in each actor, at most."""
+"""Longer ones kept by hash, in the object store and in each actor, at most."""
 _SUITE_CHARACTERS = 256 << 20
 """Of their sources, in all."""
 _VERDICT_CHARACTERS = 256 << 20
@@ -70,7 +72,7 @@ class Scorer(Watched):
         self._sandbox = Sandbox(self._limits, self._limits.evidence)
 
     def score(self, problem: Problem, suite: tuple[str, Any], codes: Sequence[str | None]) -> list[Verdict]:
-        """Verdicts in order. `problem` comes without its tests; `suite` is their hash and a reference to them."""
+        """Verdicts in order. `problem` comes without its tests; `suite` is their hash, and they or a reference."""
         whole = replace(problem, tests=self._suite(*suite))
         verdicts = []
         for code in codes:
@@ -82,10 +84,12 @@ class Scorer(Watched):
         """CPU seconds of the slowest test of the problem's own solution. Raises `SandboxError`, `BrokenTests`."""
         return self._sandbox.reference_seconds(replace(problem, tests=self._suite(*suite)))
 
-    def _suite(self, content: str, reference: Any) -> TestSuite:
+    def _suite(self, content: str, carried: Any) -> TestSuite:
+        if isinstance(carried, TestSuite):
+            return carried
         if content in self._suites:
             return self._suites[content]
-        suite: TestSuite = ray.get(reference)
+        suite: TestSuite = ray.get(carried)
         return self._suites.put(content, suite, len(suite.source))
 
 
@@ -250,7 +254,10 @@ class ScorerPool:
         raise SandboxError(f"The workers that measured the solution of problem {problem.id} were lost, one by one.")
 
     def _reference(self, tests: TestSuite) -> Any:
-        """The suite in the object store; it stays as long as a chunk refers to it."""
+        """The suite itself where it is short, else where it lies in the object store, as long as a chunk refers to
+        it."""
+        if len(tests.source) <= _SHORT_SUITE:
+            return tests
         if tests.hash in self._suites:
             return self._suites[tests.hash]
         return self._suites.put(tests.hash, ray.put(tests), len(tests.source))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Set
+from functools import lru_cache
 
 from .folding import fold
 from .liveness import slice_to
@@ -74,13 +75,19 @@ def may_recur(tree: ast.Module) -> bool:
     return not all(_leads_nowhere(node, known) for node in every) or bool(function.decorator_list)
 
 
+@lru_cache(maxsize=16)
+def may_call(prelude: str) -> bool:
+    """Whether a prelude might call a program's functions: all that do more than import what is known not to."""
+    return not all(isinstance(stmt, ast.ImportFrom) and _leads_nowhere(stmt, set()) for stmt in ast.parse(prelude).body)
+
+
 def _leads_nowhere(node: ast.AST, known: Set[str]) -> bool:
     if isinstance(node, ast.Name):
         return node.id in known
     if isinstance(node, ast.Attribute):
         return node.attr in READ_ONLY_METHODS or node.attr in _CHANGES
     if isinstance(node, ast.ImportFrom):
-        return all(alias.name in PURE_NAMES for alias in node.names)
+        return all(alias.name in PURE_NAMES and alias.asname in (None, alias.name) for alias in node.names)
     return not isinstance(node, (ast.Import, ast.Global, ast.Nonlocal))
 
 

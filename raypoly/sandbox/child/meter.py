@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from .analysis import may_call
 from .instrument import FILE, Instrumented
 
 RECURSION = -1
@@ -138,7 +139,7 @@ def execute(
             exec(compile(prelude, "<prelude>", "exec"), scope)
         exec(program.code, scope)
         function = eval(entry_point, scope)
-        if recursion and (prelude or program.may_recur):
+        if recursion and (program.may_recur or may_call(prelude)):
             sys.setprofile(meter.profiler())
         run.outcome = (_plain(function(*mine)), mine)
         run.ended = True

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from raypoly.sandbox.child.analysis import constructs, may_recur
+from raypoly.sandbox.child.analysis import constructs, may_call, may_recur
 from raypoly.sandbox.child.folding import fold
 from raypoly.sandbox.child.liveness import slice_to
 
@@ -110,3 +110,18 @@ def test_where_a_function_might_be_called_while_it_runs_it_is_watched(way: str) 
 )
 def test_a_single_function_that_nothing_leads_to_is_not_watched(code: str) -> None:
     assert not may_recur(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    ("prelude", "found"),
+    [
+        ("", False),
+        ("from functools import reduce\n", False),
+        ("import sys", True),
+        ("from functools import wraps", True),
+        ("from builtins import eval as sum", True),
+        ("def helper(n):\n return f(n)", True),
+    ],
+)
+def test_a_prelude_of_known_imports_calls_nobody(prelude: str, found: bool) -> None:
+    assert may_call(prelude) is found
