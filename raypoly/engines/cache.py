@@ -4,7 +4,7 @@
     model(ids, past_key_values=Cache(layer_class_to_replicate=GrowingLayer))
 
 transformers copies the whole cache for every token: to append to it, and, where several heads share a key, once more
-for each of them. On a CPU that is a quarter of the time of a small model.
+for each of them. On a CPU that is a third of the time of a small model.
 """
 
 from __future__ import annotations
@@ -44,18 +44,8 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Attention as transformers calls it: [B, heads, Q, head size] to [B, Q, heads, head size]; keys have L tokens."""
     if query.shape[2] > 1 or query.is_cuda or position_bias is not None:
-        outputs = sdpa_attention_forward(
-            module,
-            query,
-            key,
-            value,
-            attention_mask,
-            dropout=dropout,
-            scaling=scaling,
-            position_bias=position_bias,
-            **others,
-        )
-        return outputs[0], None
+        others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)[0], None
     out = scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=True
     )

@@ -61,8 +61,8 @@ def called(call: ast.Call) -> str:
 def may_recur(tree: ast.Module) -> bool:
     """Whether a function of the program could be called while it runs; yes wherever that can't be ruled out.
 
-    It can for a program of one function that never mentions it, and has no way to come by it: no other function, and
-    nothing but names, methods and imports that are known to lead to none.
+    It can for a program of one function that is not mentioned in it, and that nothing else in it leads to: there are no
+    names, methods and imports but such as are known to give no function of the program's own.
     """
     every = nodes(tree)
     functions = [node for node in every if isinstance(node, _FUNCTIONS)]
