@@ -88,7 +88,8 @@ def _leads_nowhere(node: ast.AST, known: Set[str]) -> bool:
         return node.attr in READ_ONLY_METHODS or node.attr in _CHANGES
     if isinstance(node, ast.ImportFrom):
         return all(alias.name in PURE_NAMES and alias.asname in (None, alias.name) for alias in node.names)
-    return not isinstance(node, (ast.Import, ast.Global, ast.Nonlocal))
+    # a pattern of a class reads any attribute, as `case object(gi_frame=frame)`
+    return not isinstance(node, (ast.Import, ast.Global, ast.Nonlocal, ast.MatchClass))
 
 
 def recursive_functions(tree: ast.Module) -> set[str]:

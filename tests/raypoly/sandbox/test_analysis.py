@@ -88,6 +88,7 @@ HIDDEN = {
     "a decorator": "def f(n):\n return n\n@f\ndef f(n):\n return n",
     "an unknown function": "def f(n):\n return n and helper(n - 1)",
     "a frame": "def f(n):\n g = (x for x in [1])\n return g.gi_frame",
+    "a frame by a pattern": "def f(n):\n match (x for x in [1]):\n  case object(gi_frame=g):\n   return g",
     "a module": "import sys\ndef f(n):\n return n and sys.modules",
     "a module's function": "from inspect import currentframe\ndef f(n):\n return currentframe()",
     "a global": "def f(n):\n global g\n g = n\n return g",
