@@ -1,7 +1,7 @@
 """What decoding with transformers keeps of the tokens before, and how it reads that on a CPU. No bit is another one.
 
     decode_as_sdpa(model)
-    model(ids, past_key_values=Cache(layer_class_to_replicate=GrowingLayer))
+    model(ids, past_key_values=growing_cache(most=len(prompt) + max_tokens))
 
 transformers copies the whole cache for every token: to append to it, and, where several heads share a key, once more
 for each of them. On a CPU that is a third of the time of a small model.
@@ -9,26 +9,32 @@ for each of them. On a CPU that is a third of the time of a small model.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 DECODING = "raypoly_decoding"
 """The name under which transformers finds `attend`."""
 _ROOM = 32
-"""Tokens that a full layer grows by at least."""
+"""Tokens that a full layer grows by at least, as far as it may."""
 
 
 def decode_as_sdpa(model: PreTrainedModel) -> None:
     """Have the model read its cache by `attend`, where it would by torch's attention; others know more than that."""
     if model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(DECODING)
+
+
+def growing_cache(most: int) -> Cache:
+    """An empty cache that makes room for no more than `most` tokens a row, unless it is given more."""
+    return Cache(layer_class_to_replicate=partial(GrowingLayer, most))
 
 
 def attend(
@@ -55,6 +61,10 @@ def attend(
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     """One layer's keys and values, [B, heads, L, head size], with room for those of further tokens."""
 
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         super().lazy_initialization(key_states, value_states)
         self.keys: Tensor = key_states[:, :, :0]
@@ -80,10 +90,10 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         length = self.get_seq_length()
         self.keys, self.values = self._rooms[0][:, :, :length], self._rooms[1][:, :, :length]
 
-    @staticmethod
-    def _with_room(states: Tensor, least: int) -> Tensor:
+    def _with_room(self, states: Tensor, least: int) -> Tensor:
         rows, heads, length, size = states.shape
-        room = states.new_empty(rows, heads, max(least + _ROOM, 2 * length), size)
+        wanted = max(least + _ROOM, 2 * length)
+        room = states.new_empty(rows, heads, max(least, min(wanted, self._most)), size)
         room[:, :, :length] = states
         return room
 

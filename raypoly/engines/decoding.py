@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
 
 from raypoly.engines import Sample, SampleRequest
-from raypoly.engines.cache import GrowingLayer
+from raypoly.engines.cache import growing_cache
 from raypoly.values import FinishReason, Int32
 
 THIN_OUT = 0.75
@@ -50,7 +49,8 @@ class Decoding:
         self._left_G = [len(request.seeds) for request in requests]
         self._row_B = torch.arange(len(seeds), device=device)
         self._alive_B = torch.ones(len(seeds), dtype=torch.bool, device=device)
-        self._cache = Cache(layer_class_to_replicate=GrowingLayer)
+        longest = max(len(request.prompt_tokens) for request in requests)
+        self._cache = growing_cache(longest + most_tokens)
 
     @torch.no_grad()
     def groups(self, beat: Callable[[], None]) -> Iterator[tuple[int, list[Sample]]]:

@@ -32,15 +32,17 @@ def test_attention_gives_the_bits_of_transformers_own(
     assert torch.equal(found, wanted)
 
 
-@pytest.mark.parametrize("first", [5, 50])
-def test_a_layer_holds_what_it_was_given_however_it_grows_and_thins_out(first: int) -> None:
+@pytest.mark.parametrize(("first", "most"), [(5, 1000), (50, 1000), (5, 120), (5, 10)])
+def test_a_layer_holds_what_it_was_given_however_it_grows_and_thins_out(first: int, most: int) -> None:
     draw = torch.Generator().manual_seed(0)
-    ours, theirs, rows = GrowingLayer(), DynamicLayer(), 6
+    ours, theirs, rows = GrowingLayer(most), DynamicLayer(), 6
     for step, tokens in enumerate([first, *([1] * 40), 70, 1, 1]):
         states = [torch.randn(rows, 2, tokens, 3, generator=draw) for _ in range(2)]
         for found, wanted in zip(ours.update(*states), theirs.update(*states), strict=True):
             assert torch.equal(found, wanted)
         assert ours.get_seq_length() == theirs.get_seq_length()
+        held = ours.keys.untyped_storage().nbytes() // (rows * 2 * 3 * ours.keys.element_size())
+        assert held <= max(most, ours.get_seq_length()), "room beyond what was said to be wanted"
         if step in (0, 13, 41):
             kept = torch.tensor([0, 0, 3, 5]) if step == 0 else torch.arange(rows)[1:]
             ours.batch_select_indices(kept)
