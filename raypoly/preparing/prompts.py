@@ -1,8 +1,8 @@
 """Prompts by a template, in tokens: counted, and where they are too long dropped or cut by rule.
 
-candidates = asked(candidates, config, sources)
+candidates = asked(candidates, asks(config))
 texts = prompts_of(candidates)
-decisions = await measure(candidates, texts, config, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
+decisions = await measure(candidates, texts, config.prompts, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
 candidates = taken(candidates, decisions)
 """
 
@@ -26,33 +26,32 @@ from raypoly.values import TestSuite
 
 def templates(config: PrepareConfig) -> dict[str, str]:
     """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` where one can't be read."""
-    own = {_key(name): source.template for name, source in config.sources.items() if source.template is not None}
-    named = {"prompts.template": config.prompts.template, **own}
-    texts = {key: load_template(name, key).texts for key, name in named.items() if name != "none"}
+    texts = {key: load_template(name, key).texts for key, name in _named(config).items()}
     return {key: hashlib.sha256(json.dumps(text).encode()).hexdigest() for key, text in texts.items()}
 
 
-def asked(
-    candidates: Sequence[Candidate], config: PromptsConfig, sources: Mapping[str, SourceConfig]
-) -> list[Candidate]:
-    """The problems, from now on with prompts by their source's template, or else the config's.
-
-    Raises `UsageError` where one can't be used.
+def asks(config: PrepareConfig) -> dict[str, Ask | None]:
+    """What gives each source's problems their prompts, by its own template or else the config's; None where they stay
+    as they are. Raises `UsageError` where a template can't be used.
     """
-    asks = {name: _asking(name, source, config) for name, source in sources.items()}
+    chat = config.prompts.chat_template
+    made = {key: asking(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
+    return {name: made.get(_key(name, source)) for name, source in config.sources.items()}
+
+
+def _named(config: PrepareConfig) -> dict[str, str]:
+    """The templates in use, by the keys that name them."""
+    named = {_key(name, it): it.template or config.prompts.template for name, it in config.sources.items()}
+    return {key: template for key, template in sorted(named.items()) if template != "none"}
+
+
+def _key(name: str, source: SourceConfig) -> str:
+    return "prompts.template" if source.template is None else f"sources.{name}.template"
+
+
+def asked(candidates: Sequence[Candidate], asks: Mapping[str, Ask | None]) -> list[Candidate]:
+    """The problems, from now on with prompts as their sources' are made."""
     return [replace(it, ask=asks[it.facts.source]) for it in candidates]
-
-
-def _asking(name: str, source: SourceConfig, config: PromptsConfig) -> Ask | None:
-    template = source.template or config.template
-    if template == "none":
-        return None
-    key = "prompts.template" if source.template is None else _key(name)
-    return asking(template, config.chat_template, key, "prompts.chat_template")
-
-
-def _key(source: str) -> str:
-    return f"sources.{source}.template"
 
 
 def prompts_of(candidates: Iterable[Candidate]) -> list[str]:

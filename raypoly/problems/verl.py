@@ -173,15 +173,13 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     return parquet.rows(path, (*COLUMNS, *OPTIONAL))
 
 
-def renderer(template: str) -> Render:
+def renderer(template: str, key: str = "problems.chat_template") -> Render:
     """Raises `UsageError` where there is no such tokenizer, or none with a chat template."""
     if template == PLAIN:
         return lambda messages: "\n\n".join(message["content"] for message in messages)
-    tokenizer = tokenizer_of(template, "problems.chat_template")
+    tokenizer = tokenizer_of(template, key)
     if not tokenizer.chat_template:
-        raise UsageError(
-            f"problems.chat_template={template} is a tokenizer without a chat template: name another, or {PLAIN}."
-        )
+        raise UsageError(f"{key}={template} is a tokenizer without a chat template: name another, or {PLAIN}.")
 
     def render(messages: Sequence[Mapping[str, Any]]) -> str:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

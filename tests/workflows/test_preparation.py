@@ -108,6 +108,16 @@ def test_a_source_that_is_not_there_leaves_no_folder_behind(tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
+def test_a_template_that_cant_be_used_leaves_no_folder_behind(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", [row("p0", 0)])
+    for template, said in (("nowhere.txt", "can't be read"), ("chat", "needs prompts.chat_template")):
+        source = {"path": str(path), "template": template}
+        words = {"sources": {"mine": source}, "run": {"dir": str(tmp_path / "run")}}
+        with pytest.raises(UsageError, match=rf"sources\.mine\.template={template} .*{said}"):
+            prepare(PrepareConfig.model_validate(words))
+        assert not (tmp_path / "run").exists()
+
+
 def test_large_files_are_read_by_tasks_to_the_same_end(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import IO
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from raypoly.errors import UsageError
 from raypoly.preparing import band, output, prompts
-from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.candidates import Ask, Candidate
 from raypoly.preparing.card import Result, card, encoded
 from raypoly.preparing.config import PrepareConfig, SourceConfig
 from raypoly.preparing.figure import figure
@@ -56,9 +56,10 @@ def prepare(config: PrepareConfig) -> None:
                 files = await asyncio.to_thread(_found, config.sources, config.against)
                 large = any(map(is_large, files))
                 # before the folder holds anything: a mended config may start there
+                asks = await asyncio.to_thread(prompts.asks, config)
                 loaded = None if large else await asyncio.to_thread(_load, config, files)
                 async with AsyncExitStack() as stack:
-                    await _begun(stack, folder, ending, console).run(files, loaded)
+                    await _begun(stack, folder, ending, console).run(files, loaded, asks)
 
         run_workflow(work(), ending)
     show(folder.look(), config, console)
@@ -99,8 +100,9 @@ class Preparation:
         self._steps = 0
         """Of the journal, that stages before have taken."""
 
-    async def run(self, files: Sequence[SourceFile], read: Read | None) -> None:
-        """To the end. `read`: what is in the files; None where they are so large that Ray Data has to read them."""
+    async def run(self, files: Sequence[SourceFile], read: Read | None, asks: Mapping[str, Ask | None]) -> None:
+        """To the end. `read`: what is in the files; None where they are so large that Ray Data has to read them.
+        `asks`: what gives each source's problems their prompts."""
         config = self._config
         keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompts.templates(config))
         if read is None:
@@ -118,7 +120,7 @@ class Preparation:
         evaluation = against.candidates if against is not None else []
         decided = await asyncio.to_thread(self._ledger.stage, "same", lambda: same(candidates, evaluation))
         candidates = _left(candidates, decided, "same")
-        candidates = await self._prompts(candidates)
+        candidates = await self._prompts(prompts.asked(candidates, asks))
         candidates = await self._sampling(candidates)
         self._ledger.keep("split", split(candidates, config.split))
         await asyncio.to_thread(self._write, loaded, against, candidates)
@@ -152,7 +154,6 @@ class Preparation:
 
     async def _prompts(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         config = self._config
-        candidates = prompts.asked(candidates, config.prompts, config.sources)
         decided = self._ledger.read("prompts")
         if decided is None:
             texts = await asyncio.to_thread(prompts.prompts_of, candidates)

@@ -100,7 +100,7 @@ def asking(
             f"{key}={name} makes messages, and needs {chat_key}: the folder or hub id of the "
             "tokenizer whose chat template renders them, as a rule what model.path says."
         )
-    render = renderer(chat_template) if template.is_chat and chat_template is not None else None
+    render = renderer(chat_template, chat_key) if template.is_chat and chat_template is not None else None
     return lambda problem: _asked(problem, template, render, key)
 
 

@@ -84,9 +84,10 @@ def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
 
 def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("word " * 50 + "{statement}")
-    framed = prompts.asked(
-        PROMPTS, PromptsConfig(template=str(tmp_path / "long.txt")), {"mine": SourceConfig(path="x")}
+    asking = PrepareConfig(
+        sources={"mine": SourceConfig(path="x")}, prompts=PromptsConfig(template=str(tmp_path / "long.txt"))
     )
+    framed = prompts.asked(PROMPTS, prompts.asks(asking))
     decided = measured(framed, PromptsConfig(over_long="cut"), 40)
     assert decided[0].facts == {"tokens": 52}
     assert prompts.taken(framed, decided) == []
@@ -95,14 +96,14 @@ def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Pa
 def test_a_source_has_a_template_of_its_own_where_it_names_one(tmp_path: Path) -> None:
     for name in ("all", "theirs"):
         (tmp_path / f"{name}.txt").write_text(f"For {name}: {{statement}}")
-    config = PromptsConfig(template=str(tmp_path / "all.txt"))
     sources = {
         "mine": SourceConfig(path="x"),
         "theirs": SourceConfig(path="x", template=str(tmp_path / "theirs.txt")),
         "plain": SourceConfig(path="x", template="none"),
     }
     candidates = [replace(PROMPTS[0], facts=Facts(name, 1)) for name in sources]
-    found = prompts.prompts_of(prompts.asked(candidates, config, sources))
+    config = PrepareConfig(sources=sources, prompts=PromptsConfig(template=str(tmp_path / "all.txt")))
+    found = prompts.prompts_of(prompts.asked(candidates, prompts.asks(config)))
     assert found == ["For all: Say hello.", "For theirs: Say hello.", "Say hello."]
 
 
@@ -128,7 +129,7 @@ def test_an_edited_template_is_another_one(tmp_path: Path) -> None:
 def test_a_source_whose_template_cant_be_used_is_named(template: str, said: str) -> None:
     sources = {"mine": SourceConfig(path="x"), "theirs": SourceConfig(path="x", template=template)}
     with pytest.raises(UsageError, match=said):
-        prompts.asked(PROMPTS, PromptsConfig(), sources)
+        prompts.asks(PrepareConfig(sources=sources))
 
 
 def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None:
