@@ -21,9 +21,9 @@ from tests.actors.conftest import ACTOR_OPTIONS
 WORKERS = 2
 
 
-def squares(identity: str = "squares") -> Problem:
+def squares(identity: str = "squares", padding: int = 0) -> Problem:
     rows = [{"args": [n], "expected": sum(i * i for i in range(n)), "budget": None} for n in (0, 3, 40)]
-    return Problem(identity, "# sum of squares", "f", TestSuite("calls", json.dumps(rows)))
+    return Problem(identity, "# sum of squares", "f", TestSuite("calls", json.dumps(rows) + " " * padding))
 
 
 RIGHT = "def f(n):\n    return sum([i * i for i in range(n)])"
@@ -104,12 +104,14 @@ def test_a_killed_scorer_loses_nothing_and_is_replaced() -> None:
     asyncio.run(main())
 
 
-def test_all_scorers_killed_at_once_lose_nothing() -> None:
+@pytest.mark.parametrize("padding", [0, 100_000], ids=["sent", "stored"])
+def test_all_scorers_killed_at_once_lose_nothing(padding: int) -> None:
+    """A long test suite is kept where the new scorers find it."""
     codes = variants(24)
 
     async def main() -> None:
         async with pool() as scorers:
-            asked = asyncio.create_task(scorers.score(squares(), codes))
+            asked = asyncio.create_task(scorers.score(squares(padding=padding), codes))
             while scorers.programs_run < 4:
                 await asyncio.sleep(0.005)
             for index in range(WORKERS):

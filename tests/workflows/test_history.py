@@ -39,11 +39,6 @@ def store(tmp_path: Path) -> CountingStore:
     return CountingStore(tmp_path / "run")
 
 
-@pytest.fixture
-def lease(store: CountingStore) -> Lease:
-    return Lease.acquire(store, "test")
-
-
 def grow(store: LocalStore, lease: Lease, steps: int, every: int = 10, block: int = 20) -> History:
     history = History(store, lease, block)
     for step in range(steps):

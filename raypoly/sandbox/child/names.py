@@ -51,11 +51,10 @@ def loads(node: ast.AST) -> set[str]:
 
 
 def _load_into(found: set[str], node: ast.AST) -> None:
-    kind = type(node)
-    if kind is ast.Name:
-        if isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
-            found.add(node.id)  # type: ignore[attr-defined]
-    elif kind in _BINDING:
+    if isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+    elif isinstance(node, _BINDING):
         found |= _loads_around(node)
     else:
         for child in children(node):

@@ -160,27 +160,30 @@ def test_holder_that_is_cut_off_stops_writing_before_another_may_begin(
         return writes_beat or (request.method == "HEAD" and "epoch-000002" in request.key)
 
     s3.faults.append(Fault("cut", times=-1, where=of_the_holder))
-    stopped = threading.Event()
+    came_to_an_end: list[str] = []
 
     def write_on() -> None:
         for n in range(1_000_000):
             try:
                 cut_off.commit(f"n/{n}", b"")
-            except StorageError:
-                stopped.set()
+            except StorageError as error:
+                came_to_an_end.append(str(error))
                 return
 
     writer = threading.Thread(target=write_on)
     writer.start()
     lease = Lease.acquire(store)
-    assert stopped.is_set()
-    assert lease.epoch == 2
     written = store.list("n/")
+    assert lease.epoch == 2
     writer.join()
+    assert "the connection" in came_to_an_end[0]
     s3.faults.clear()
     with pytest.raises(StaleEpoch, match="was taken over"):
         cut_off.commit("late", b"")
-    assert store.list("n/") == written
+    assert store.list("n/") == written != ()
+    of_others = [request.key for request in s3.requests if request.method == "PUT" and "beat-000001" not in request.key]
+    taken_over = next(n for n, key in enumerate(of_others) if "lease/epoch-000002" in key)
+    assert not [key for key in of_others[taken_over:] if "/n/" in key]  # not even sent
     lease.release()
 
 
