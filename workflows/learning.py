@@ -8,7 +8,7 @@ journalled digest says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -100,9 +100,11 @@ class Learning:
         they are off."""
         return self._off_policy.get(step, 0)
 
-    async def update(self, step: int, groups: Sequence[Awaitable[Trained | None]], watch: Stopwatch) -> UpdateStats:
-        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready.
-        None is a slot without a group.
+    async def update(
+        self, step: int, groups: Sequence[asyncio.Future[Trained | None]], watch: Stopwatch
+    ) -> UpdateStats:
+        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready;
+        those that are ready together go together. None is a slot without a group.
 
         With `train.mini_batch_prompts` each so many groups make an update of their own, not counting those left out.
         """
@@ -111,17 +113,16 @@ class Learning:
             async with self._restoring:
                 begun = self.started
             await self._begin(step)
-            number = 0
-            for group in groups:
-                trained = await group
-                if trained is None or not self._counts(trained):
-                    continue
-                number += 1
+            taken = 0
+            async for ready in _prefixes(groups):
+                counted = [trained for trained in ready if trained is not None and self._counts(trained)]
                 if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
                     return await attempt()
-                with watch.stage("learn"):
-                    await self._take(trained, number)
-                watch.done("learn")
+                for piece in self._pieces(counted, taken):
+                    with watch.stage("learn"):
+                        await self._take(piece, taken)
+                    taken += len(piece)
+                    watch.done("learn", len(piece))
             if self.started != begun:
                 return await attempt()
             with watch.stage("learn"):
@@ -242,12 +243,29 @@ class Learning:
         normalisers = self._normalisers()
         await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
 
-    async def _take(self, trained: Trained, number: int) -> None:
-        """Accumulate a step's group of this number, from 1; where a mini-batch is full, update before it."""
-        if number > 1 and (number - 1) % self._config.train.prompts_per_update == 0:
+    def _pieces(self, groups: Sequence[Trained], taken: int) -> Iterator[Sequence[Trained]]:
+        """What the learner is sent at once of groups behind so many: of one mini-batch, and not many times what it
+        computes at once, so that each call is short."""
+        piece: list[Trained] = []
+        tokens = 0
+        for number, trained in enumerate(groups, taken):
+            own = sum(len(rollout.tokens) for rollout in trained.group.rollouts)
+            full = number % self._config.train.prompts_per_update == 0
+            if piece and (full or tokens + own > self._config.train.token_budget):
+                yield piece
+                piece, tokens = [], 0
+            piece.append(trained)
+            tokens += own
+        if piece:
+            yield piece
+
+    async def _take(self, piece: Sequence[Trained], taken: int) -> None:
+        """Accumulate these groups behind so many of the step; where a mini-batch is full, update before them."""
+        if taken and taken % self._config.train.prompts_per_update == 0:
             await self._learners.call("learn", lambda rank: rank.update.remote())
-        rows = self._learners.shared(rows_of(trained.group.rollouts, trained.advantages))
-        await self._learners.call("learn", lambda rank: rank.accumulate.remote(rows))
+        rows = [row for trained in piece for row in rows_of(trained.group.rollouts, trained.advantages)]
+        sent = self._learners.shared(rows)
+        await self._learners.call("learn", lambda rank: rank.accumulate.remote(sent))
 
     def _counts(self, trained: Trained) -> bool:
         """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
@@ -286,8 +304,10 @@ class Learning:
     async def _replay(self, step: int) -> None:
         groups, digest, ranks = self._applied(step)
         await self._begin(step)
-        for number, trained in enumerate(filter(self._counts, groups), 1):
-            await self._take(trained, number)
+        taken = 0
+        for piece in self._pieces([trained for trained in groups if self._counts(trained)], taken):
+            await self._take(piece, taken)
+            taken += len(piece)
         stats = await self._apply()
         self.check_digest(step, stats.weight_digest, digest, ranks)
 
@@ -322,3 +342,14 @@ class Learning:
     def _normalisers(self) -> Normalisers:
         train = self._config.train
         return Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)
+
+
+async def _prefixes(groups: Sequence[asyncio.Future[T]]) -> AsyncIterator[Sequence[T]]:
+    """The groups in order: one as soon as it is ready, and with it those behind it that are ready by then."""
+    at = 0
+    while at < len(groups):
+        ready = [await groups[at]]
+        while at + len(ready) < len(groups) and groups[at + len(ready)].done():
+            ready.append(groups[at + len(ready)].result())
+        at += len(ready)
+        yield ready

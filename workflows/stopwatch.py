@@ -43,9 +43,9 @@ class Stopwatch:
         finally:
             self._intervals.append(Interval(name, since, self._clock(), slot))
 
-    def done(self, name: str) -> None:
-        """One more group has passed the stage."""
-        self._done[name] += 1
+    def done(self, name: str, groups: int = 1) -> None:
+        """So many more groups have passed the stage."""
+        self._done[name] += groups
         self._on_done(name, self._done[name])
 
     def waterfall(self) -> Waterfall:

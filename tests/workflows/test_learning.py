@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from raypoly.errors import WeightsMismatch
+from raypoly.policy.rows import Row
 from raypoly.settings import load
 from raypoly.store import Lease
 from raypoly.store.local import LocalStore
@@ -18,6 +25,7 @@ from workflows.checkpoints import Checkpoints
 from workflows.journal import Journal
 from workflows.learning import Learning, Trained
 from workflows.saving import Saver
+from workflows.stopwatch import Stopwatch
 
 
 def learning(folder: Path, notes: list[str], *overrides: str) -> Learning:
@@ -80,3 +88,94 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(tmp_path:
         one = learning(tmp_path / objective, [], f"objective.name={objective}", f"loss.name={loss}")
         counts = [one._counts(Trained(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
         assert counts == [True, not (fits and needs_labels), not fits]
+
+
+class Rank:
+    """Stands for the learner's actors; keeps what they are asked, a group by its slot."""
+
+    def __init__(self) -> None:
+        self.asked: list[str | list[int]] = []
+
+    async def call(self, stage: str, ask: Callable[[Rank], Awaitable[object]]) -> object:
+        await asyncio.sleep(0)
+        return await ask(self)
+
+    def shared(self, rows: list[Row]) -> list[Row]:
+        return rows
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        async def keep(*arguments: Any) -> object:
+            if name == "accumulate":
+                self.asked.append([int(row.advantage) for row in arguments[0][::4]])
+            elif name == "update":
+                self.asked.append(name)
+            return SimpleNamespace(version=1, weight_digest="abc")
+
+        return SimpleNamespace(remote=keep)
+
+    @property
+    def started(self) -> int:
+        return 1
+
+    @property
+    def calls(self) -> list[list[int]]:
+        return [asked for asked in self.asked if not isinstance(asked, str)]
+
+    @property
+    def mini_batches(self) -> list[list[int]]:
+        """The groups of each update."""
+        found: list[list[int]] = [[]]
+        for asked in self.asked:
+            if isinstance(asked, str):
+                found.append([])
+            else:
+                found[-1] += asked
+        return found
+
+
+@settings(deadline=None)
+@given(st.permutations(range(9)), st.sampled_from([2, 3, 9]), st.sets(st.integers(0, 8), max_size=3))
+def test_groups_are_taken_in_slot_order_whatever_is_ready_first(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], mini_batch: int, empty: set[int]
+) -> None:
+    rank = Rank()
+    one = learning(
+        tmp_path_factory.mktemp("learning"),
+        [],
+        f"train.mini_batch_prompts={mini_batch}",
+        "train.prompts_per_step=18",
+        "loss.name=clipped_surrogate",
+    )
+    one._learners = rank  # type: ignore[assignment]
+
+    async def main() -> list[str]:
+        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in order]
+        passed: list[str] = []
+        update = asyncio.create_task(one.update(0, slots, Stopwatch(lambda stage, groups: passed.append(stage))))
+        for slot in order:
+            trained = Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0))
+            slots[slot].set_result(None if slot in empty else trained)
+            await asyncio.sleep(0)
+        await update
+        return passed
+
+    asyncio.run(main())
+    taken = [slot + 1 for slot in range(9) if slot not in empty]
+    assert rank.mini_batches == [taken[i : i + mini_batch] for i in range(0, len(taken), mini_batch)]
+
+
+def test_what_is_ready_together_goes_together_as_far_as_the_token_budget(tmp_path: Path) -> None:
+    groups = [Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0)) for slot in range(5)]
+
+    async def main(budget: int) -> list[list[int]]:
+        rank = Rank()
+        one = learning(tmp_path / str(budget), [], f"train.token_budget={budget}")
+        one._learners = rank  # type: ignore[assignment]
+        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in groups]
+        for slot, group in zip(slots, groups, strict=True):
+            slot.set_result(group)
+        await one.update(0, slots, Stopwatch())
+        return rank.calls
+
+    assert asyncio.run(main(100_000)) == [[1, 2, 3, 4, 5]]
+    assert asyncio.run(main(1)) == [[1], [2], [3], [4], [5]]

@@ -1,5 +1,6 @@
 """A run that updates several times a step."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,9 @@ def test_losing_the_learner_between_the_updates_of_a_step_changes_nothing(
     assert undisturbed != train(config(warm_model, tmp_path / "once", *TWICE[1:]))
     take, lost = Learning._take, []
 
-    async def lose_it_midway(learning: Learning, trained: Trained, number: int) -> None:
-        await take(learning, trained, number)
-        if learning.version == 1 and number == 3 and not lost:  # the first two made an update
+    async def lose_it_midway(learning: Learning, piece: Sequence[Trained], taken: int) -> None:
+        await take(learning, piece, taken)
+        if learning.version == 1 and taken >= 2 and not lost:  # the first two made an update
             lost.append(ray.kill(ray.get_actor("learner")))
 
     monkeypatch.setattr(Learning, "_take", lose_it_midway)
