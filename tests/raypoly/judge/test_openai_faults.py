@@ -90,7 +90,7 @@ def test_a_judge_that_nobody_probes_is_tried_again_after_a_rest(tmp_path: Path) 
     with running(Server(faults=["500"] * TRIES)) as server, judge(server, tmp_path) as asked:
         with pytest.raises(JudgeUnavailable):
             asked.label(*TWO)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
                 assert ids(asked.label(*TWO)) == [1, 2, 1]
@@ -205,7 +205,7 @@ def test_a_server_that_wants_an_hours_rest_is_away(tmp_path: Path) -> None:
         started = time.monotonic()
         with pytest.raises(JudgeUnavailable, match="429"):
             asked.label(*TWO)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         asked.probe()
         assert ids(asked.label(*TWO)) == [1, 2, 1]
 

@@ -115,7 +115,7 @@ def test_storage_that_hangs_is_found_within_its_time(s3: S3Server, s3_location: 
     started = time.monotonic()
     with pytest.raises(StorageError, match=r"a could not be written: 127\.0\.0\.1:\d+ did not answer within 0\.5 s"):
         store.commit("a", b"")
-    assert time.monotonic() - started < 10  # 1.5 s on a machine that has time
+    assert time.monotonic() - started < 30  # 1.5 s on a machine that has time
     s3.faults.clear()
     assert store.list() == ()
 
