@@ -143,14 +143,14 @@ class TimedJudge:
 
 
 class _TimedLearner:
-    def __init__(self, groups: int) -> None:
-        self._seconds, self._version = (UPDATE - APPLY) / groups, 0
+    def __init__(self, rows: int) -> None:
+        self._row_seconds, self._version = (UPDATE - APPLY) / rows, 0
 
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         """Nothing to forget."""
 
     async def accumulate(self, rows: Sequence[Row]) -> None:
-        await asyncio.sleep(self._seconds)
+        await asyncio.sleep(self._row_seconds * len(rows))
 
     async def apply(self) -> UpdateStats:
         await asyncio.sleep(APPLY)
@@ -166,4 +166,4 @@ class TimedLearning(Learning):
 
     def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:
         super().__init__(config, Path(), journal, saver, lambda rank: {}, lambda text: None)
-        self._learners._actors = [Handle(_TimedLearner(groups))]
+        self._learners._actors = [Handle(_TimedLearner(groups * config.train.rollouts))]
