@@ -32,12 +32,13 @@ from raypoly.newest import Newest
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite, Verdict
 
-CHUNK = 4
-"""Short programs that travel together."""
+CHUNK = 8
+"""Short programs that travel together, at most."""
 IN_FLIGHT = 2
 """Chunks of short programs that an actor has at once: one runs, the next is there when it ends."""
 SHORT_SECONDS = 0.05
-"""CPU time of a program, on the average of the newest, below which the way to an actor (1 to 2 ms) is worth sharing."""
+"""CPU time of a chunk of programs, by the average of the newest: their way to an actor (1 to 2 ms) is worth sharing,
+and none waits long for another. A program that takes longer travels alone."""
 _NEWEST = 0.1
 """Weight of one program in that average."""
 AFTER_ALL = 2**31
@@ -212,7 +213,7 @@ class ScorerPool:
             for job in jobs:
                 self._fail(job, error)
             return
-        size = CHUNK if self._short else 1
+        size = max(1, min(CHUNK, int(SHORT_SECONDS / self._program_seconds)))
         async with self._changed:
             for i in range(0, len(jobs), size):
                 self._enqueue(_Chunk(shown, suite, tuple(jobs[i : i + size]), (order, next(self._numbers))))

@@ -85,10 +85,12 @@ def test_the_programs_that_are_needed_first_run_first() -> None:
     in_virtual_time(1, work)
 
 
-def test_short_programs_travel_together() -> None:
+@pytest.mark.parametrize(("seconds", "together"), [(0.001, CHUNK), (0.02, 2), (0.049, 1), (0.2, 1)])
+def test_short_programs_travel_together(seconds: float, together: int) -> None:
     async def work(pool: NotingScorers) -> None:
-        await pool.score(PROBLEM, programs([0.001], "first"))
-        await pool.score(PROBLEM, programs([0.001] * 8, "short"))
+        await pool.score(PROBLEM, programs([seconds] * 80, "first"))
+        pool.given.clear()
+        await pool.score(PROBLEM, programs([seconds] * 8, "next"))
 
     given = in_virtual_time(2, work).given
-    assert [len(codes) for codes in given] == [1, CHUNK, CHUNK]
+    assert [len(codes) for codes in given] == [together] * (8 // together)
