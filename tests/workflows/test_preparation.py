@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,8 +21,10 @@ from benchmarks.preparations import ROOT, Preparation, differences, files
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.preparing import PrepareConfig
+from raypoly.preparing.config import SourceConfig
 from raypoly.preparing.explain import explain
 from raypoly.preparing.folder import PreparationFolder
+from raypoly.preparing.sources import SourceFile
 from raypoly.problems import build
 from raypoly.problems.formats import read_problems, row_of
 from tests.raypoly.preparing.rows import row, written
@@ -136,6 +140,26 @@ def test_large_files_are_read_by_tasks_to_the_same_end(
     assert prepared("tasks") == here
     assert b'"row": 7' in here["excluded.jsonl"]
     assert b"appears a second time" in here["excluded.jsonl"]
+
+
+def test_blocks_that_were_read_leave_the_object_store(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "rows.jsonl", [row(f"p{number}", number) for number in range(24)])
+    monkeypatch.setattr(reading, "BLOCK", 1)
+    monkeypatch.setattr(reading, "AHEAD", 1)
+    gc.collect()
+    gc.disable()  # by itself it comes late, and by chance
+    ray.init(machines.address, log_to_driver=False)
+    try:
+        worker: Any = ray._private.worker.global_worker
+        read = reading.read_by_tasks(SourceFile("mine", path, None, ""), SourceConfig(path=str(path)))
+        held = [len(worker.core_worker.get_all_reference_counts()) for _ in read]
+    finally:
+        gc.enable()
+        ray.shutdown()
+    assert len(held) == 24
+    assert 0 < max(held[12:]) <= max(held[:12])
 
 
 def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(starts: tuple[Preparation, Preparation]) -> None:

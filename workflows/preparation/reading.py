@@ -7,9 +7,10 @@ A small file is read here: what Ray costs at its start is more than what it save
 
 from __future__ import annotations
 
+import gc
 import pickle
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,21 @@ def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    parse = _Parse(file.name, file.revision, source)
     blocks, ahead = _blocks(file.path), AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    while some := [ray.put(block) for block in islice(blocks, ahead)]:
-        parse = _Parse(file.name, file.revision, source)
-        found = ray.data.from_arrow_refs(some).map_batches(parse, batch_size=None, batch_format="pyarrow")
-        for batch in found.iter_batches(batch_size=None, batch_format="pyarrow"):
-            for row in batch.column("row").to_pylist():
-                yield pickle.loads(row)  # written by the tasks below
+    for first in blocks:
+        yield from _rows([ray.put(block) for block in chain([first], islice(blocks, ahead - 1))], parse)
+        gc.collect()  # an executor of Ray Data's refers to itself, and would hold its blocks in the object store
+
+
+def _rows(blocks: Sequence[Any], parse: _Parse) -> Iterator[ReadRow]:
+    """What tasks make of some blocks, given as references."""
+    import ray.data
+
+    found = ray.data.from_arrow_refs(blocks).map_batches(parse, batch_size=None, batch_format="pyarrow")
+    for batch in found.iter_batches(batch_size=None, batch_format="pyarrow"):
+        for row in batch.column("row").to_pylist():
+            yield pickle.loads(row)  # written by the tasks below
 
 
 class _Parse:
