@@ -37,7 +37,8 @@ from workflows.parts import Parts
 from workflows.stages import Stages
 from workflows.train import Training
 
-SMALL = ("train.prompts_per_step=4", "train.rollouts=4", "train.steps=100", "train.checkpoint_every=1000")
+ROLLOUTS = 4
+SMALL = ("train.prompts_per_step=4", f"train.rollouts={ROLLOUTS}", "train.steps=100", "train.checkpoint_every=1000")
 
 
 class Sampler(TimedGenerator):
@@ -82,7 +83,8 @@ class Recorder:
         assert step == self._version
 
     async def accumulate(self, rows: Sequence[Row]) -> None:
-        self.told.append([row.advantage for row in rows])
+        told = [row.advantage for row in rows]
+        self.told += [told[start : start + ROLLOUTS] for start in range(0, len(told), ROLLOUTS)]
         for row in rows:
             self._rows.update(row.prompt_tokens.tobytes() + row.tokens.tobytes() + repr(row.advantage).encode())
 
