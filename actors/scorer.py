@@ -37,8 +37,8 @@ CHUNK = 8
 IN_FLIGHT = 2
 """Chunks of short programs that an actor has at once: one runs, the next is there when it ends."""
 SHORT_SECONDS = 0.05
-"""CPU time of a chunk of programs, by the average of the newest: their way to an actor (1 to 2 ms) is worth sharing,
-and none waits long for another. A program that takes longer travels alone."""
+"""CPU time of the programs that travel together, by the average of the newest: their way to an actor (1 to 2 ms) is
+worth sharing, and none waits long for another. Where one program alone takes that long, programs are not short."""
 _NEWEST = 0.1
 """Weight of one program in that average."""
 AFTER_ALL = 2**31
@@ -213,7 +213,7 @@ class ScorerPool:
             for job in jobs:
                 self._fail(job, error)
             return
-        size = max(1, min(CHUNK, int(SHORT_SECONDS / self._program_seconds)))
+        size = max(1, int(SHORT_SECONDS / max(self._program_seconds, SHORT_SECONDS / CHUNK)))
         async with self._changed:
             for i in range(0, len(jobs), size):
                 self._enqueue(_Chunk(shown, suite, tuple(jobs[i : i + size]), (order, next(self._numbers))))
@@ -265,7 +265,7 @@ class ScorerPool:
 
     @property
     def _short(self) -> bool:
-        """Whether the newest programs were short, so that it pays to send several at once and ahead of time."""
+        """Whether the newest programs were short, so that an actor may have its next ones before it needs them."""
         return self._program_seconds < SHORT_SECONDS
 
     async def _serve(self, worker: _Worker) -> None:

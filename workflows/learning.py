@@ -8,10 +8,11 @@ journalled digest says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,12 +114,15 @@ class Learning:
             async with self._restoring:
                 begun = self.started
             await self._begin(step)
-            taken = 0
-            async for ready in _prefixes(groups):
+            at = taken = 0
+            while at < len(groups):
+                await groups[at]
+                ready = [group.result() for group in takewhile(asyncio.Future.done, groups[at:])]
+                at += len(ready)
                 counted = [trained for trained in ready if trained is not None and self._counts(trained)]
-                if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
-                    return await attempt()
                 for piece in self._pieces(counted, taken):
+                    if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
+                        return await attempt()
                     with watch.stage("learn"):
                         await self._take(piece, taken)
                     taken += len(piece)
@@ -342,14 +346,3 @@ class Learning:
     def _normalisers(self) -> Normalisers:
         train = self._config.train
         return Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)
-
-
-async def _prefixes(groups: Sequence[asyncio.Future[T]]) -> AsyncIterator[Sequence[T]]:
-    """The groups in order: one as soon as it is ready, and with it those behind it that are ready by then."""
-    at = 0
-    while at < len(groups):
-        ready = [await groups[at]]
-        while at + len(ready) < len(groups) and groups[at + len(ready)].done():
-            ready.append(groups[at + len(ready)].result())
-        at += len(ready)
-        yield ready

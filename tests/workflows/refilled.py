@@ -78,6 +78,8 @@ class Recorder:
         self._version, self._rows = 0, hashlib.sha256()
         self.told: list[Any] = []
         """`update`, `apply`, `cross`, or the advantages of a group."""
+        self.calls: list[int] = []
+        """The groups of each call."""
 
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         assert step == self._version
@@ -85,6 +87,7 @@ class Recorder:
     async def accumulate(self, rows: Sequence[Row]) -> None:
         told = [row.advantage for row in rows]
         self.told += [told[start : start + ROLLOUTS] for start in range(0, len(told), ROLLOUTS)]
+        self.calls.append(len(rows) // ROLLOUTS)
         for row in rows:
             self._rows.update(row.prompt_tokens.tobytes() + row.tokens.tobytes() + repr(row.advantage).encode())
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.overlaps.services import Handle
 from raypoly.errors import WeightsMismatch
 from raypoly.policy.rows import Row
 from raypoly.settings import load
@@ -21,6 +20,7 @@ from raypoly.store import Lease
 from raypoly.store.local import LocalStore
 from raypoly.values import Verdict
 from tests.raypoly.store.samples import make_group
+from tests.workflows.refilled import Recorder
 from workflows.checkpoints import Checkpoints
 from workflows.journal import Journal
 from workflows.learning import Learning, Trained
@@ -90,47 +90,25 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(tmp_path:
         assert counts == [True, not (fits and needs_labels), not fits]
 
 
-class Rank:
-    """Stands for the learner's actors; keeps what they are asked, a group by its slot."""
+def told(folder: Path, order: Sequence[int], empty: Collection[int], *overrides: str) -> tuple[Recorder, list[int]]:
+    """What the learner is told of a step whose slots fill in this order, and how many groups had passed after each
+    call. The advantages of a slot's group are its number, from 1."""
+    recorder, passed = Recorder(), list[int]()
+    one = learning(folder, [], "train.rollouts=4", *overrides)
+    one._learners._actors = [Handle(recorder)]
 
-    def __init__(self) -> None:
-        self.asked: list[str | list[int]] = []
+    async def main() -> None:
+        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in order]
+        update = asyncio.create_task(one.update(0, slots, Stopwatch(lambda stage, groups: passed.append(groups))))
+        for slot in order:
+            trained = Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0))
+            slots[slot].set_result(None if slot in empty else trained)
+            if order != range(len(order)):
+                await asyncio.sleep(0)
+        await update
 
-    async def call(self, stage: str, ask: Callable[[Rank], Awaitable[object]]) -> object:
-        await asyncio.sleep(0)
-        return await ask(self)
-
-    def shared(self, rows: list[Row]) -> list[Row]:
-        return rows
-
-    def __getattr__(self, name: str) -> SimpleNamespace:
-        async def keep(*arguments: Any) -> object:
-            if name == "accumulate":
-                self.asked.append([int(row.advantage) for row in arguments[0][::4]])
-            elif name == "update":
-                self.asked.append(name)
-            return SimpleNamespace(version=1, weight_digest="abc")
-
-        return SimpleNamespace(remote=keep)
-
-    @property
-    def started(self) -> int:
-        return 1
-
-    @property
-    def calls(self) -> list[list[int]]:
-        return [asked for asked in self.asked if not isinstance(asked, str)]
-
-    @property
-    def mini_batches(self) -> list[list[int]]:
-        """The groups of each update."""
-        found: list[list[int]] = [[]]
-        for asked in self.asked:
-            if isinstance(asked, str):
-                found.append([])
-            else:
-                found[-1] += asked
-        return found
+    asyncio.run(main())
+    return recorder, passed
 
 
 @settings(deadline=None)
@@ -138,44 +116,41 @@ class Rank:
 def test_groups_are_taken_in_slot_order_whatever_is_ready_first(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], mini_batch: int, empty: set[int]
 ) -> None:
-    rank = Rank()
-    one = learning(
-        tmp_path_factory.mktemp("learning"),
-        [],
-        f"train.mini_batch_prompts={mini_batch}",
-        "train.prompts_per_step=18",
-        "loss.name=clipped_surrogate",
-    )
-    one._learners = rank  # type: ignore[assignment]
+    sizes = (f"train.mini_batch_prompts={mini_batch}", "train.prompts_per_step=18", "loss.name=clipped_surrogate")
+    recorder, passed = told(tmp_path_factory.mktemp("learning"), order, empty, *sizes)
+    taken = [[slot + 1.0] * 4 for slot in range(9) if slot not in empty]
+    batches = [taken[i : i + mini_batch] for i in range(0, len(taken), mini_batch)]
+    assert recorder.told == [*(each for batch in batches for each in ("update", *batch)), "apply"][1:]
+    assert passed[-1] == len(taken)
 
-    async def main() -> list[str]:
-        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in order]
-        passed: list[str] = []
-        update = asyncio.create_task(one.update(0, slots, Stopwatch(lambda stage, groups: passed.append(stage))))
-        for slot in order:
-            trained = Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0))
-            slots[slot].set_result(None if slot in empty else trained)
-            await asyncio.sleep(0)
-        await update
-        return passed
+
+@pytest.mark.parametrize(("budget", "calls"), [(100_000, [5]), (1, [1] * 5)])
+def test_what_is_ready_together_goes_together_as_far_as_the_token_budget(
+    tmp_path: Path, budget: int, calls: list[int]
+) -> None:
+    recorder, _ = told(tmp_path, range(5), (), f"train.token_budget={budget}")
+    assert recorder.calls == calls
+
+
+def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beginning(tmp_path: Path) -> None:
+    """Whoever wanted weights meanwhile may have found it lost."""
+    one = learning(tmp_path, [], "train.rollouts=4", "train.token_budget=1")
+    new = Recorder()
+
+    class Lost(Recorder):
+        async def accumulate(self, rows: Sequence[Row]) -> None:
+            await super().accumulate(rows)
+            if len(self.calls) == 2:
+                one._learners.started += 1
+                one._learners._actors = [Handle(new)]
+
+    one._learners._actors = [Handle(Lost())]
+
+    async def main() -> None:
+        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in range(4)]
+        for slot, future in enumerate(slots):
+            future.set_result(Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0)))
+        await one.update(0, slots, Stopwatch())
 
     asyncio.run(main())
-    taken = [slot + 1 for slot in range(9) if slot not in empty]
-    assert rank.mini_batches == [taken[i : i + mini_batch] for i in range(0, len(taken), mini_batch)]
-
-
-def test_what_is_ready_together_goes_together_as_far_as_the_token_budget(tmp_path: Path) -> None:
-    groups = [Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0)) for slot in range(5)]
-
-    async def main(budget: int) -> list[list[int]]:
-        rank = Rank()
-        one = learning(tmp_path / str(budget), [], f"train.token_budget={budget}")
-        one._learners = rank  # type: ignore[assignment]
-        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in groups]
-        for slot, group in zip(slots, groups, strict=True):
-            slot.set_result(group)
-        await one.update(0, slots, Stopwatch())
-        return rank.calls
-
-    assert asyncio.run(main(100_000)) == [[1, 2, 3, 4, 5]]
-    assert asyncio.run(main(1)) == [[1], [2], [3], [4], [5]]
+    assert new.told == [*([slot + 1.0] * 4 for slot in range(4)), "apply"]

@@ -94,3 +94,16 @@ def test_short_programs_travel_together(seconds: float, together: int) -> None:
 
     given = in_virtual_time(2, work).given
     assert [len(codes) for codes in given] == [together] * (8 // together)
+
+
+def test_programs_that_take_no_time_at_all_travel_on() -> None:
+    """So many without code, or that do not parse, that their mean time is 0 in floating point."""
+
+    async def work(pool: NotingScorers) -> None:
+        for n in range(10):
+            await pool.score(PROBLEM, programs([0.0] * 800, f"none.{n}"))
+        assert pool._program_seconds < 1e-320
+        pool.given.clear()
+        await pool.score(PROBLEM, programs([0.0] * 8, "next"))
+
+    assert [len(codes) for codes in in_virtual_time(2, work).given] == [CHUNK]
