@@ -8,6 +8,10 @@ BUILD := $(if $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/
 READY := $(VENV)/.ready-$(BUILD)
 ARGS ?=
 
+# uv installs without bytecode, and images often forbid Python to write it: then every process of a run compiles its
+# libraries again, which doubles the time that it takes to start. Empty is allowed.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup train test lint docs clean-env
 .DELETE_ON_ERROR:

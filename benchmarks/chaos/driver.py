@@ -64,7 +64,7 @@ class Driver:
         self.alive.append(self)
         return self.process
 
-    def finish(self, timeout: float | None = 400) -> int:
+    def finish(self, timeout: float | None = 900) -> int:
         """Run to the end, which may take `timeout` seconds; the exit code. Raises `subprocess.TimeoutExpired`."""
         process = self.process or self.start()
         code = process.wait(timeout)

@@ -35,12 +35,13 @@ TITLES = {"generator": "GeneratorActor", "scorer": "Scorer", "judge": "JudgeActo
 """The class of each actor, which Ray shows as the title of its process."""
 _WORKER_NODES = 2
 _TRIES = 8
-_SYSTEM = {
+_SYSTEM = {"prestart_worker_first_driver": False}
+"""No processes that no actor uses."""
+_CUT_OFF = {
     "health_check_initial_delay_ms": 5000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 3000,
     "health_check_failure_threshold": 3,
-    "prestart_worker_first_driver": False,  # processes that no actor uses
 }
 """A node that can't be reached is taken for dead after some 12 s, not after a minute."""
 
@@ -78,9 +79,10 @@ class Machines:
                     self._network = stack.enter_context(Network())
                 except Impossible as reason:
                     self.why_no_partition = str(reason)
-            head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False, "_system_config": _SYSTEM}
+            head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False, "_system_config": dict(_SYSTEM)}
             if self._network is not None:
                 head["node_ip_address"] = self._network.address
+                head["_system_config"] |= _CUT_OFF
             self._cluster = self._start(lambda: Cluster(initialize_head=True, head_node_args=head))
             stack.callback(self._cluster.shutdown)
             for _ in range(_WORKER_NODES):
@@ -105,7 +107,7 @@ class Machines:
         """Whether there is such an actor, and at work on one of these calls where any are named."""
         return self._find(actor, calls or ("",)) is not None
 
-    def wait_until_idle(self, timeout: float = 120) -> None:
+    def wait_until_idle(self, timeout: float = 600) -> None:
         """Return when no actor is there: Ray ends a dead driver's. Raises `TimeoutError`."""
         until = time.monotonic() + timeout
         while any(map(self.is_there, TITLES)):

@@ -25,7 +25,7 @@ class Driver(benchmarks.chaos.driver.Driver):
         super().__init__(str(folder), folder.with_suffix(".log"), overrides, dict(environment or {}))
         self.folder = folder
 
-    def wait_for_commits(self, count: int, timeout: float = 300) -> bool:
+    def wait_for_commits(self, count: int, timeout: float = 900) -> bool:
         """Return when the run has committed `count` journal objects and rollout files in all, or has ended (False)."""
         assert self.process is not None
         until = time.monotonic() + timeout
@@ -75,7 +75,7 @@ def killed(machines: Machines, whole: Driver, folder: Path, overrides: Sequence[
     return hit
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 300) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 900) -> None:
     """Return when it holds."""
     until = time.monotonic() + seconds
     while not condition():

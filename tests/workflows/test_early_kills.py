@@ -55,21 +55,13 @@ def kill_at(driver: Driver, machines: Machines, moment: Moment) -> None:
     machines.wait_until_idle()
 
 
-def test_driver_killed_at_any_moment_of_its_start_begins_again(
-    machines: Machines, reference: Driver, small_run: list[str], tmp_path: Path
-) -> None:
-    driver = Driver(tmp_path / "run", small_run, {"RAY_ADDRESS": machines.address})
-    for moment in chosen(STARTING):
-        kill_at(driver, machines, moment)
-    assert driver.finish() == 0, driver.log()
-    assert differences(Run(driver.folder), Run(reference.folder)) == []
-
-
-def test_driver_killed_while_it_replays_replays_again(
+def test_driver_killed_at_any_moment_of_its_start_and_of_its_replay_goes_on(
     machines: Machines, reference: Driver, small_run: list[str], tmp_path: Path
 ) -> None:
     overrides = [*small_run, "train.checkpoint_every=100"]  # so that every step must be replayed
     driver = Driver(tmp_path / "run", overrides, {"RAY_ADDRESS": machines.address})
+    for moment in chosen(STARTING):
+        kill_at(driver, machines, moment)
     kill_at(driver, machines, lambda driver, said, machines: (driver.folder / "rollouts/step-000002.parquet").exists())
     for moment in chosen(RESUMING):
         kill_at(driver, machines, moment)

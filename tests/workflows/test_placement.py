@@ -34,7 +34,7 @@ def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking(
     assert [len(part) for part in dealt(requests, 7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", ["colocated", pytest.param("split", marks=pytest.mark.slow)])
 def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_undisturbed(
     route: str,
     reference: Driver,

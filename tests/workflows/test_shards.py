@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -24,6 +23,7 @@ from raypoly.store.shards import Shard, ShardWriter
 from tests.raypoly.policy.test_learner import NORMALISERS, learner, rows
 from tests.raypoly.policy.together import Together
 from tests.raypoly.tiny_model import random_model
+from tests.workflows.shard_ranks import parts_of, write, write_and_die
 from workflows.checkpoints import Checkpoints
 
 RANKS = 3
@@ -32,25 +32,6 @@ RANKS = 3
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "run")
-
-
-def parts_of(rank: int) -> Iterator[tuple[str, bytes]]:
-    yield "optimizer.bin", bytes([rank]) * 500
-    yield "rng.bin", b"seed %d" % rank
-
-
-def write(writer: ShardWriter, rank: int) -> tuple[Shard, ...]:
-    return writer.write(rank, parts_of(rank))
-
-
-def write_and_die(writer: ShardWriter, rank: int) -> None:
-    def parts() -> Iterator[tuple[str, bytes]]:
-        for number, part in enumerate(parts_of(rank)):
-            if rank == 1 and number == 1:
-                os._exit(9)
-            yield part
-
-    writer.write(rank, parts())
 
 
 def test_each_rank_writes_and_reads_its_own_in_its_own_process(store: LocalStore) -> None:

@@ -1,7 +1,7 @@
 """A driver stopped or failed at any request to its S3 server loses nothing that it was promised.
 
 The driver is a process of its own. How many requests an undisturbed run sends is counted; then it is repeated, struck
-at one of them: every one with `RAYPOLY_REQUESTS=all`, else every fourteenth, each way at others.
+at one of them: every one with `RAYPOLY_REQUESTS=all`, else every twentieth, each way at others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.workflows import scripted
 
 How = Literal["killed, request lost", "killed, request done", "request lost", "answer lost", "storage gone"]
 WAYS: tuple[How, ...] = ("killed, request lost", "killed, request done", "request lost", "answer lost", "storage gone")
-STRIDE = 1 if os.environ.get("RAYPOLY_REQUESTS") == "all" else 14
+STRIDE = 1 if os.environ.get("RAYPOLY_REQUESTS") == "all" else 20
 GONE = 75
 """Exit code of a driver that says that its storage failed."""
 

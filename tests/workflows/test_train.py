@@ -48,6 +48,13 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
     return digests
 
 
+@pytest.fixture
+def joined(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains on the cluster that is there."""
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)
+
+
+@pytest.mark.usefixtures("joined")
 def test_losing_each_actor_once_changes_nothing(reference: Driver, warm_model: Path, tmp_path: Path) -> None:
     victims = ["generator", "scorer-0", "judge", "learner"]
 
@@ -59,6 +66,7 @@ def test_losing_each_actor_once_changes_nothing(reference: Driver, warm_model: P
     assert train(config(warm_model, tmp_path / "run"), kill) == reference.digests()
 
 
+@pytest.mark.usefixtures("joined")
 def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothing(
     reference: Driver, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
