@@ -202,8 +202,8 @@ PROMPT = ROLLOUTS[0].prompt_tokens
 
 
 def gone(processes: set[int]) -> None:
-    """Return when they are; half a minute, on a machine however busy."""
-    for _ in range(300):
+    """Return when they are; five minutes, on a machine however busy."""
+    for _ in range(3000):
         if not any(Path(f"/proc/{pid}/cmdline").exists() and title(pid) for pid in processes):
             return
         threading.Event().wait(0.1)

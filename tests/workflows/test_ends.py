@@ -99,8 +99,8 @@ def trains(driver: Driver) -> subprocess.Popen[str]:
 
 
 def assert_gone(processes: set[int], driver: int) -> None:
-    """Ray's own processes end each other; they have two minutes for that, on a machine however busy."""
-    until = time.monotonic() + 120
+    """Ray's own processes end each other; they have ten minutes for that, on a machine however busy."""
+    until = time.monotonic() + 600
     while time.monotonic() < until:
         living = {pid: title(pid) for pid in processes if title(pid)}
         folders = list(Path("/tmp").glob(f"rp-{driver}-*"))

@@ -43,7 +43,7 @@ class Head:
                 env=self.environment | environment,
                 capture_output=True,
                 text=True,
-                timeout=400,
+                timeout=1200,
                 check=False,
             )
             if last or "No available agent" not in done.stderr + done.stdout:
@@ -82,7 +82,7 @@ def _start(folder: Path, environment: dict[str, str]) -> Head | None:
         process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, text=True, start_new_session=True, cwd=folder
         )
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < until:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", dashboard)) == 0:
@@ -102,7 +102,7 @@ def _end(process: subprocess.Popen[str], folder: Path) -> None:
             with_pid = Path(f"/proc/{pid}")
             if with_pid.exists():
                 os.kill(pid, signal.SIGKILL)
-    process.wait(60)
+    process.wait(300)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_stopped_job_leaves_no_actor_and_the_same_command_goes_on(head: Head, 
     assert head.job("stop", "one").returncode == 0
     log = head.job("logs", "one").stdout
     assert "Traceback" not in log, log
-    wait_for(lambda: not any(map(title, actors)), 60)
+    wait_for(lambda: not any(map(title, actors)))
     kept = {path: path.read_bytes() for path in run.folder.glob("rollouts/step-*.parquet")}
     assert not Run(run.folder).finished, "it must have been stopped before its end"
 

@@ -33,7 +33,7 @@ PARTS = (
 def rehearse(machines: Machines, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "raypoly.train", "--rehearse", *overrides, f"run.dir={folder}"]
     environment = {**os.environ, "RAY_ADDRESS": machines.address}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=1200)
 
 
 def test_a_rehearsal_tries_every_part_foretells_the_run_and_leaves_nothing(

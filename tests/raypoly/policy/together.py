@@ -44,7 +44,7 @@ class Together:
         meeting = Meeting(HOST)
         places = [Place(rank, size, HOST, meeting.port) for rank in range(size)]
         answers: list[Any] = [self._pool.submit(_rank, place, function, *args, **kwargs) for place in places]
-        return [answer.result(timeout=120) for answer in answers]
+        return [answer.result(timeout=600) for answer in answers]
 
 
 def _rank(place: Place, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

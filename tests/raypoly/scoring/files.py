@@ -61,7 +61,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def run(folder: Path, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=environment(folder), cwd=folder, timeout=120, **more
+        command(*arguments), capture_output=True, text=True, env=environment(folder), cwd=folder, timeout=600, **more
     )
 
 

@@ -38,7 +38,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 os.execv(sys.argv[1], sys.argv[1:])
 """
 """Starts a command where the calls `unshare` and `landlock_create_ruleset` do not exist."""
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds to wait for what takes one on an idle machine."""
 
 
