@@ -79,10 +79,9 @@ class Machines:
                     self._network = stack.enter_context(Network())
                 except Impossible as reason:
                     self.why_no_partition = str(reason)
-            head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False, "_system_config": dict(_SYSTEM)}
+            head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False, "_system_config": _SYSTEM}
             if self._network is not None:
-                head["node_ip_address"] = self._network.address
-                head["_system_config"] |= _CUT_OFF
+                head |= {"node_ip_address": self._network.address, "_system_config": _SYSTEM | _CUT_OFF}
             self._cluster = self._start(lambda: Cluster(initialize_head=True, head_node_args=head))
             stack.callback(self._cluster.shutdown)
             for _ in range(_WORKER_NODES):

@@ -35,6 +35,12 @@ def machines() -> Iterator[Machines]:
         yield running
 
 
+@pytest.fixture
+def joined(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process trains, it trains on that cluster."""
+    monkeypatch.setenv("RAY_ADDRESS", machines.address)
+
+
 @pytest.fixture(scope="session")
 def small_run(warm_model: Path) -> list[str]:
     """A short run's overrides."""

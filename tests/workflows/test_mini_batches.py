@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import ray
 
-from benchmarks.chaos.machines import Machines
 from tests.workflows.test_train import config, train
 from workflows.learning import Learning, Trained
 
@@ -14,10 +13,10 @@ TWICE = ("train.mini_batch_prompts=2", "loss.name=clipped_surrogate", "train.ste
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("joined")
 def test_losing_the_learner_between_the_updates_of_a_step_changes_nothing(
-    machines: Machines, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", machines.address)
     undisturbed = train(config(warm_model, tmp_path / "undisturbed", *TWICE))
     assert undisturbed != train(config(warm_model, tmp_path / "once", *TWICE[1:]))
     take, lost = Learning._take, []

@@ -13,7 +13,6 @@ import ray
 from ray.exceptions import RayTaskError
 
 from actors.generator import dealt
-from benchmarks.chaos.machines import Machines
 from raypoly.engines import SampleRequest
 from raypoly.policy.stats import UpdateStats
 from tests.workflows.runs import Driver
@@ -34,11 +33,11 @@ def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking(
     assert [len(part) for part in dealt(requests, 7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
+@pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize("route", ["colocated", pytest.param("split", marks=pytest.mark.slow)])
 def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_undisturbed(
     route: str,
     reference: Driver,
-    machines: Machines,
     warm_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -66,7 +65,6 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
         if step == 2:
             ray.kill(ray.get_actor("learner"))
 
-    monkeypatch.setenv("RAY_ADDRESS", machines.address)
     monkeypatch.setattr(Parts, "publish_weights", lose_one_first)
     monkeypatch.setattr(Learning, "update", sleeping_first)
     two = config(warm_model, tmp_path / "run", "generator.engines=2", "train.steps=3", *ROUTES[route])

@@ -48,12 +48,6 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
     return digests
 
 
-@pytest.fixture
-def joined(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trains on the cluster that is there."""
-    monkeypatch.setenv("RAY_ADDRESS", machines.address)
-
-
 @pytest.mark.usefixtures("joined")
 def test_losing_each_actor_once_changes_nothing(reference: Driver, warm_model: Path, tmp_path: Path) -> None:
     victims = ["generator", "scorer-0", "judge", "learner"]
