@@ -7,7 +7,7 @@ from typing import Any
 from raypoly.errors import BrokenTests, SandboxError
 from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
 from raypoly.sandbox.child import wire
-from raypoly.sandbox.outcome import Outcome, Stopped, cut, shown
+from raypoly.sandbox.outcome import Outcome, Refusal, Stopped, cut, shown
 from raypoly.sandbox.program import Program
 from raypoly.sandbox.zygote import Forker
 from raypoly.values import Problem
@@ -22,6 +22,10 @@ class CheckRun:
         self._program: Program | None = None
         self._calls = 0
         self._call = self._got = ""
+
+    def refused(self, refusal: Refusal) -> Outcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal)
 
     def judge(self, all_tests: bool) -> Outcome:
         """To the first assertion that fails, or with `all_tests` to the check's end."""

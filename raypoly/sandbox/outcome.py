@@ -28,6 +28,15 @@ class Stopped(Exception):
         """Whether another moment might have let it come through."""
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Of a program that can't be compiled."""
+
+    stop: Stopped
+    """As the program's own process would end."""
+    cpu_seconds: float
+
+
 @dataclass
 class Outcome:
     """How far a program came."""
@@ -59,6 +68,12 @@ class Outcome:
             self.status = stop.status
             self.detail = cut(f"test {test}: {call}: {stop.why}" if test else f"loading the program: {stop.why}")
             self.failure = Failure(test, cut(call, SHOWN), cut(stop.why, SHOWN), cut(expected, SHOWN))
+
+    def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> Outcome:
+        """Note that the program can't be compiled, which is found at its first process; this outcome."""
+        self.stop(refusal.stop, test, call, expected)
+        self.parses, self.cpu_seconds = False, refusal.cpu_seconds
+        return self
 
 
 def cut(text: str, size: int = DETAIL) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raypoly.sandbox.channel import Clock
 from raypoly.sandbox.child.candidate import OPERATIONS
-from raypoly.sandbox.outcome import Outcome, Stopped, cut, shown
+from raypoly.sandbox.outcome import Outcome, Refusal, Stopped, cut, shown
 from raypoly.sandbox.program import Program
 from raypoly.sandbox.suites import Case, Cases, equal
 from raypoly.sandbox.zygote import Forker
@@ -18,6 +18,10 @@ class CaseRun:
         self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
         self._entry_point = OPERATIONS if problem.tests.kind == "operations" else problem.entry_point
         self._outcome = Outcome(total=len(suite.cases))
+
+    def refused(self, refusal: Refusal) -> Outcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal)
 
     def judge(self, all_tests: bool) -> Outcome:
         """To the first test that fails, or with `all_tests` to the end, starting anew behind a test that killed it."""

@@ -11,7 +11,7 @@ from raypoly.errors import BrokenTests
 from raypoly.sandbox.channel import Clock, Garbled, OutOfTime, Overfull
 from raypoly.sandbox.child import wire
 from raypoly.sandbox.child.confine import SCRATCH_BYTES
-from raypoly.sandbox.outcome import Outcome, Stopped
+from raypoly.sandbox.outcome import Outcome, Refusal, Stopped
 from raypoly.sandbox.program import NONCE, died, overfull, stopped
 from raypoly.sandbox.suites import Script
 from raypoly.sandbox.zygote import Forker
@@ -42,11 +42,15 @@ class ScriptRun:
         if any(len(test.input) >= SCRATCH_BYTES for test in tests):
             raise BrokenTests(f"An input of problem {problem.id} has more than {SCRATCH_BYTES >> 20} MiB.")
 
+    def refused(self, refusal: Refusal) -> Outcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal, 1, *_told(self._tests[0]))
+
     def judge(self, all_tests: bool) -> Outcome:
         """To the first test that fails, or with `all_tests` to the end."""
         outcome = self._outcome
         for number, test in enumerate(self._tests, 1):
-            given, expected = repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
+            given, expected = _told(test)
             try:
                 printed = self._run(test)
             except Stopped as stop:
@@ -124,6 +128,11 @@ class ScriptRun:
             raise exit
         self._outcome.parses = reply[0] != "syntax"
         raise stopped(reply)
+
+
+def _told(test: Script) -> tuple[str, str]:
+    """Its input and its output, for a person."""
+    return repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
 
 
 def _unchecked(problem: Problem) -> Problem:

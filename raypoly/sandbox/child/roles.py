@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, cases, checker, frames, observe, probes, script, wire
+from raypoly.sandbox.child import candidate, cases, checker, frames, observe, probes, reader, script, wire
 
 
 class Prelude:
@@ -33,6 +33,8 @@ def play(channel: int, prelude: Prelude | None) -> None:
     role, *arguments = wire.unpack(frames.receive(channel))
     if role == "observe":
         frames.send(channel, wire.encode(observe.observe(*arguments)))
+    elif role == "read":
+        reader.serve(channel)
     elif role == "probe":
         frames.send(channel, wire.encode(probes.breaches(*arguments)))
     elif prelude is not None:
