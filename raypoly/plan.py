@@ -10,6 +10,7 @@ from raypoly.planning.gpus import chosen
 from raypoly.planning.page import forecast, refuse_what_does_not_fit
 from raypoly.preflight import machine
 from raypoly.problems import ProblemSet
+from raypoly.problems.untested import require_tests
 from raypoly.rundir import RunDirectory
 from raypoly.settings import dump
 
@@ -17,10 +18,12 @@ from raypoly.settings import dump
 def show(config: Config, directory: RunDirectory, gpu: str | None = None) -> None:
     """Print it, for the GPU of that name or for what is here.
 
-    Raises `UsageError` where the problems can't be loaded, the GPU is not known, or the run can't fit.
+    Raises `UsageError` where the problems can't be loaded or lack tests that the run needs, the GPU is unknown, or the
+    run can't fit.
     """
     device = chosen(gpu, machine(directory.path).memory)
     source = problems.build(config.problems)
+    require_tests(source, config)
     print(describe(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
     refuse_what_does_not_fit(config, device)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from raypoly.experiments.comparing import Arm, Comparison, Spread
 from raypoly.experiments.results import STRATEGIES
-from raypoly.reporting.figure import GREY, SMOOTHING
+from raypoly.reporting.figure import GREY, SMOOTHING, over_steps
 from raypoly.reporting.table import KS
 
 WIDTH, HEIGHT = 13, 9
@@ -49,7 +49,8 @@ def _compared(part: SubFigure, comparison: Comparison) -> None:
     ):
         for arm, colour in arms:
             _curve(axes, arm, curve, colour)
-        axes.set(title=title, xlabel="step")
+        axes.set_title(title)
+        over_steps(axes)
         axes.set_ylim(bottom=0)
     for axes in panels.flat:
         axes.grid(alpha=0.25)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from raypoly.config import Config
 from raypoly.reporting.table import KS, first_and_last
@@ -40,15 +41,20 @@ def figure(run: Run) -> bytes:
     return png.getvalue()
 
 
+def over_steps(axes: Axes) -> None:
+    """Its horizontal axis counts steps: no tick lies between two."""
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> None:
     steps, rewards = _series(rows, "reward")
     _raw_and_smooth(axes, steps, rewards, GREY, "reward, training rollouts")
     for k, colour in zip(KS, BLUES, strict=True):
         _evaluated(axes, evaluations, _pass_at(k), colour, f"pass@{k}")
     _mark_splits(axes, evaluations)
-    axes.set(
-        title="Passing over the steps", xlabel="step", ylabel="share of problems (pass@k), mean reward", ylim=(0, 1.02)
-    )
+    axes.set(title="Passing over the steps", ylabel="share of problems (pass@k), mean reward", ylim=(0, 1.02))
+    over_steps(axes)
     _legend(axes)
 
 
@@ -72,7 +78,8 @@ def strategies_over_steps(
         label = "correct in 8, by structure"
         _evaluated(axes, evaluations, lambda e: e.get("strategies_correct_structural"), PURPLE, label, "--")
     _mark_splits(axes, evaluations)
-    axes.set(title="Strategies over the steps", xlabel="step", ylabel="distinct strategies in N rollouts of a problem")
+    axes.set(title="Strategies over the steps", ylabel="distinct strategies in N rollouts of a problem")
+    over_steps(axes)
     axes.set_ylim(bottom=0)
     _agreement_over_steps(axes, rows)
     _legend(axes)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from raypoly.reporting.figure import BLUES, GREEN, GREY, ORANGE, PINK, PURPLE
+from raypoly.reporting.figure import BLUES, GREEN, GREY, ORANGE, PINK, PURPLE, over_steps
 from raypoly.reporting.table import DASH
 
 COLOURS: Mapping[str, str] = {
@@ -107,7 +107,8 @@ def _over_steps(axes: Axes, rows: Rows) -> None:
         values = [_mean(some, "exposed", stage) for some in bins]
         axes.bar(steps, values, 0.9 * width, bottom=floor, color=COLOURS[stage], label=stage, align="edge")
         floor = [low + value for low, value in zip(floor, values, strict=True)]
-    axes.set(title="Steps: what they waited for", xlabel="step", ylabel="seconds")
+    axes.set(title="Steps: what they waited for", ylabel="seconds")
+    over_steps(axes)
     axes.legend(fontsize=8, frameon=False, ncols=len(stages), loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
