@@ -17,6 +17,8 @@ from raypoly.sandbox.zygote import Forker
 
 PROGRAMS = 1000
 """That one child reads; then another takes its place."""
+LONGEST = 1 << 16
+"""Bytes of a program that it reads: compiling so many took up to 90 MiB."""
 SECONDS = 1.0
 """CPU that one program may take to be compiled here."""
 
@@ -31,8 +33,11 @@ class Reader:
 
     def refusal(self, code: str) -> Refusal | None:
         """Why the program can't be compiled; None where it can, or nobody knows."""
+        content = code.encode("utf-8", "surrogatepass")
+        if len(content) > LONGEST:
+            return None
         child = self._child = self._child or self._started()
-        child.send(code.encode("utf-8", "surrogatepass"))
+        child.send(content)
         try:
             reply = child.receive()
             words = wire.decode(reply) if reply else None

@@ -143,15 +143,27 @@ def test_a_reader_that_dies_takes_no_verdict_along(children: list[Child]) -> Non
             assert sandbox.score(ADD, GOOD).status == "passed"
 
 
-def test_code_that_takes_long_to_compile_is_left_to_its_own_process(children: list[Child]) -> None:
+def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "SECONDS", 0.001)
+    slow = "\n".join(f"def f{number}(a, b): return a + b" for number in range(1500))
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
         sandbox.score(ADD, BAD)
         first = _reader_of(sandbox)
-        verdict = sandbox.score(ADD, "x = 1" + "0" * 10**7)
-        assert (verdict.status, "Exceeds the limit (4300 digits)" in verdict.detail) == ("error", True)
-        assert sandbox.score(ADD, BAD).status == "error"
+        verdict = sandbox.score(ADD, f"{slow}\n{BAD}")
+        assert (verdict.status, "SyntaxError" in verdict.detail) == ("error", True)
+        assert sandbox.score(ADD, f"{slow}\n{GOOD}").status == "passed"
+        sandbox.score(ADD, BAD)
         assert _reader_of(sandbox) is not first
+
+
+def test_code_that_is_very_long_is_not_read_ahead(reading: Sandbox, children: list[Child]) -> None:
+    reading.score(ADD, BAD)
+    reading.score(ADD, BAD)
+    children.clear()
+    verdict = reading.score(ADD, "x = 1" + "0" * 10**6)
+    assert (verdict.status, "Exceeds the limit (4300 digits)" in verdict.detail) == ("error", True)
+    assert len(children) == 1
 
 
 def test_what_a_reader_says_can_only_be_that_a_program_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
