@@ -25,7 +25,7 @@ Sampled = tuple[int, tuple[Rollout, ...]]
 
 PROBE_RESPONSE = 64
 """Tokens of the response that a weight update is verified with, at most: it is sampled alone, while the step waits, and
-spans two to four blocks of the KV cache."""
+spans two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
 
 
 class GeneratorActor(Watched):
@@ -82,7 +82,8 @@ class GeneratorActor(Watched):
 
     def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
         """A response sampled after `tokens`, and float32 [T-1] log-probabilities of the tokens themselves."""
-        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), max_tokens=PROBE_RESPONSE)])
+        limit = getattr(self._engine, "probe_tokens", PROBE_RESPONSE)
+        ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), max_tokens=limit)])
         return sample, self._engine.prompt_logprobs(tokens)
 
     def _pulse(self) -> Pulse:

@@ -1,7 +1,8 @@
 """The proof that an engine has the learner's weights: both give the same log-probabilities.
 
 Two questions, since engines are known to keep a stale head or a stale prefix cache without a word: the tokens of a
-fixed prompt, computed afresh; and a response sampled after that prompt, which spans several blocks of the KV cache.
+fixed prompt, computed afresh; and a response sampled after that prompt, which spans several blocks of the KV cache,
+where it has any.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 
 async def verify_weights(generator: Generator, learning: Learning, tokens: Int32, config: Config) -> None:
     """Raise `WeightsMismatch` where the log-probabilities of any engine are not the learner's."""
-    probed = await generator.probe(tokens, derive(config.train.seed, "probe"))
+    probed, want_fixed = await asyncio.gather(
+        generator.probe(tokens, derive(config.train.seed, "probe")), learning.logprobs(tokens[:1], tokens[1:], 1.0)
+    )
     samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
-    want_fixed, *logprobs = await asyncio.gather(
-        learning.logprobs(tokens[:1], tokens[1:], 1.0),
-        *(learning.logprobs(tokens, response, config.generator.temperature) for response in samples.values()),
+    logprobs = await asyncio.gather(
+        *(learning.logprobs(tokens, response, config.generator.temperature) for response in samples.values())
     )
     want_sampled = dict(zip(samples, logprobs, strict=True))
     for name, (sample, fixed) in probed.items():

@@ -26,6 +26,9 @@ from raypoly.values import Float32, Int32
 class TransformersEngine:
     """One model that decodes whole groups, as many at once as `generator.max_sequences` allows."""
 
+    probe_tokens = 8
+    """Of the response that new weights are verified with: the cache has no blocks, and outlives no submission."""
+
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         torch.set_num_threads(config.threads)
         self._config = config
