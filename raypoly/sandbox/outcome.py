@@ -70,7 +70,7 @@ class Outcome:
             self.failure = Failure(test, cut(call, SHOWN), cut(stop.why, SHOWN), cut(expected, SHOWN))
 
     def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> Outcome:
-        """Note that the program can't be compiled, which is found at its first process; this outcome."""
+        """Note that the program can't be compiled, as its first process would find; this outcome."""
         self.stop(refusal.stop, test, call, expected)
         self.parses, self.cpu_seconds = False, refusal.cpu_seconds
         return self
