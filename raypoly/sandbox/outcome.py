@@ -35,6 +35,7 @@ class Refusal:
     stop: Stopped
     """As the program's own process would end."""
     cpu_seconds: float
+    """By the reader's clock, which may count a moment to the next program: right in sum, 0 now and then."""
 
 
 @dataclass

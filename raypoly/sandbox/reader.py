@@ -1,6 +1,6 @@
 """Programs that can't be compiled are found without a process for each: most that an untrained model writes are such.
 
-    reader = Reader(zygote)
+    reader = Reader(lambda: zygote)
     refusal = reader.refusal(code)    # None: it compiles, or its own process has to say
 
 One confined child compiles them and runs none. All it can say of a program is that it can't be compiled; what it does
@@ -8,6 +8,8 @@ not answer within its limits is left to the program's own process.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
 from raypoly.sandbox.child import wire
@@ -26,7 +28,8 @@ SECONDS = 1.0
 class Reader:
     """Owns one child at a time, started at the first program. Raises `SandboxError` where the forker is gone."""
 
-    def __init__(self, forker: Forker) -> None:
+    def __init__(self, forker: Callable[[], Forker]) -> None:
+        """`forker` gives the one that there is now; it changes only while the reader is closed."""
         self._forker = forker
         self._child: Child | None = None
         self._programs, self._spent = 0, 0.0
@@ -56,11 +59,11 @@ class Reader:
         """End the child, if there is one."""
         if self._child is not None:
             child, self._child = self._child, None
-            self._forker.reap(child)
+            self._forker().reap(child)
 
     def _started(self) -> Child:
         seconds = PROGRAMS * SECONDS
-        child = self._forker.fork(seconds, Clock(SECONDS, seconds))
+        child = self._forker().fork(seconds, Clock(SECONDS, seconds))
         child.send(wire.pack(("read",)))
         self._programs, self._spent = 0, 0.0
         return child

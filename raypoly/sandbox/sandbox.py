@@ -17,7 +17,7 @@ from raypoly.sandbox import suites
 from raypoly.sandbox.channel import Clock, Garbled, Gone, OutOfTime
 from raypoly.sandbox.checking import CheckRun
 from raypoly.sandbox.child import wire
-from raypoly.sandbox.outcome import Outcome, Refusal, cut
+from raypoly.sandbox.outcome import Outcome, cut
 from raypoly.sandbox.reader import Reader
 from raypoly.sandbox.running import CaseRun
 from raypoly.sandbox.scripts import ScriptRun
@@ -50,7 +50,7 @@ class Sandbox:
         self._suites = Newest[str, Suite](SUITES_KEPT, SUITE_CHARACTERS)
         self._templates: OrderedDict[str, Template] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
-        self._reader: Reader | None = None
+        self._reader = Reader(self._living)
         self._compiled: deque[bool] = deque(maxlen=READ_AFTER)
         """Which of the last programs did."""
         try:
@@ -108,14 +108,10 @@ class Sandbox:
 
     def close(self) -> None:
         """End the zygote and all that it started."""
-        parts: list[Reader | Template] = [*self._templates.values()]
-        if self._reader is not None:
-            parts.append(self._reader)
-        for part in parts:
+        for close in (*(template.close for template in self._templates.values()), self._reader.close):
             with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
-                part.close()
+                close()
         self._templates.clear()
-        self._reader = None
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None
@@ -147,7 +143,7 @@ class Sandbox:
 
     def _run(self, problem: Problem, code: str) -> Outcome:
         run = self._any_run(problem, code)
-        refusal = None if all(self._compiled) else self._refusal(code)
+        refusal = None if all(self._compiled) else self._reader.refusal(code)
         outcome = run.judge(self._limits.all_tests) if refusal is None else run.refused(refusal)
         self._compiled.append(outcome.parses)
         return outcome
@@ -160,10 +156,6 @@ class Sandbox:
         if suite is None:
             return CheckRun(forker, clock, problem, code)
         return ScriptRun(forker, clock, problem, code, suite)
-
-    def _refusal(self, code: str) -> Refusal | None:
-        self._reader = self._reader or Reader(self._living())
-        return self._reader.refusal(code)
 
     def _case_run(self, problem: Problem, code: str) -> CaseRun:
         suite = self._suite(problem)

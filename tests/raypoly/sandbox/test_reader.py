@@ -104,13 +104,12 @@ def test_nothing_is_forked_for_a_program_that_can_not_be_compiled(reading: Sandb
     children.clear()
     verdicts = [reading.score(ADD, f"{BAD} # {number}") for number in range(20)]
     assert {verdict.status for verdict in verdicts} == {"error"}
-    assert all(verdict.cpu_seconds > 0 for verdict in verdicts)
-    assert len(children) < 10, "on a machine that stalls a reader may be given up: two forks"
+    assert all(0 <= verdict.cpu_seconds < 0.1 for verdict in verdicts)
+    assert sum(verdict.cpu_seconds for verdict in verdicts) > 0
+    assert children == []
 
 
-def test_where_programs_compile_none_is_read_ahead(
-    reading: Sandbox, children: list[Child], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_programs_compile_none_is_read_ahead(reading: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(READ_AFTER):
         reading.score(ADD, GOOD)
     asked = []
@@ -130,10 +129,10 @@ def test_a_reader_is_replaced_when_it_has_read_its_share(
         assert {sandbox.score(ADD, BAD).status for _ in range(4)} == {"error"}
         children.clear()
         assert {sandbox.score(ADD, BAD).status for _ in range(10)} == {"error"}
-        assert 2 <= len(children) < 8
+        assert len(children) == 2
 
 
-def test_a_reader_that_dies_takes_no_verdict_along(children: list[Child]) -> None:
+def test_a_reader_that_dies_takes_no_verdict_along() -> None:
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
         sandbox.score(ADD, BAD)
@@ -178,6 +177,5 @@ def test_what_a_reader_says_can_only_be_that_a_program_does_not_compile(monkeypa
 
 
 def _reader_of(sandbox: Sandbox) -> Child:
-    assert sandbox._reader is not None
     assert sandbox._reader._child is not None
     return sandbox._reader._child
