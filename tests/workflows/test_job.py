@@ -74,19 +74,22 @@ def head() -> Iterator[Head]:
 
 
 def _start(folder: Path, environment: dict[str, str]) -> Head | None:
-    """A head that answers on its dashboard's port; None where it gave up."""
+    """A head that is up: its dashboard answers some time before that. None where it gave up."""
     port, dashboard = _free_port(), _free_port()
     command = [BIN / "ray", "start", "--head", "--block", "--num-cpus=2", f"--port={port}", "--disable-usage-stats"]
     command += [f"--dashboard-port={dashboard}", f"--temp-dir={folder / 'ray'}", "--dashboard-agent-listen-port=0"]
-    with (folder / "head.log").open("a") as log:
+    told = folder / "head.log"
+    with told.open("a") as log:
+        before = log.tell()
         process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, text=True, start_new_session=True, cwd=folder
         )
     until = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < until:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", dashboard)) == 0:
-                return Head(folder, environment, f"http://127.0.0.1:{dashboard}", process)
+            answers = probe.connect_ex(("127.0.0.1", dashboard)) == 0
+        if answers and b"Ray runtime started" in told.read_bytes()[before:]:
+            return Head(folder, environment, f"http://127.0.0.1:{dashboard}", process)
         time.sleep(0.2)
     _end(process, folder)
     return None
