@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ray
 
@@ -14,12 +15,14 @@ from actors.watched import Watched
 from raypoly.config import Config
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.ranks import Place, join
+from raypoly.policy.places import Place
 from raypoly.policy.rows import Row
-from raypoly.policy.snapshots import Snapshot
 from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import Shard, ShardReader, ShardWriter
 from raypoly.values import Float32, Int32
+
+if TYPE_CHECKING:
+    from raypoly.policy.snapshots import Snapshot
 
 WRITING = "writing"
 """The concurrency group in which shards are written, beside the calls that train."""
@@ -55,7 +58,8 @@ class LearnerActor(Sending, Watched):
 
     def setup(self, checkpoint: ShardReader | None, place: Place | None = None) -> Standing:
         """Load the starting model, or a checkpoint; with the other ranks where there are some."""
-        from raypoly.policy.learner import PolicyLearner  # brings a library of models, seconds that no driver needs
+        from raypoly.policy.learner import PolicyLearner  # brings torch and models, seconds that no driver needs
+        from raypoly.policy.ranks import join
 
         config = self._config
         self._ranks = join(place)

@@ -24,7 +24,7 @@ from actors.learner import WRITING, LearnerActor, Standing
 from actors.watched import GROUP
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
-from raypoly.policy.ranks import Place
+from raypoly.policy.places import Place
 from raypoly.store.shards import ShardReader
 
 T = TypeVar("T")

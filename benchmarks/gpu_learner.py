@@ -33,7 +33,8 @@ from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.models import load_model, response_logprobs
-from raypoly.policy.rows import Row, pack
+from raypoly.policy.packing import pack
+from raypoly.policy.rows import Row
 
 QWEN3_4B = Qwen3Config(
     vocab_size=151_936,

@@ -18,7 +18,7 @@ from actors.scorer import ScorerPool, _Worker
 from benchmarks.overlaps.times import APPLY, SYNC, UPDATE, Times
 from raypoly.engines import Sample, SampleRequest
 from raypoly.losses.aggregation import Normalisers
-from raypoly.losses.measures import Measured
+from raypoly.losses.measured import Measured
 from raypoly.policy.rows import Row
 from raypoly.policy.stats import UpdateStats
 from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict

@@ -53,7 +53,7 @@ class Sample:
 
 
 class Engine(Protocol):
-    """Built as `Class(model_path, config, dtype)`."""
+    """Built as `Class(model_path, config, dtype)`. One that has `probe_tokens` answers probes of that length."""
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
         """(slot, samples in the order of the seeds), groups as they finish.

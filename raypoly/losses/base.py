@@ -10,14 +10,13 @@ policy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from raypoly.losses.config import LossConfig
-from raypoly.losses.importance import correction
-from raypoly.losses.kl import kl_terms
 from raypoly.losses.tokens import Tokens, ratio_of
+
+if TYPE_CHECKING:  # the driver knows its loss, and computes none
+    import torch
 
 Need = Literal["reference", "entropy", "prompt_hidden"]
 """`reference`: the starting model's log-probabilities. `entropy`: the gradient of the entropy.
@@ -96,6 +95,9 @@ class Loss(ABC):
 
     def total(self, tokens: Tokens) -> torch.Tensor:
         """The losses that are trained on, [T]: `token_losses` with the terms and the weights of the config."""
+        from raypoly.losses.importance import correction
+        from raypoly.losses.kl import kl_terms
+
         config = self.config
         losses_T = self.token_losses(tokens)
         if config.kl_coefficient:

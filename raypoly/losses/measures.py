@@ -10,42 +10,17 @@ With w = pi_learner / pi_sampler over the n tokens that were trained, log w clam
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 
 from raypoly.losses.base import Loss
 from raypoly.losses.importance import correction
 from raypoly.losses.kl import kl_terms
+from raypoly.losses.measured import Measured
 from raypoly.losses.tokens import MAX_LOG_RATIO, Tokens
 
 SQUARE = "square"
 """Of w, on its way to the effective sample size."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Over the trained response tokens of one step; NaN where none was trained or the loss has no such thing."""
-
-    mismatch_max: float = math.nan
-    """Largest |log w|, not clamped."""
-    mismatch_mean: float = math.nan
-    """Mean |log w|, not clamped."""
-    mismatch_k1: float = math.nan
-    mismatch_k3: float = math.nan
-    importance_mean: float = math.nan
-    """Mean w before truncation, on the level of `importance_level`."""
-    importance_ess: float = math.nan
-    """Effective sample size as a share of the tokens, of the same w."""
-    importance_truncated: float = math.nan
-    """Share of tokens whose w was cut by `importance_cap`."""
-    tokens_masked: float = math.nan
-    """Share of tokens that `mask_low` and `mask_high` left out."""
-    ratio_clipped_low: float = math.nan
-    ratio_clipped_high: float = math.nan
-    """Share of tokens whose loss was decided by a bound of the ratio."""
-    kl_reference: float = math.nan
-    """KL to the frozen starting model, by k3, nats a token."""
 
 
 class Sums:

@@ -4,10 +4,15 @@ With `importance_cap` each token is weighed by min(pi_learner / pi_sampler, cap)
 sampling, for engines whose numerics differ from the learner's (bf16). In fp32 on a CPU the ratio is 1 to 1e-5.
 """
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from raypoly.losses.base import Loss
 from raypoly.losses.tokens import Tokens
+
+if TYPE_CHECKING:
+    import torch
 
 
 class PolicyGradient(Loss):

@@ -6,8 +6,10 @@ tokens.response_mean(tokens.logp_T - tokens.sampler_logp_T)      # [T], the resp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios are cut here on both sides: exp stays finite in float32, and no bound that makes sense is as far out."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from raypoly.policy.rows import Packer, Row
+from raypoly.policy.packing import Packer
+from raypoly.policy.rows import Row
 
 
 class Dealer:

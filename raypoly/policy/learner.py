@@ -35,10 +35,11 @@ from raypoly.policy.heads import answer, make_head
 from raypoly.policy.keeping import Keeper
 from raypoly.policy.mismatch import check_mismatch
 from raypoly.policy.models import Outputs, forward, load_model
+from raypoly.policy.packing import MicroBatch, pack
 from raypoly.policy.ranks import ONE, Ranks, device
 from raypoly.policy.recomputing import recompute
 from raypoly.policy.reference import Reference
-from raypoly.policy.rows import MicroBatch, Row, pack
+from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import Snapshot
 from raypoly.policy.stats import UpdateStats
 from raypoly.policy.totals import Totals

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from raypoly.errors import WeightsMismatch
-from raypoly.losses.measures import Measured
+from raypoly.losses.measured import Measured
 
 
 def check_mismatch(measured: Measured, limit: float | None, version: int, sampled_by: Collection[int]) -> None:

@@ -21,7 +21,8 @@ from raypoly.errors import UsageError
 from raypoly.policy.attention import PACKED, attend
 from raypoly.policy.heads import prompt_means
 from raypoly.policy.logprobs import CHUNK_MIB, token_logprobs
-from raypoly.policy.rows import MicroBatch, Row, pack
+from raypoly.policy.packing import MicroBatch, pack
+from raypoly.policy.rows import Row
 
 TOLERANCE = {False: 1e-3, True: 0.5}
 """Largest |difference| of a log-probability by the model itself and packed, without and with bf16."""

@@ -9,29 +9,18 @@ On one rank every answer is what it was asked with, and no process group is made
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
+from raypoly.policy.places import Place
 from raypoly.policy.snapshots import host_copy, weight_digest
 
 T = TypeVar("T")
 P = ParamSpec("P")
 M = TypeVar("M", bound=Module)
-
-
-@dataclass(frozen=True)
-class Place:
-    """A rank among others, and where they meet."""
-
-    rank: int
-    size: int
-    host: str
-    port: int
-    """A `torch.distributed.TCPStore` of rank 0 listens there."""
 
 
 class Ranks:

@@ -26,7 +26,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn import Linear, Module, ModuleList
 
-from raypoly.policy.ranks import M, P, Place, Ranks
+from raypoly.policy.places import Place
+from raypoly.policy.ranks import M, P, Ranks
 from raypoly.policy.snapshots import add_weight, host_copy
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raypoly.losses.measures import Measured
+from raypoly.losses.measured import Measured
 
 
 @dataclass(frozen=True)

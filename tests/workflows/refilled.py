@@ -26,7 +26,7 @@ from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.engines import SampleRequest
 from raypoly.losses.aggregation import Normalisers
-from raypoly.losses.measures import Measured
+from raypoly.losses.measured import Measured
 from raypoly.policy.rows import Row
 from raypoly.policy.stats import UpdateStats
 from raypoly.settings import load

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.losses.measures import Measured
+from raypoly.losses.measured import Measured
 from raypoly.policy.stats import UpdateStats
 from raypoly.telemetry import flatten
 from raypoly.values import Group

@@ -15,8 +15,13 @@ def test_a_folder_that_is_missing_is_not_looked_for_in_vain(tmp_path: Path) -> N
         _downloaded(str(tmp_path / "no-such"))
 
 
-def test_a_driver_says_where_its_run_lies_before_it_loads_a_library_of_models() -> None:
-    heavy = ("transformers", "torch._dynamo", "vllm")
-    asked = f"import sys, workflows.train; print([name for name in {heavy} if name in sys.modules])"
+def test_a_driver_of_the_default_run_loads_no_library_of_models_or_tensors() -> None:
+    """Its errors come a second after the command, and it holds 130 MiB less."""
+    heavy = ("transformers", "torch", "vllm")
+    asked = (
+        "import sys, workflows.train; from raypoly import losses, settings;"
+        "losses.of_run(settings.load(None, [], note=lambda text: None));"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -15,14 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from raypoly.errors import WeightsMismatch
 from raypoly.plugins import load
 
-Named = Iterable[tuple[str, torch.Tensor]]
+if TYPE_CHECKING:
+    import torch
+
+Named: TypeAlias = "Iterable[tuple[str, torch.Tensor]]"
 """Tensors by their transformers names."""
 
 SENDERS: Mapping[str, str] = {
@@ -51,6 +52,8 @@ class Piece:
 
     @property
     def type(self) -> torch.dtype:
+        import torch
+
         found: torch.dtype = getattr(torch, self.dtype)
         return found
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from raypoly.losses import Tokens, build
-from raypoly.losses.measures import Measured, Sums
+from raypoly.losses.measured import Measured
+from raypoly.losses.measures import Sums
 from tests.raypoly.losses.loop import random_step
 from tests.raypoly.losses.test_losses import tokens_of
 

@@ -21,8 +21,9 @@ from raypoly.planning.memory import check, memory
 from raypoly.planning.parts import GRADIENTS, Holding
 from raypoly.planning.shapes import PUBLISHED, from_config
 from raypoly.policy.models import load_model, response_logprobs
+from raypoly.policy.packing import pack
 from raypoly.policy.recomputing import recompute
-from raypoly.policy.rows import Row, pack
+from raypoly.policy.rows import Row
 from raypoly.settings import load
 
 TOKENS = 512

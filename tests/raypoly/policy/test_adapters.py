@@ -16,7 +16,8 @@ from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.adapters import add_adapters, merged_weights
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.models import load_model, response_logprobs
-from raypoly.policy.rows import Row, pack
+from raypoly.policy.packing import pack
+from raypoly.policy.rows import Row
 from tests.raypoly.tiny_model import random_model
 
 INSTALLED = importlib.util.find_spec("peft") is not None

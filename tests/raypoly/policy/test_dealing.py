@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from raypoly.policy.dealing import Dealer, even
-from raypoly.policy.rows import Packer, Row, pack
+from raypoly.policy.packing import Packer, pack
+from raypoly.policy.rows import Row
 
 
 def groups(seed: int, count: int, size: int = 4) -> list[Row]:

@@ -18,7 +18,8 @@ from raypoly.errors import UsageError, WeightsMismatch
 from raypoly.losses import KNOWN, build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row, pack
+from raypoly.policy.packing import pack
+from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import META, weight_digest
 from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import WEIGHTS

@@ -22,7 +22,8 @@ from raypoly.errors import CorruptData, UsageError
 from raypoly.losses import Loss, LossConfig, Tokens, build
 from raypoly.policy.heads import PREFIX
 from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row, pack
+from raypoly.policy.packing import pack
+from raypoly.policy.rows import Row
 from raypoly.policy.snapshots import HEAD
 from raypoly.policy.stats import UpdateStats
 from raypoly.store.shards import WEIGHTS

@@ -23,7 +23,8 @@ from transformers import (
 from raypoly.errors import UsageError
 from raypoly.policy import attention
 from raypoly.policy.models import load_model, response_logprobs
-from raypoly.policy.rows import MicroBatch, Packer, Row, pack
+from raypoly.policy.packing import MicroBatch, Packer, pack
+from raypoly.policy.rows import Row
 from raypoly.values import Int32
 
 VOCABULARY = 131

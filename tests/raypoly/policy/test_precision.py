@@ -14,7 +14,7 @@ from raypoly.losses import build
 from raypoly.policy.attention import PACKED
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.models import response_logprobs
-from raypoly.policy.rows import pack
+from raypoly.policy.packing import pack
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
 

@@ -15,7 +15,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 
 import raypoly.policy.learner  # noqa: F401  (so that ranks are forked with it)
-from raypoly.policy.ranks import Place, Ranks
+from raypoly.policy.places import Place
+from raypoly.policy.ranks import Ranks
 from raypoly.policy.sharding import Meeting, ShardedRanks
 
 T = TypeVar("T")
