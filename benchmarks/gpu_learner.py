@@ -1,11 +1,12 @@
 """What one update costs on one GPU: Qwen3-4B's shape with random weights, 256 sequences of 1k to 4k tokens.
 
     python -m benchmarks.gpu_learner [--recompute products] [--token-budget 8192] [--json FILE]     # H200, minutes
-    python -m benchmarks.gpu_learner --tiny                                                         # CPU, seconds
+    python -m benchmarks.gpu_learner --tiny                                                         # CPU, a minute
 
-Needs torch and transformers, and of raypoly what its learner needs: no Ray, no engine. The learner is the one that
-trains: float32 weights, gradients and AdamW, bf16 products, packed rows. It writes and reads a folder of random bf16
-weights (8 GB) in the temporary folder.
+Needs torch (2.11 or newer) and transformers 5, and nothing else: no Ray, no engine, no pydantic. The learner is the one
+that trains: float32 weights, gradients and AdamW, bf16 products, packed rows; once as PyTorch runs it, and once with
+`train.compile` (`--layers eager` or `compiled` for one of them). It writes and reads a folder of random bf16 weights
+(8 GB) in the temporary folder.
 
 Model FLOPs utilisation counts what the mathematics needs (2 a weight and token forward, 4 backward, the head at
 response tokens alone, attention to the tokens before) and not what is computed again, over the GPU's dense bf16 peak.
@@ -20,7 +21,7 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,7 +29,9 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
+from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
 from raypoly.config import ModelConfig, TrainConfig
+from raypoly.errors import UsageError
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.learner import PolicyLearner
@@ -67,11 +70,15 @@ GIB = 1 << 30
 class Result:
     """Of one update. What is unknown is None."""
 
+    layers: str
+    """`eager` or `compiled`."""
     device: str
     weights: int
     sequences: int
     tokens: int
     """Prompts and responses."""
+    start_seconds: float
+    """Until it can train: loading, checking, compiling."""
     update_seconds: float
     digest_seconds: float
     tokens_per_second: float
@@ -136,30 +143,47 @@ def write_model(shape: Qwen3Config, folder: Path, device: torch.device) -> int:
     return int(model.num_parameters())
 
 
-def measure(shape: Qwen3Config, rows: Sequence[Row], train: TrainConfig) -> Result:
-    """One update, after a small one that allocates what every update needs."""
+def measure(shape: Qwen3Config, rows: Sequence[Row], trains: Sequence[TrainConfig]) -> Iterator[Result]:
+    """One update of each, after a small one that allocates what every update needs."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         weights = write_model(shape, folder, device)
         short = sorted(rows, key=lambda row: row.length)[:3]
-        errors = against_reference(folder, short, device, train.logits_mib)
-        _collect(device)
-        model = ModelConfig.model_validate({"dtype": "bfloat16"})
-        learner = PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
-    _update(learner, short, device)
+        errors = against_reference(folder, short, device, trains[0].logits_mib)
+        for train in trains:
+            _collect(device)
+            yield _measured(folder, shape, rows, train, weights, errors)
+
+
+def _measured(
+    folder: Path,
+    shape: Qwen3Config,
+    rows: Sequence[Row],
+    train: TrainConfig,
+    weights: int,
+    errors: tuple[float, float],
+) -> Result:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    started = time.perf_counter()
+    model = ModelConfig.model_validate({"dtype": "bfloat16"})
+    learner = PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
+    start_seconds = time.perf_counter() - started
+    _update(learner, sorted(rows, key=lambda row: row.length)[:3], device)
     _collect(device)
     update_seconds, digest_seconds = _update(learner, rows, device)
     tokens, flops = sum(row.length for row in rows), model_flops(shape, rows) / update_seconds
-    named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    peak = next((peak for part, peak in PEAK_FLOPS.items() if part in named), None)
     on_gpu = device.type == "cuda"
+    named = torch.cuda.get_device_name() if on_gpu else "CPU"
+    peak = next((peak for part, peak in PEAK_FLOPS.items() if part in named), None)
     process_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return Result(
+        layers="compiled" if train.compile else "eager",
         device=named,
         weights=weights,
         sequences=len(rows),
         tokens=tokens,
+        start_seconds=start_seconds,
         update_seconds=update_seconds,
         digest_seconds=digest_seconds,
         tokens_per_second=tokens / update_seconds,
@@ -200,9 +224,9 @@ def _collect(device: torch.device) -> None:
 
 
 def table(result: Result) -> str:
-    """One line a number."""
+    """One line a number, and an empty one."""
     lines = [f"{key.replace('_', ' '):22} {_shown(value)}" for key, value in asdict(result).items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def _shown(value: float | str | None) -> str:
@@ -215,25 +239,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="a small shape and short sequences")
     parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--layers", choices=("eager", "compiled", "both"), default="both")
     parser.add_argument("--recompute", choices=("off", "products", "layers"), default="products")
     parser.add_argument("--token-budget", type=int, default=8192)
     parser.add_argument("--logits-mib", type=int, default=1024)
-    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    parser.add_argument("--json", type=Path, help="also write the numbers here: of `eager`, of `compiled`")
     given = parser.parse_args(arguments)
     shape, lengths = (TINY, (24, 96)) if given.tiny else (QWEN3_4B, (1024, 4096))
     rows = sample_rows(8 if given.tiny else given.sequences, *lengths, shape.vocab_size)
-    train = TrainConfig.model_validate(
-        {
-            "lr": 1e-6,
-            "token_budget": 256 if given.tiny else given.token_budget,
-            "logits_mib": 1 if given.tiny else given.logits_mib,
-            "activation_checkpointing": given.recompute,
-        }
-    )
-    result = measure(shape, rows, train)
-    print(table(result))
-    if given.json is not None:
-        given.json.write_text(json.dumps(asdict(result), indent=2))
+    values = {
+        "lr": 1e-6,
+        "token_budget": 256 if given.tiny else given.token_budget,
+        "logits_mib": 1 if given.tiny else given.logits_mib,
+        "activation_checkpointing": given.recompute,
+    }
+    kinds = ("eager", "compiled") if given.layers == "both" else (given.layers,)
+    trains = [TrainConfig.model_validate({**values, "compile": kind == "compiled"}) for kind in kinds]
+    results = {}
+    try:
+        for result in measure(shape, rows, trains):
+            print(table(result), flush=True)
+            results[result.layers] = asdict(result)
+    except UsageError as error:  # where nothing can be compiled, what was measured before still counts
+        raise SystemExit(str(error)) from error
+    finally:
+        if given.json is not None:
+            given.json.write_text(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

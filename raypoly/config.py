@@ -421,6 +421,12 @@ class TrainConfig(Section):
         "input (least memory, a third more work), with `products` all but matrix products and attention.",
         json_schema_extra=ON_RESUME,
     )
+    compile: bool = Field(
+        False,
+        description="Compile what lies between a layer's matrix products (`torch.compile`): a minute at the start, for "
+        "large models on GPUs (docs/gpu.md).",
+        json_schema_extra=ON_RESUME,
+    )
     ranks: int = Field(
         1,
         ge=1,

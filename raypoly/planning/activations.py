@@ -14,6 +14,10 @@ twice, and a mask as wide as the longest row, w (2 (A - K) + A + longest).
 
 `products` keeps a layer's input, 4 H, and what the seven products and attention gave, w (2 A + 2 K + 2 H + 2 I);
 `layers` its input alone. Both compute one layer at a time again, and hold all of the above for that one.
+
+Compiled (`train.compile`), a layer keeps its input and its middle, 8 H, q and k before their norms (Qwen3), w (A + K),
+what enters attention and comes out, 2 w (A + K), the two results that are added to the stream, 2 w H, gate and up,
+2 w I; without `products` also what is multiplied, w (2 H + I).
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ class Activations:
     kind: Recomputing
     cpu_longest: int | None = None
     """Tokens of the longest row where it runs on a CPU; None on a GPU."""
+    compiled: bool = False
 
     @property
     def layer(self) -> int:
@@ -43,19 +48,35 @@ class Activations:
         norms = 16 * H
         inputs = (5 if self.bf16 else 2) * w * H
         head_norms = (4 + w) * (A + K) if self.shape.head_norm else 0
-        attention = 2 * w * (A + K)
-        if self.cpu_longest is not None:
-            attention += w * (2 * (A - K) + A + self.cpu_longest)
-        return norms + inputs + head_norms + attention + 4 * w * self.shape.intermediate
+        return norms + inputs + head_norms + self._attention + 4 * w * self.shape.intermediate
+
+    @property
+    def _attention(self) -> int:
+        A, K, w = self.shape.queries, self.shape.keys, width(self.bf16)
+        more = 0 if self.cpu_longest is None else w * (2 * (A - K) + A + self.cpu_longest)
+        return 2 * w * (A + K) + more
 
     @property
     def kept(self) -> int:
         """Of all layers, while the backward pass has not begun."""
         shape, w = self.shape, width(self.bf16)
+        if self.compiled and self.kind != "layers":
+            return shape.layers * self._compiled_layer(self.kind)
         if self.kind == "off":
             return shape.layers * self.layer
         products = 2 * w * (shape.queries + shape.keys + shape.hidden + shape.intermediate)
         return shape.layers * (4 * shape.hidden + (products if self.kind == "products" else 0))
+
+    def _compiled_layer(self, kind: Recomputing) -> int:
+        """What one keeps."""
+        H, w = self.shape.hidden, width(self.bf16)
+        head_norms = w * (self.shape.queries + self.shape.keys) if self.shape.head_norm else 0
+        multiplied = 0 if kind == "products" else self._multiplied
+        return 8 * H + head_norms + self._attention + 2 * w * (H + self.shape.intermediate) + multiplied
+
+    @property
+    def _multiplied(self) -> int:
+        return width(self.bf16) * (2 * self.shape.hidden + self.shape.intermediate)
 
     @property
     def at_the_head(self) -> int:
@@ -68,6 +89,9 @@ class Activations:
         MLP and two as the stream."""
         w, intermediate = width(self.bf16), self.shape.intermediate
         again = {"off": 0, "products": self.layer - w * (2 * intermediate + self.shape.queries), "layers": self.layer}
+        if self.compiled:
+            whole = self._compiled_layer("layers") - 4 * self.shape.hidden
+            again = {"off": 0, "products": self._multiplied, "layers": whole}
         return again[self.kind] + 2 * w * intermediate + 8 * self.shape.hidden
 
 

@@ -63,7 +63,7 @@ def _micro_batch(config: Config, shape: Shape, layout: Layout) -> Iterator[Part]
     train, bf16 = config.train, config.model.dtype == "bfloat16"
     kind, generator = train.activation_checkpointing, config.generator
     longest = generator.max_prompt_tokens + generator.max_tokens
-    each = Activations(shape, bf16, kind, longest if layout.kind == "cpu" else None)
+    each = Activations(shape, bf16, kind, longest if layout.kind == "cpu" else None, train.compile)
     budget = ("train.token_budget",)
     keys = budget if kind == "layers" else (*budget, "train.activation_checkpointing")
     yield Part("activations", train.token_budget * each.kept, GRADIENTS, keys)

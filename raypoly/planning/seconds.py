@@ -7,7 +7,7 @@ equally long; prompts are read once a problem (the engine keeps prefixes).
 
 Gradients. 2 operations a weight and token forward and 4 backward, those of the layers once more where they are computed
 again; the head at response tokens, whose logits are computed twice, 8; attention 6 L A (length^2) and its repetition.
-    seconds = operations / (flops MULTIPLYING)
+    seconds = operations / (flops TRAINING)
 
 Log-probabilities behind several prompts, where the objective needs them: the forward operations alone, of every
 response behind each of its group's prompts.
@@ -37,6 +37,8 @@ READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
 MULTIPLYING = 0.5
 """Share of the board's peak that large products reach, all told."""
+TRAINING = {False: 0.35, True: 0.5}
+"""The learner's share of it, as PyTorch runs its layers, and compiled: docs/gpu.md counts what is between products."""
 LAUNCH = 4e-3
 """Seconds of a decoding step beside reading: launches, and one random draw a sequence with a seed of its own."""
 HOST, COPIES = 5e9, 3
@@ -74,7 +76,7 @@ def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, r
     sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
     if sampling is None:
         return None
-    speed = device.flops * MULTIPLYING * layout.ranks
+    speed = device.flops * TRAINING[train.compile] * layout.ranks
     crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
     trained, parameters = trained_weights(config, shape), shape.parameters
     digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / HASHED

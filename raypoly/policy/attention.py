@@ -11,6 +11,8 @@ brings along. Elsewhere each segment is attended to by itself: on a CPU that is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import torch
@@ -23,6 +25,8 @@ from raypoly.policy.segments import Segments
 
 PACKED = "raypoly_packed"
 """The name under which transformers finds `attend` (`raypoly.policy.models` makes it known)."""
+_GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+"""That several heads share a key: PyTorch 2.11 takes such keys unasked."""
 
 
 def attend(
@@ -69,7 +73,7 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scalin
         max(seen),
         scale=scaling,
         window_size=(-1, 0),
-        enable_gqa=True,
+        **_GROUPED,
     )
     assert isinstance(out_SHD, Tensor)
     return out_SHD[None]

@@ -29,6 +29,7 @@ from raypoly.losses.aggregation import Normalisers, final_factor, response_weigh
 from raypoly.losses.base import Loss
 from raypoly.losses.tokens import Tokens
 from raypoly.policy.adapters import add_adapters, merging
+from raypoly.policy.compiling import compile_layers
 from raypoly.policy.crossing import crossed
 from raypoly.policy.dealing import Dealer
 from raypoly.policy.heads import answer, make_head
@@ -98,7 +99,10 @@ class PolicyLearner:
         self._adapters = model.lora_rank is not None
         if model.lora_rank is not None:
             add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
-        recompute(self._model, config.activation_checkpointing)
+        if config.compile:
+            compile_layers(self._model, self._bf16, config.activation_checkpointing)
+        else:
+            recompute(self._model, config.activation_checkpointing)
         hidden_size = self._model.get_output_embeddings().weight.shape[1]
         self._head = make_head(loss, hidden_size, derive(config.seed, "loss head"))
         ranks.shard(self._model, self._bf16)

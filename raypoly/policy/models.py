@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Module, ModuleList
 from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedModel
 
 from raypoly.errors import UsageError
@@ -86,6 +87,12 @@ def forward(
         head_VH = model.get_output_embeddings().weight
         logp_T, entropy_T = token_logprobs(hidden_TH, head_VH, batch.targets.to(device), temperature, chunk_mib)
     return Outputs(logp_T, entropy_T, prompt_means(hidden_1SH[0], batch.segments) if prompts else None)
+
+
+def layers_of(model: Module) -> list[Module]:
+    """The decoder's layers, in order: the longest list of modules in the model."""
+    lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
+    return max(lists, key=len, default=[])
 
 
 def check_model(model: PreTrainedModel, bf16: bool) -> None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # frozen ones are taken apart by torch.compile, which then compiles for each number of segments
 class Segments:
-    """G segments of a packed batch, and what each sees."""
+    """G segments of a packed batch, and what each sees; never changed."""
 
     lengths: tuple[int, ...]
     prompts: tuple[int | None, ...]

@@ -24,8 +24,9 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from torch.nn import Linear, Module, ModuleList
+from torch.nn import Linear, Module
 
+from raypoly.policy.models import layers_of
 from raypoly.policy.places import Place
 from raypoly.policy.ranks import M, P, Ranks
 from raypoly.policy.snapshots import add_weight, host_copy
@@ -126,12 +127,6 @@ def dealt(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
         owners[name] = owner
         loads[owner] += sizes[name]
     return owners
-
-
-def layers_of(model: Module) -> list[Module]:
-    """The decoder's layers, in order: the longest list of modules in the model."""
-    lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
-    return max(lists, key=len, default=[])
 
 
 def _norms(layer: Module) -> list[Module]:

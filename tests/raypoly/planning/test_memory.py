@@ -20,11 +20,13 @@ from raypoly.planning.learner import checkpoint_bytes, learner_parts
 from raypoly.planning.memory import check, memory
 from raypoly.planning.parts import GRADIENTS, Holding
 from raypoly.planning.shapes import PUBLISHED, from_config
+from raypoly.policy.compiling import compile_layers
 from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.packing import pack
 from raypoly.policy.recomputing import recompute
 from raypoly.policy.rows import Row
 from raypoly.settings import load
+from tests.raypoly.policy.compilers import needs_compiler
 
 TOKENS = 512
 BAND = (0.88, 1.05)
@@ -48,10 +50,14 @@ def wide(kind: Any, configuration: Any, folder: Path) -> Path:
     return folder
 
 
-def peak_of_gradients(folder: Path, bf16: bool, kind: Any) -> int:
+def peak_of_gradients(folder: Path, bf16: bool, kind: Any, compiled: bool) -> int:
     """Bytes that one micro-batch's forward and backward pass need beside weights and their gradients."""
     model = load_model(folder, torch.device("cpu"), bf16)
-    recompute(model, kind)
+    if compiled:
+        torch.compiler.reset()
+        compile_layers(model, bf16, kind)
+    else:
+        recompute(model, kind)
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 500, (4, TOKENS // 4)).astype(np.int32)
     batch = pack([Row(row[:8], row[8:], np.zeros(TOKENS // 4 - 8, np.float32), 1.0, 0) for row in tokens])
@@ -68,18 +74,24 @@ def peak_of_gradients(folder: Path, bf16: bool, kind: Any) -> int:
     return int(np.cumsum(sizes).max())
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=[pytest.mark.slow, needs_compiler])])
 @pytest.mark.parametrize("kind", ["off", "products", "layers"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("model", [(Qwen3ForCausalLM, Qwen3Config), (LlamaForCausalLM, LlamaConfig)], ids=str)
 def test_activations_and_logits_are_those_that_pytorch_allocates(
-    tmp_path: Path, model: tuple[Any, Any], dtype: str, kind: str
+    tmp_path: Path, model: tuple[Any, Any], dtype: str, kind: str, compiled: bool
 ) -> None:
     folder = wide(*model, tmp_path)
-    measured = peak_of_gradients(folder, dtype == "bfloat16", kind)
+    measured = peak_of_gradients(folder, dtype == "bfloat16", kind, compiled)
     config = Config.model_validate(
         {
             "model": {"dtype": dtype},
-            "train": {"token_budget": TOKENS, "logits_mib": 1, "activation_checkpointing": kind},
+            "train": {
+                "token_budget": TOKENS,
+                "logits_mib": 1,
+                "activation_checkpointing": kind,
+                "compile": compiled,
+            },
             "generator": {"max_prompt_tokens": 8, "max_tokens": TOKENS // 4 - 8},
             "loss": {"name": "clipped_surrogate"},
         }

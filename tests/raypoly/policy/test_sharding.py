@@ -23,6 +23,7 @@ from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.sharding import dealt
 from raypoly.policy.snapshots import HEAD, META
 from raypoly.policy.stats import UpdateStats
+from tests.raypoly.policy.compilers import needs_compiler
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.policy.test_packing import SIZES
 from tests.raypoly.policy.test_packing import folder as random_folder
@@ -140,12 +141,16 @@ CASES = {
         sizes=(4,),
     ),
     "products recomputed": Case({"activation_checkpointing": "products"}),
+    "compiled": Case({"compile": True}),
     "adapters": Case(model={"lora_rank": 4}, loss={"kl_coefficient": 0.2}),
     "a head of the loss": Case(loss={"name": "flowrl", "beta": 1.0}, counts=(8, 1, 7), sizes=(2, 4)),
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=needs_peft if n == "adapters" else ()) for n in CASES])
+NEEDS = {"adapters": needs_peft, "compiled": needs_compiler}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=NEEDS.get(n, ())) for n in CASES])
 def test_two_or_four_ranks_give_the_losses_and_weights_of_one(together: Together, folder: Path, name: str) -> None:
     case = CASES[name]
     one = trained(ONE, case, folder)
