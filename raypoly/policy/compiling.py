@@ -15,6 +15,8 @@ What waits for the backward pass is the compiler's choice, by `train.activation_
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import torch
 from torch._functorch import config as partitioning
@@ -28,6 +30,8 @@ from raypoly.policy.recomputing import Recomputing, recompute
 from raypoly.policy.rows import Row
 
 BACKEND = "inductor"
+_SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+"""By which PyTorch leaves everything as it is, and says nothing."""
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
 
@@ -37,6 +41,9 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     what was compiled computes something else."""
     from torch._dynamo.exc import TorchDynamoException  # seconds that nobody else needs
 
+    for name in _SWITCHES:
+        if os.environ.get(name) == "1":
+            raise UsageError(f"train.compile=true, but {name}=1 switches compilation off: unset one of the two.")
     if kind == "layers":
         recompute(model, kind)
     batch = _batch()

@@ -92,6 +92,12 @@ def test_where_nothing_can_be_compiled_that_is_said(folder: Path, monkeypatch: p
         learner(folder, compile=True)
 
 
+def test_compilation_that_is_switched_off_is_no_compilation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    with pytest.raises(UsageError, match=r"train.compile=true, but TORCHDYNAMO_DISABLE=1"):
+        learner(folder, compile=True)
+
+
 def test_what_computes_something_else_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
         def run(*given: Any) -> Any:

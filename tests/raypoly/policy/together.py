@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -50,6 +51,7 @@ class Together:
 
 def _rank(place: Place, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     torch.set_num_threads(1)
+    os.environ.pop("TORCHDYNAMO_DISABLE", None)  # of an engine that tests of this process had before the fork
     ranks = ShardedRanks(place, torch.device("cpu"))
     try:
         return function(ranks, *args, **kwargs)
