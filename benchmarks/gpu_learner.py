@@ -34,6 +34,7 @@ from raypoly.config import ModelConfig, TrainConfig
 from raypoly.errors import UsageError
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
+from raypoly.policy import ranks
 from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.packing import pack
@@ -145,12 +146,11 @@ def write_model(shape: Qwen3Config, folder: Path, device: torch.device) -> int:
 
 def measure(shape: Qwen3Config, rows: Sequence[Row], trains: Sequence[TrainConfig]) -> Iterator[Result]:
     """One update of each, after a small one that allocates what every update needs."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = ranks.device()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         weights = write_model(shape, folder, device)
-        short = sorted(rows, key=lambda row: row.length)[:3]
-        errors = against_reference(folder, short, device, trains[0].logits_mib)
+        errors = against_reference(folder, _shortest(rows), device, trains[0].logits_mib)
         for train in trains:
             _collect(device)
             yield _measured(folder, shape, rows, train, weights, errors)
@@ -164,12 +164,12 @@ def _measured(
     weights: int,
     errors: tuple[float, float],
 ) -> Result:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = ranks.device()
     started = time.perf_counter()
     model = ModelConfig.model_validate({"dtype": "bfloat16"})
     learner = PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
     start_seconds = time.perf_counter() - started
-    _update(learner, sorted(rows, key=lambda row: row.length)[:3], device)
+    _update(learner, _shortest(rows), device)
     _collect(device)
     update_seconds, digest_seconds = _update(learner, rows, device)
     tokens, flops = sum(row.length for row in rows), model_flops(shape, rows) / update_seconds
@@ -194,6 +194,10 @@ def _measured(
         reference_loss_error=errors[0],
         reference_logp_error=errors[1],
     )
+
+
+def _shortest(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: row.length)[:3]
 
 
 def _update(learner: PolicyLearner, rows: Sequence[Row], device: torch.device) -> tuple[float, float]:

@@ -425,7 +425,6 @@ class TrainConfig(Section):
         False,
         description="Compile what lies between a layer's matrix products (`torch.compile`): a minute at the start, for "
         "large models on GPUs (docs/gpu.md).",
-        json_schema_extra=ON_RESUME,
     )
     ranks: int = Field(
         1,

@@ -90,7 +90,7 @@ class Activations:
         w, intermediate = width(self.bf16), self.shape.intermediate
         again = {"off": 0, "products": self.layer - w * (2 * intermediate + self.shape.queries), "layers": self.layer}
         if self.compiled:
-            whole = self._compiled_layer("layers") - 4 * self.shape.hidden
+            whole = self._compiled_layer("off") - 4 * self.shape.hidden
             again = {"off": 0, "products": self._multiplied, "layers": whole}
         return again[self.kind] + 2 * w * intermediate + 8 * self.shape.hidden
 

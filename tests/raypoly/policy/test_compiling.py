@@ -15,12 +15,9 @@ from transformers import AttentionInterface
 from raypoly.errors import UsageError
 from raypoly.policy import compiling
 from raypoly.policy.attention import PACKED, attend
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.models import response_logprobs
-from raypoly.policy.packing import pack
 from tests.raypoly.policy.compilers import needs_compiler
 from tests.raypoly.policy.samples import NORMALISERS, rows
-from tests.raypoly.policy.test_precision import distance, gradients, learner
+from tests.raypoly.policy.test_precision import distance, gradients, kept, learner
 from tests.raypoly.tiny_model import random_model
 
 KINDS = ("off", "products", "layers")
@@ -40,21 +37,6 @@ def graphs_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     yield
     AttentionInterface.register(PACKED, attend)
     torch.compiler.reset()
-
-
-def kept(one: PolicyLearner) -> int:
-    """Bytes that autograd keeps of a forward pass, weights left out."""
-    weights = {parameter.data_ptr() for parameter in one._model.parameters()}
-    held: list[torch.Tensor] = []
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        held.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        response_logprobs(one._model, pack(rows()), 1.0, one._bf16)
-    sizes = {tensor.data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}
-    return sum(size for address, size in sizes.items() if address not in weights)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("off", "float32"), ("products", "bfloat16"), ("layers", "bfloat16")])

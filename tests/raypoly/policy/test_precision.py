@@ -43,6 +43,22 @@ def distance(want: Mapping[str, torch.Tensor], got: Mapping[str, torch.Tensor]) 
     return max(float((want[key] - got[key]).norm() / want[key].norm().clamp(min=1e-12)) for key in want)
 
 
+def kept(one: PolicyLearner) -> int:
+    """Bytes that autograd keeps of a forward pass, weights left out."""
+    weights = {parameter.data_ptr() for parameter in one._model.parameters()}
+    held: list[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        held.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logp_T, _ = response_logprobs(one._model, pack(rows()), 1.0, one._bf16)
+    assert logp_T.requires_grad
+    sizes = {tensor.data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}
+    return sum(size for address, size in sizes.items() if address not in weights)
+
+
 def test_a_gradient_that_is_no_number_changes_no_weight(folder: Path) -> None:
     one = learner(folder)
     before = one.digest()
@@ -89,21 +105,6 @@ def test_activation_checkpointing_computes_again_what_it_says(folder: Path) -> N
 
 
 def test_activation_checkpointing_keeps_one_activation_a_layer(folder: Path) -> None:
-    def kept(one: PolicyLearner) -> int:
-        """Bytes that autograd keeps of a forward pass, weights left out."""
-        weights = {parameter.data_ptr() for parameter in one._model.parameters()}
-        sizes: dict[int, int] = {}
-
-        def keep(tensor: torch.Tensor) -> torch.Tensor:
-            if tensor.data_ptr() not in weights:
-                sizes[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            logp_T, _ = response_logprobs(one._model, pack(rows()), 1.0, bf16=False)
-        assert logp_T.requires_grad
-        return sum(sizes.values())
-
     assert kept(learner(folder, activation_checkpointing="layers")) < 0.3 * kept(learner(folder))
 
 
