@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ WITHOUT_RAY = ("test_history_crashes", "test_journal_crashes", "test_shards", "t
 def warm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face folder whose samples have mixed rewards and several strategies, so that training changes it."""
     return build_warm_model(tmp_path_factory.mktemp("warm") / "model")
+
+
+@pytest.fixture(autouse=True)
+def _no_recursion_limit_is_left_to_the_next() -> Iterator[None]:
+    """Preludes and compilers raise it; a program that never ends would then overflow this process's stack."""
+    before = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(before)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups

@@ -5,7 +5,6 @@ import gzip
 import json
 import random
 import re
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -295,16 +294,7 @@ def test_a_program_too_large_to_read_has_no_features() -> None:
     assert approach("def f(a):\n" + " a += 1\n" * 3000 + " return a", "f") == ()
 
 
-@pytest.fixture
-def usual_depth() -> Iterator[None]:
-    """The depth that a sandbox child has; other tests' tools may have raised this process's."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(1000)
-    yield
-    sys.setrecursionlimit(before)
-
-
-def test_a_program_nested_too_deeply_to_read_has_no_features(usual_depth: None) -> None:
+def test_a_program_nested_too_deeply_to_read_has_no_features() -> None:
     chain = "".join(f"def g{i}(x):\n return g{i + 1}(x)\n" for i in range(200))
     assert approach(f"{chain}def g200(x):\n return x\ndef f(a):\n return g0(a)", "f") == ()
 
