@@ -46,7 +46,7 @@ class Machine:
 
 
 ELSEWHERE = Machine(memory=1 << 60, disk=1 << 60)
-"""A machine that is only planned for: what is free there is not known here, and nothing is refused for it."""
+"""A machine that is only planned for: what it has is not known here, and nothing is refused for it."""
 
 
 def machine(folder: Path) -> Machine:
@@ -74,11 +74,12 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: _evaluation(config),
         lambda: check_packages(config),
     ]
-    wrong = [message for message in map(_message, checks) if message]
+    no_key = _message(lambda: _keys(config))
+    wrong = [message for message in (*map(_message, checks), "" if here is ELSEWHERE else no_key) if message]
     if wrong:
         raise UsageError("\n".join(wrong))
     _room(config, here or machine(run_dir), 0.0 if remote else _rollout_bytes(config))
-    return _remarks(config)
+    return _remarks(config) + ([f"for the machine that will run this: {no_key}"] if no_key else [])
 
 
 def existing_parent(path: Path) -> Path:
@@ -122,7 +123,7 @@ def _loss(config: Config) -> None:
         )
 
 
-def _judge(config: Config) -> None:
+def _keys(config: Config) -> None:
     key = config.judge.api_key_env
     if key is not None and not os.environ.get(key):
         raise UsageError(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")
@@ -131,6 +132,9 @@ def _judge(config: Config) -> None:
 
         keys.first_key(config.judge)
         keys.failover_key(config.judge)
+
+
+def _judge(config: Config) -> None:
     if config.judge.name == "http" and config.judge.url is None:
         raise UsageError("judge.name=http needs judge.url, the address where the judge listens.")
     if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.preflight import GIB, Machine, check, machine
+from raypoly.preflight import ELSEWHERE, GIB, Machine, check, machine
 from raypoly.settings import load
 
 ROOMY = Machine(memory=64 * GIB, disk=64 * GIB)
@@ -37,6 +37,17 @@ def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeyp
     assert "MY_JUDGE_KEY is not set" in refused(tmp_path, "judge.api_key_env=MY_JUDGE_KEY")
     monkeypatch.setenv("MY_JUDGE_KEY", "secret")
     assert check(load(None, ["judge.api_key_env=MY_JUDGE_KEY"]), tmp_path, ROOMY) == []
+
+
+def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    config = load(None, ["judge.name=openai"])
+    (remark,) = check(config, tmp_path, ELSEWHERE)
+    assert "the machine that will run this: OPENAI_API_KEY is not set" in remark
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    assert check(config, tmp_path, ELSEWHERE) == []
 
 
 @pytest.mark.parametrize(
