@@ -4,11 +4,13 @@
 
 Both sides: the tiny model after a short supervised start (made once, 30 seconds), the same 20 puzzles a step x 8
 responses of at most 56 tokens at temperature 1, float32, the same Dr.GRPO loss (no std, no KL) and AdamW, programs
-executed by raypoly's sandboxes, two of them. Each arm is a process tree of its own; after two steps to warm up they
-take turns step by step, and a ratio is the median of the rounds' ratios. `least` is the quickest round, which other
-work on the machine lengthened least. `rows` entered the loss, `dropped` did not. Memory is taken in an extra step:
-all of an arm's processes, shared pages counted once. The update is measured apart, on the same sampled rows with no
-advantage zero, one thread each; its memory is its process's largest. Exit code 1 where a target is missed.
+executed, two at a time. TRL has two arms: with raypoly's sandboxes lent to it, and with a Manager and a fork for each
+program, as public trainers' graders have it (no isolation; the same verdicts). Each arm is a process tree of its own;
+after two steps to warm up they take turns step by step, and a ratio is the median of the rounds' ratios. `least` is the
+quickest round, which other work on the machine lengthened least. `rows` entered the loss, `dropped` did not. Memory is
+taken in an extra step: all of an arm's processes, shared pages counted once. The update is measured apart, on the same
+sampled rows with no advantage zero, one thread each; its memory is its process's largest. Exit code 1 where a target is
+missed.
 
 What is not comparable:
 - raypoly's step has what TRL's has not: rollouts, verdicts and update durable in a journal, new weights verified in the
@@ -70,8 +72,11 @@ def whole_steps(setting: Setting, rounds: int, trl_vllm: bool) -> list[Measured]
     from benchmarks.steps import ours, trl
 
     with ExitStack() as stack:
-        engines = ("transformers", "vllm") if trl_vllm else ("transformers",)
-        theirs = [stack.enter_context(Arm(f"TRL, {e}", trl.step_by_step, setting, e)) for e in engines]
+        ways = [("transformers", "sandboxes"), ("transformers", "forks")] + [("vllm", "sandboxes")] * trl_vllm
+        theirs = [
+            stack.enter_context(Arm(f"TRL, {engine}, {grader}", trl.step_by_step, setting, engine, grader))
+            for engine, grader in ways
+        ]
         arms = [
             stack.enter_context(Arm(f"raypoly, {engine}", ours.step_by_step, setting, engine))
             for engine in ("transformers", "vllm")
@@ -118,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arms = found["step"] = whole_steps(setting, given.rounds, given.trl_vllm)
         print(table(f"The step, {setting.prompts} x {setting.rollouts} responses", arms))
         print(f"\nBusy in a step's stages, which overlap in raypoly's:\n{stages(arms)}\n", flush=True)
-        verdicts += targets(arms[0], arms[-2:], STEP_TARGET, "step")
+        for theirs in arms[:-2]:
+            verdicts += targets(theirs, arms[-2:], STEP_TARGET, f"step, {theirs.name}")
     for met, what in verdicts:
         print(("met     " if met else "MISSED  ") + what)
     if given.json is not None:

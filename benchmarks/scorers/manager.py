@@ -33,12 +33,13 @@ def manager_and_fork(workers: int) -> Iterator[Runner]:
 
     def run(items: Sequence[Item]) -> Scored:
         with ProcessPoolExecutor(workers, mp_context=_FORK) as pool:
-            return Scored(list(pool.map(_score, [item.whole for item in items])))
+            return Scored(list(pool.map(score, [item.whole for item in items])))
 
     yield run
 
 
-def _score(whole: str) -> Outcome:
+def score(whole: str) -> Outcome:
+    """Of one program with its check. Forks this process twice."""
     with _FORK.Manager() as manager:
         result: MutableSequence[Outcome] = manager.list()
         process = _FORK.Process(target=_child, args=(whole, result))

@@ -37,9 +37,19 @@ class Item:
 
     @property
     def whole(self) -> str:
-        """Prelude, program and check in one text: what those run that isolate nothing from nothing."""
-        call = f"check({self.problem.entry_point})"
-        return "\n".join((self.problem.prelude, self.code, self.problem.tests.source, call))
+        return whole(self.problem, self.code)
+
+
+def whole(problem: Problem, code: str) -> str:
+    """Prelude, program and check in one text: what those run that isolate nothing from nothing."""
+    return "\n".join((problem.prelude, code, problem.tests.source, f"check({problem.entry_point})"))
+
+
+def as_check(puzzle: Problem) -> Problem:
+    """The puzzle with its tests as a `check`, without its budgets, which only the sandbox counts."""
+    cases = [(test["args"], test["expected"]) for test in json.loads(puzzle.tests.source)]
+    asserts = [f"    assert candidate(*{args!r}) == {expected!r}\n" for args, expected in cases]
+    return _problem(puzzle.entry_point, puzzle.prelude, "def check(candidate):\n" + "".join(asserts))
 
 
 def load(path: Path | None) -> tuple[str, list[Item]]:
@@ -85,13 +95,9 @@ def _problem(entry_point: str, prelude: str, check: str) -> Problem:
 
 
 def _from_puzzles() -> Iterator[Item]:
-    """The puzzles' tests as a `check`, without their budgets, which only the sandbox counts."""
     problems = build(ProblemsConfig(budgets=False)).splits["test"][:PUZZLES]
     for place, problem in enumerate(problems):
-        cases = [(test["args"], test["expected"]) for test in json.loads(problem.tests.source)]
-        asserts = [f"    assert candidate(*{args!r}) == {expected!r}\n" for args, expected in cases]
-        asked = _problem(problem.entry_point, problem.prelude, "def check(candidate):\n" + "".join(asserts))
-        name = problem.entry_point
+        asked, name = as_check(problem), problem.entry_point
         for number in range(30):
             strategy = STRATEGIES[number % len(STRATEGIES)]
             right = problem.prefix + render(puzzle_of(problem), strategy, random.Random(number)) + "\n"

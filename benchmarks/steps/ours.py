@@ -27,10 +27,12 @@ STEPS = 1000
 
 
 def config_of(setting: Setting, engine: str, folder: str) -> Config:
-    """The embedded default with GRPO, without judge, evidence, evaluations, checkpoints: the other side has none."""
+    """The embedded default with GRPO, without judge, evidence, budgets, evaluations, checkpoints: the other side has
+    none."""
     overrides = {
         "run.dir": folder,
         "model.path": setting.model,
+        "problems.budgets": "false",
         "generator.engine": engine,
         "generator.max_tokens": setting.max_tokens,
         "generator.temperature": setting.temperature,

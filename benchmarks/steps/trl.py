@@ -21,14 +21,14 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.steps.arm import Pace
+from benchmarks.steps.graders import GRADERS, Grader
 from benchmarks.steps.setting import Setting, Step
-from raypoly.config import ProblemsConfig, ScorerConfig
+from raypoly.config import ProblemsConfig
 from raypoly.policy.rows import Row
 from raypoly.problems import build
 from raypoly.problems.formats import program_of
 from raypoly.problems.order import Order
 from raypoly.sandbox.extract import extract_code
-from raypoly.scoring.pool import LocalPool
 from raypoly.values import Problem
 from workflows.stopwatch import Stopwatch
 
@@ -133,17 +133,17 @@ class _Paced(TrainerCallback):
         self._begin = time.perf_counter()
 
 
-def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
-    """Whole steps: the prompts of raypoly's step of the same number, programs run in raypoly's sandboxes."""
+def step_by_step(setting: Setting, engine: str, grader: str, pace: Pace) -> None:
+    """Whole steps: the prompts of raypoly's step of the same number, programs run as `GRADERS` has it."""
     changes: dict[str, Any] = {}
     if engine == "vllm":
         changes = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": 192}
-    problems = build(ProblemsConfig()).splits["train"]
+    problems = build(ProblemsConfig(budgets=False)).splits["train"]
     order = Order(problems, setting.prompts, seed=0)
     rows = [{"prompt": p.prompt, "problem": p.id} for step in range(STEPS) for p in order.batch(step)]
     paced = _Paced(pace)
-    with LocalPool(ScorerConfig(workers=setting.workers)) as pool:
-        reward = executed(pool, {problem.id: problem for problem in problems}, paced.rewards)
+    with GRADERS[grader](setting.workers) as passed:
+        reward = executed(passed, {problem.id: problem for problem in problems}, paced.rewards)
         _train(setting, setting.trl_threads, rows, reward, paced, None, changes)
 
 
@@ -153,18 +153,18 @@ def updates(setting: Setting, rows: Sequence[Row], threads: int, pace: Pace) -> 
     _train(setting, threads, asked, lambda completions, **named: [0.0] * len(completions), _Paced(pace), batch(rows))
 
 
-def executed(pool: LocalPool, problems: Mapping[str, Problem], rewards: list[float]) -> Callable[..., list[float]]:
+def executed(passed: Grader, problems: Mapping[str, Problem], rewards: list[float]) -> Callable[..., list[float]]:
     """1 where every test passes, else 0; the rewards are kept in `rewards` too."""
 
-    def passed(completions: Sequence[str], problem: Sequence[str], **named: Any) -> list[float]:
+    def reward(completions: Sequence[str], problem: Sequence[str], **named: Any) -> list[float]:
         asked = [(problems[name], text) for name, text in zip(problem, completions, strict=True)]
         found = [(p, extract_code(p, text)) for p, text in asked]
         programs = [(p, None if code is None else program_of(p, code)) for p, code in found]
-        got = [float(verdict.passed) for verdict in pool.score(programs)]
+        got = [float(each) for each in passed(programs)]
         rewards.extend(got)
         return got
 
-    return passed
+    return reward
 
 
 def batch(rows: Sequence[Row]) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from dataclasses import replace
 
@@ -12,8 +13,14 @@ import pytest
 from benchmarks.steps import processes
 from benchmarks.steps.arm import Arm, Pace
 from benchmarks.steps.every_row import EveryRow
+from benchmarks.steps.graders import GRADERS
 from benchmarks.steps.setting import Step
 from benchmarks.steps.tables import GIB, Measured, speed_up, stages, table, targets
+from raypoly.config import ProblemsConfig
+from raypoly.problems import build
+from raypoly.problems.puzzles import puzzle_of
+from raypoly.problems.puzzles.solutions import render
+from raypoly.values import Problem
 
 
 def measured(name: str, seconds: list[float], trained: int = 160, memory: float = 1.0) -> Measured:
@@ -85,6 +92,24 @@ def dying(pace: Pace) -> None:
     pace.ready()
     pace.next()
     os._exit(3)
+
+
+@pytest.mark.parametrize("grader", GRADERS)
+def test_both_ways_of_running_programs_say_the_same(grader: str) -> None:
+    source = build(ProblemsConfig(budgets=False)).splits["train"]
+    right = [(problem, solution(problem)) for problem in source[:4]]
+    name = source[0].entry_point
+    wrong = [f"def {name}(a, b):\n    return {body}" for body in ("[]", "[][5]", ")", "exit()")]
+    with GRADERS[grader](2) as passed:
+        assert passed([*right, *((source[0], code) for code in wrong), (source[0], None), right[1]]) == [
+            *4 * [True],
+            *5 * [False],
+            True,
+        ]
+
+
+def solution(puzzle: Problem) -> str:
+    return puzzle.prefix + render(puzzle_of(puzzle), "for", random.Random(0))
 
 
 def test_no_row_is_left_out_and_none_is_changed() -> None:

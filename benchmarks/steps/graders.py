@@ -1,0 +1,50 @@
+"""The two ways in which TRL's reward runs programs; both say the same of each.
+
+with GRADERS["sandboxes"](workers=2) as passed:
+    rewards = [float(each) for each in passed([(problem, "def f(n): ...")])]
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+
+from benchmarks.scorers import manager
+from benchmarks.scorers.programs import as_check, whole
+from raypoly.config import ScorerConfig
+from raypoly.scoring.pool import LocalPool
+from raypoly.values import Problem
+
+Program = tuple[Problem, str | None]
+"""A program and what it is for; None is no program."""
+Grader = Callable[[Sequence[Program]], list[bool]]
+
+
+@contextmanager
+def sandboxes(workers: int) -> Iterator[Grader]:
+    """raypoly's own, without Ray."""
+    with LocalPool(ScorerConfig(workers=workers)) as pool:
+        yield lambda programs: [verdict.passed for verdict in pool.score(programs)]
+
+
+@contextmanager
+def forks(workers: int) -> Iterator[Grader]:
+    """A Manager and a forked process for each program, as public trainers' graders have it. No isolation.
+
+    The workers are not forked from the trainer, whose pages would make each of their forks dearer.
+    """
+    checks: dict[str, Problem] = {}
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("forkserver")) as pool:
+
+        def passed(programs: Sequence[Program]) -> list[bool]:
+            checks.update((problem.id, as_check(problem)) for problem, _ in programs if problem.id not in checks)
+            asked = [None if code is None else whole(checks[problem.id], code) for problem, code in programs]
+            found = iter(list(pool.map(manager.score, [text for text in asked if text is not None])))
+            return [text is not None and next(found).passed for text in asked]
+
+        yield passed
+
+
+GRADERS: dict[str, Callable[[int], AbstractContextManager[Grader]]] = {"sandboxes": sandboxes, "forks": forks}
