@@ -1,7 +1,9 @@
-"""The two ways in which TRL's reward runs programs; both say the same of each.
+"""The two ways in which TRL's reward runs programs.
 
-with GRADERS["sandboxes"](workers=2) as passed:
-    rewards = [float(each) for each in passed([(problem, "def f(n): ...")])]
+    with GRADERS["sandboxes"](workers=2) as passed:
+        rewards = [float(each) for each in passed([(problem, "def f(n): ...")])]
+
+Both say the same of each program.
 """
 
 from __future__ import annotations
