@@ -16,6 +16,10 @@ class UsageError(RaypolyError):
     exit_code = 2
 
 
+class MissingKey(UsageError):
+    """A server's key is not where the config says that it is, on this machine."""
+
+
 class LeaseHeld(UsageError):
     """Another live driver owns the run directory."""
 

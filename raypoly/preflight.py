@@ -17,7 +17,7 @@ from pathlib import Path
 from raypoly import judge, losses, objectives, problems
 from raypoly.compute_score import ComputeScore
 from raypoly.config import Config, JudgeConfig
-from raypoly.errors import UsageError
+from raypoly.errors import MissingKey, UsageError
 from raypoly.objectives.asked import distinct_prompts
 from raypoly.plugins import load
 from raypoly.problems.formats import files_of
@@ -57,7 +57,8 @@ def machine(folder: Path) -> Machine:
 def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bool = False) -> list[str]:
     """Raise `UsageError` with all that is wrong; return remarks on what is only unusual.
 
-    `run_dir` is a folder of this machine; the run's rollouts are not kept in it where the run is `remote`.
+    `run_dir` is a folder of this machine; the run's rollouts are not kept in it where the run is `remote`. Keys that
+    are missing here are only a remark where the run is for `ELSEWHERE`.
     """
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
@@ -65,6 +66,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: _loss(config),
         lambda: _updates(config),
         lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
+        lambda: _keys(config),
         lambda: _judge(config),
         lambda: _evidence(config),
         lambda: _problems(config),
@@ -74,12 +76,13 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
         lambda: _evaluation(config),
         lambda: check_packages(config),
     ]
-    no_key = _message(lambda: _keys(config))
-    wrong = [message for message in (*map(_message, checks), "" if here is ELSEWHERE else no_key) if message]
+    errors = [error for error in map(_error, checks) if error is not None]
+    missing = [error for error in errors if isinstance(error, MissingKey) and here is ELSEWHERE]
+    wrong = [str(error) for error in errors if error not in missing]
     if wrong:
         raise UsageError("\n".join(wrong))
     _room(config, here or machine(run_dir), 0.0 if remote else _rollout_bytes(config))
-    return _remarks(config) + ([f"for the machine that will run this: {no_key}"] if no_key else [])
+    return _remarks(config) + [f"for the machine that will run this: {error}" for error in missing]
 
 
 def existing_parent(path: Path) -> Path:
@@ -93,12 +96,12 @@ def asks_judge(config: Config) -> bool:
     return "labels" in objective.needs or config.judge.when != "needed" or config.evaluate.judge
 
 
-def _message(run: Callable[[], object]) -> str:
+def _error(run: Callable[[], object]) -> UsageError | None:
     try:
         run()
     except UsageError as error:
-        return str(error)
-    return ""
+        return error
+    return None
 
 
 def _names(config: Config) -> None:
@@ -124,14 +127,14 @@ def _loss(config: Config) -> None:
 
 
 def _keys(config: Config) -> None:
-    key = config.judge.api_key_env
-    if key is not None and not os.environ.get(key):
-        raise UsageError(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")
     if config.judge.name == "openai":
         from raypoly.judge.openai import keys  # the client takes a second to import
 
         keys.first_key(config.judge)
         keys.failover_key(config.judge)
+    key = config.judge.api_key_env
+    if key is not None and not os.environ.get(key):
+        raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")
 
 
 def _judge(config: Config) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raypoly.config import JudgeConfig
-from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
+from raypoly.errors import JudgeRefused, JudgeUnavailable, MissingKey, UsageError
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
 TIMEOUT = 60.0
@@ -50,7 +50,7 @@ class HttpJudge:
         self.url = config.url
         self._key = os.environ.get(config.api_key_env, "") if config.api_key_env else ""
         if config.api_key_env and not self._key:
-            raise UsageError(f"judge.api_key_env={config.api_key_env!r} is not set: export it, or drop the key.")
+            raise MissingKey(f"judge.api_key_env={config.api_key_env!r} is not set: export it, or drop the key.")
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         """Labels of the N rollouts. Raises `JudgeUnavailable` and `JudgeRefused`."""

@@ -48,6 +48,8 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
     assert "the machine that will run this: OPENAI_API_KEY is not set" in remark
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     assert check(config, tmp_path, ELSEWHERE) == []
+    both = ("judge.name=openai", "judge.api_key_env=NO_SUCH_KEY", "judge.api_key_file=key.txt")
+    assert "both given: drop one" in refused(tmp_path, *both, here=ELSEWHERE)
 
 
 @pytest.mark.parametrize(

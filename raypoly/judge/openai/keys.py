@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from raypoly.config import JudgeConfig
-from raypoly.errors import UsageError
+from raypoly.errors import MissingKey, UsageError
 from raypoly.judge.openai.cost import PUBLIC_URL
 
 DEFAULT_ENV = "OPENAI_API_KEY"
@@ -15,7 +15,7 @@ DEFAULT_ENV = "OPENAI_API_KEY"
 def first_key(config: JudgeConfig) -> str:
     """The key of `judge.base_url`; empty where none was named and another server than OpenAI's is asked.
 
-    Raises `UsageError` where a key was named and is not there.
+    Raises `MissingKey` where a key was named and is not there.
     """
     if config.api_key_env and config.api_key_file:
         raise UsageError("judge.api_key_env and judge.api_key_file are both given: drop one.")
@@ -36,10 +36,10 @@ def _from_environment(name: str | None, option: str, base_url: str) -> str:
             return ""
         if key := os.environ.get(DEFAULT_ENV, "").strip():
             return key
-        raise UsageError(f"{DEFAULT_ENV} is not set: export it, or name another place by {option}.")
+        raise MissingKey(f"{DEFAULT_ENV} is not set: export it, or name another place by {option}.")
     key = os.environ.get(name, "").strip()
     if not key:
-        raise UsageError(f"{option}={name!r} is not set: export it, or drop the key.")
+        raise MissingKey(f"{option}={name!r} is not set: export it, or drop the key.")
     return key
 
 
@@ -48,7 +48,7 @@ def _from_file(path: str) -> str:
         key = Path(path).expanduser().read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise UsageError(f"judge.api_key_file={path!r} can't be read: {reason}.") from None
+        raise MissingKey(f"judge.api_key_file={path!r} can't be read: {reason}.") from None
     if not key or len(key.split()) != 1:
-        raise UsageError(f"judge.api_key_file={path!r} must hold the key and nothing else.")
+        raise MissingKey(f"judge.api_key_file={path!r} must hold the key and nothing else.")
     return key
