@@ -61,8 +61,8 @@ lint: setup
 	$(VENV)/bin/mypy
 
 docs: setup
-	$(PYTHON) -m raypoly.reporting.configuration docs/configuration.md
-	$(PYTHON) -m raypoly.reporting.objectives docs/objectives.md
+	$(PYTHON) -m raypoly.reports.configuration_page docs/configuration.md
+	$(PYTHON) -m raypoly.reports.objectives_page docs/objectives.md
 
 clean-env:
 	rm -rf $(VENV)

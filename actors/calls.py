@@ -38,7 +38,7 @@ async def result(answer: Awaitable[T]) -> T:
 
 
 @dataclass(eq=False)
-class Call:
+class InFlightCall:
     """Something that is waited for."""
 
     stage: str
@@ -53,18 +53,18 @@ class Call:
         self.since = time.monotonic()
 
 
-class Calls:
+class InFlightCalls:
     """All that is waited for right now; read from another thread."""
 
     def __init__(self) -> None:
-        self._open: dict[int, Call] = {}
+        self._open: dict[int, InFlightCall] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
     @contextmanager
-    def waiting(self, stage: str, who: str, actor: Any = None) -> Iterator[Call]:
+    def waiting(self, stage: str, who: str, actor: Any = None) -> Iterator[InFlightCall]:
         """Inside, an answer is awaited; `beat()` the call where a part of it comes."""
-        call = Call(stage, who, actor)
+        call = InFlightCall(stage, who, actor)
         number = next(self._numbers)
         with self._lock:
             self._open[number] = call
@@ -75,14 +75,14 @@ class Calls:
                 del self._open[number]
 
     @property
-    def open(self) -> list[Call]:
+    def open(self) -> list[InFlightCall]:
         with self._lock:
             return list(self._open.values())
 
 
 @dataclass(frozen=True)
-class Care:
+class CallContext:
     """What all the driver's sides of actors share."""
 
     retries: Retries = field(default_factory=Retries)
-    calls: Calls = field(default_factory=Calls)
+    calls: InFlightCalls = field(default_factory=InFlightCalls)

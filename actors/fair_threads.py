@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from raypoly.judge.turns import Turns
+from raypoly.judge.fair_queue import FairQueue
 
 
 class FairThreads:
@@ -22,7 +22,7 @@ class FairThreads:
     def __init__(self, count: int) -> None:
         self._pool = ThreadPoolExecutor(count)
         self._lock = threading.Lock()
-        self._turns = Turns[tuple[Future[Any], Callable[[], Any]]]()
+        self._turns = FairQueue[tuple[Future[Any], Callable[[], Any]]]()
 
     def submit(self, asker: str, work: Callable[[], Any]) -> Future[Any]:
         """The future of what `work` returns or raises."""

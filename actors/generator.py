@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.calls import LOST, START, Care
-from actors.delivery import Delivery, Links, Source
-from actors.engine import EngineClient, Sampled
+from actors.calls import LOST, START, CallContext
+from actors.engine_actor import EngineClient, Sampled
+from actors.weight_delivery import Links, WeightDelivery, WeightSource
 from raypoly.config import Config
 from raypoly.engines import Sample, SampleRequest
 from raypoly.placement import ON_CPU, Placement
@@ -29,17 +29,17 @@ class Generator:
         config: Config,
         model_path: Path,
         options: Callable[[int], dict[str, Any]],
-        care: Care | None = None,
+        care: CallContext | None = None,
         placement: Placement = ON_CPU,
     ) -> None:
         """`options` are Ray's for the engine of each number."""
-        care, self._placement = care or Care(), placement
+        care, self._placement = care or CallContext(), placement
         arguments = (str(model_path), placement.applied(config.generator), config.model.dtype)
         names = ["generator", *(f"generator-e{index}" for index in range(1, config.generator.engines))]
         self._engines = [
             EngineClient(name, arguments, options(index), care, self._deliver) for index, name in enumerate(names)
         ]
-        self._delivery: Delivery | None = None
+        self._delivery: WeightDelivery | None = None
         self._links: Links = {}
         self._idle = asyncio.Event()
 
@@ -56,12 +56,12 @@ class Generator:
     async def start(self) -> None:
         await asyncio.gather(*(engine.start() for engine in self._engines))
 
-    async def update_weights(self, source: Source, version: int) -> None:
+    async def update_weights(self, source: WeightSource, version: int) -> None:
         """Return when every engine is awake and has the learner's weights, which must be of this version."""
         self._idle.clear()
         if self._placement.sleeps:
             await source.release()
-        self._delivery = Delivery(source, version, self._placement.transport, self._links)
+        self._delivery = WeightDelivery(source, version, self._placement.transport, self._links)
         await asyncio.gather(*(engine.deliver() for engine in self._engines))
 
     async def rest(self) -> None:

@@ -23,14 +23,14 @@ from typing import Any, TypeVar
 import numpy as np
 import ray
 
-from actors.calls import LOST, START, Care, result
+from actors.calls import LOST, START, CallContext, result
 from actors.fair_threads import FairThreads
 from actors.watched import Pulse, Watched, all_stacks
 from raypoly.config import JudgeConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge import Judge, build, is_shared, key_variables
 from raypoly.judge.asker import asking_for
-from raypoly.judge.use import Terms, Use, counting
+from raypoly.judge.judge_usage import Terms, Use, counting
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
 
 T = TypeVar("T")
@@ -159,13 +159,13 @@ class JudgeClient:
         run: str | None = None,
         spent: Callable[[], float] = lambda: 0.0,
         on_use: Callable[[Use], None] = lambda use: None,
-        care: Care | None = None,
+        care: CallContext | None = None,
     ) -> None:
         """`run` names who asks, the same at each start of a run; `spent` says what it has spent so far in US dollars;
         `on_use` hears what each question used."""
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
         self._spent, self._on_use = spent, on_use
-        self._care = care or Care()
+        self._care = care or CallContext()
         self._shared = is_shared(config)
         self._name = run or uuid.uuid4().hex[:12]
         self._actor: Any = None

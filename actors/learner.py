@@ -1,5 +1,7 @@
-"""The learner actor: one rank, which owns its part of the master weights and the optimizer; `raypoly.policy.learner`
-does the work, and `actors.learners` calls all ranks together."""
+"""The learner actor: one rank, which owns its part of the master weights and the optimizer.
+
+`raypoly.policy.policy_learner` does the work, and `actors.learner_group` calls all ranks together.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import ray
 
-from actors.sending import Sending
 from actors.watched import Watched
+from actors.weight_sending import WeightSending
 from raypoly.config import Config
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.places import Place
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import Shard, ShardReader, ShardWriter
 from raypoly.values import Float32, Int32
 
@@ -38,7 +40,7 @@ class Standing:
     """Whether a repeated update gives the same bits."""
 
 
-class LearnerActor(Sending, Watched):
+class LearnerActor(WeightSending, Watched):
     """One rank. Calls come in order: begin, accumulate ..., update, ..., apply; only `write` goes on beside them."""
 
     def __init__(self, model_path: str, config: Config) -> None:
@@ -58,7 +60,7 @@ class LearnerActor(Sending, Watched):
 
     def setup(self, checkpoint: ShardReader | None, place: Place | None = None) -> Standing:
         """Load the starting model, or a checkpoint; with the other ranks where there are some."""
-        from raypoly.policy.learner import PolicyLearner  # brings torch and models, seconds that no driver needs
+        from raypoly.policy.policy_learner import PolicyLearner  # brings torch and models, seconds that no driver needs
         from raypoly.policy.ranks import join
 
         config = self._config
@@ -73,7 +75,7 @@ class LearnerActor(Sending, Watched):
     def begin(self, step: int, normalisers: Normalisers) -> None:
         self._learner.begin(step, normalisers)
 
-    def accumulate(self, rows: Sequence[Row]) -> None:
+    def accumulate(self, rows: Sequence[TrainingRow]) -> None:
         self._learner.accumulate(rows)
 
     def update(self) -> None:

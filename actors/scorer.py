@@ -23,12 +23,12 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.calls import LOST, START, Care, result
+from actors.calls import LOST, START, CallContext, result
 from actors.retries import reason
 from actors.watched import WATCHED, Watched
 from raypoly.config import ScorerConfig
 from raypoly.errors import RaypolyError, SandboxError
-from raypoly.newest import Newest
+from raypoly.lru_cache import LRUCache
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite, Verdict
 
@@ -63,7 +63,7 @@ class Scorer(Watched):
 
     def __init__(self, limits: ScorerConfig, index: int) -> None:
         self._limits, self._index = limits, index
-        self._suites = Newest[str, TestSuite](_SUITES, _SUITE_CHARACTERS)
+        self._suites = LRUCache[str, TestSuite](_SUITES, _SUITE_CHARACTERS)
 
     def __repr__(self) -> str:
         return f"Scorer({self._index})"
@@ -136,13 +136,13 @@ class ScorerPool:
     """Scores programs on `config.workers` actors, started with Ray's `options` each."""
 
     def __init__(
-        self, config: ScorerConfig, options: dict[str, Any], cache_size: int = 100_000, care: Care | None = None
+        self, config: ScorerConfig, options: dict[str, Any], cache_size: int = 100_000, care: CallContext | None = None
     ) -> None:
         self._config, self._options = config, options
-        self._care = care or Care()
-        self._verdicts = Newest[Key, Verdict](cache_size, _VERDICT_CHARACTERS)
+        self._care = care or CallContext()
+        self._verdicts = LRUCache[Key, Verdict](cache_size, _VERDICT_CHARACTERS)
         self._waiting: dict[Key, _Job] = {}
-        self._suites = Newest[str, Any](_SUITES, _SUITE_CHARACTERS)
+        self._suites = LRUCache[str, Any](_SUITES, _SUITE_CHARACTERS)
         self._submitting: set[asyncio.Task[None]] = set()
         self._references: dict[tuple[str, str, str], asyncio.Task[float | None]] = {}
         self._queue: list[_Chunk] = []

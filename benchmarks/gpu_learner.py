@@ -35,10 +35,10 @@ from raypoly.errors import UsageError
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy import ranks
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.packing import pack
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.policy_model import load_model, response_logprobs
+from raypoly.policy.training_rows import TrainingRow
 
 QWEN3_4B = Qwen3Config(
     vocab_size=151_936,
@@ -96,7 +96,7 @@ class Result:
     """Largest |difference| of a token's log-probability there."""
 
 
-def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> list[Row]:
+def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> list[TrainingRow]:
     """Random sequences, lengths uniform, of which the first eighth, at most 512 tokens, is the prompt."""
     rng = np.random.default_rng(0)
     rows = []
@@ -104,11 +104,11 @@ def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> lis
         tokens = rng.integers(0, vocabulary, length).astype(np.int32)
         cut = min(512, int(length) // 8)
         sampler = np.full(length - cut, -np.log(vocabulary), np.float32)
-        rows.append(Row(tokens[:cut], tokens[cut:], sampler, float(rng.choice([-1.0, 1.0])), 0))
+        rows.append(TrainingRow(tokens[:cut], tokens[cut:], sampler, float(rng.choice([-1.0, 1.0])), 0))
     return rows
 
 
-def model_flops(config: Qwen3Config, rows: Sequence[Row]) -> float:
+def model_flops(config: Qwen3Config, rows: Sequence[TrainingRow]) -> float:
     """What one update of these rows needs at least."""
     heads, width = config.num_attention_heads * config.head_dim, config.hidden_size
     key_value = config.num_key_value_heads * config.head_dim
@@ -119,7 +119,9 @@ def model_flops(config: Qwen3Config, rows: Sequence[Row]) -> float:
     return body + head + attention
 
 
-def against_reference(folder: Path, rows: Sequence[Row], device: torch.device, chunk_mib: int) -> tuple[float, float]:
+def against_reference(
+    folder: Path, rows: Sequence[TrainingRow], device: torch.device, chunk_mib: int
+) -> tuple[float, float]:
     """Relative error of the loss, and the largest of a log-probability, against one row at a time and full logits."""
     model = load_model(folder, device, bf16=True)
     with torch.no_grad():
@@ -144,7 +146,7 @@ def write_model(shape: Qwen3Config, folder: Path, device: torch.device) -> int:
     return int(model.num_parameters())
 
 
-def measure(shape: Qwen3Config, rows: Sequence[Row], trains: Sequence[TrainConfig]) -> Iterator[Result]:
+def measure(shape: Qwen3Config, rows: Sequence[TrainingRow], trains: Sequence[TrainConfig]) -> Iterator[Result]:
     """One update of each, after a small one that allocates what every update needs."""
     device = ranks.device()
     with tempfile.TemporaryDirectory() as name:
@@ -159,7 +161,7 @@ def measure(shape: Qwen3Config, rows: Sequence[Row], trains: Sequence[TrainConfi
 def _measured(
     folder: Path,
     shape: Qwen3Config,
-    rows: Sequence[Row],
+    rows: Sequence[TrainingRow],
     train: TrainConfig,
     weights: int,
     errors: tuple[float, float],
@@ -196,11 +198,11 @@ def _measured(
     )
 
 
-def _shortest(rows: Sequence[Row]) -> list[Row]:
+def _shortest(rows: Sequence[TrainingRow]) -> list[TrainingRow]:
     return sorted(rows, key=lambda row: row.length)[:3]
 
 
-def _update(learner: PolicyLearner, rows: Sequence[Row], device: torch.device) -> tuple[float, float]:
+def _update(learner: PolicyLearner, rows: Sequence[TrainingRow], device: torch.device) -> tuple[float, float]:
     """Seconds of gradients and AdamW, and of the digest of the weights."""
     longest = max(len(row.tokens) for row in rows)
     _synchronise(device)

@@ -29,7 +29,7 @@ import ray
 
 from benchmarks.judge_rates.enforcement import KINDS
 from benchmarks.judge_rates.server import Log, served
-from workflows.cluster import start_local
+from workflows.startup.ray_cluster import start_local
 
 NEEDED_USE, MOST_REFUSED = 0.95, 0.01
 LIMITS = {

@@ -26,11 +26,11 @@ from typing import Any
 
 from raypoly.config import JudgeConfig, ScorerConfig
 from raypoly.judge.openai import OpenAIJudge
-from raypoly.judge.openai.prompt import INSTRUCTIONS, Message, render
-from raypoly.judging.groups import ProgramGroup, Seen, observing
-from raypoly.judging.transforms import CHANGES, keywords
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, Message, render
+from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing
+from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
-from raypoly.sandbox.extract import extract_code
+from raypoly.sandbox.code_extraction import extract_code
 from tests.faulty_server import Server, running
 
 DATA = Path(__file__).parents[2] / "shared/data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"
@@ -71,14 +71,14 @@ def _copies(solution: str, seed: int, kept: frozenset[str]) -> list[str]:
     return [CHANGES[name](solution, random.Random(f"{seed} {name}"), kept) for name in COPIES]
 
 
-def differs(seen: Seen) -> bool:
+def differs(seen: ObservedGroup) -> bool:
     """Whether every program passes, and the two solutions do not come out the same."""
     first, second = (seen.verdicts[place].evidence for place in (0, 4))
     passed = all(verdict.passed for verdict in seen.verdicts)
     return passed and first is not None and second is not None and first.canonical != second.canonical
 
 
-def row(seen: Seen, judge: OpenAIJudge, tokens: Count) -> Row:
+def row(seen: ObservedGroup, judge: OpenAIJudge, tokens: Count) -> Row:
     problem, programs = seen.group.problem, seen.group.programs
     shown = judge.show(problem, seen.rollouts, seen.verdicts)
     return Row(
@@ -116,7 +116,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def passes(seen: Sequence[Seen]) -> tuple[int, int, list[Any]]:
+def passes(seen: Sequence[ObservedGroup]) -> tuple[int, int, list[Any]]:
     """Requests of a first and of a second pass over the groups, by two judges one after the other."""
     calls = []
     with running(Server()) as server, tempfile.TemporaryDirectory() as folder:
@@ -140,7 +140,7 @@ def main() -> None:
         parser.error(f"{chosen.data} is not there; name a file of LeetCodeDataset rows with --data")
     name, tokens = vocabulary()
     judge = OpenAIJudge(JudgeConfig(name="openai", base_url="http://127.0.0.1:1/v1", cache_mib=0))
-    found: list[Seen] = []
+    found: list[ObservedGroup] = []
     left_out = 0
     with observing(ScorerConfig(workers=chosen.workers)) as observe:
         drawn = groups(chosen.data, chosen.seed)

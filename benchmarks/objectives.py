@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from raypoly.objectives import build
-from raypoly.objectives.draws import all_sets, avoid, avoiding
-from raypoly.objectives.sets import SetConfig, SetObjective, Sets
+from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
+from raypoly.objectives.subset_draws import all_sets, avoid, avoiding
 from raypoly.values import Bool, Float64, Int32
 
 N, SET = 8, 4

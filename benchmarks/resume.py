@@ -23,8 +23,8 @@ from benchmarks.chaos.model import cached_warm_model
 from benchmarks.journals.made import CHECKPOINT_EVERY, config_of, make
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import PolicyLearner
-from workflows.checkpoints import Checkpoints
+from raypoly.policy.policy_learner import PolicyLearner
+from workflows.durability.checkpoints import Checkpoints
 
 MOST_SECONDS = 30.0
 PATIENCE = 600.0

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.similars.planted import KINDS
 from raypoly.problems.formats import problem_of, read_lines
-from raypoly.problems.formats.row import asked
+from raypoly.problems.formats.row_fields import asked
 from raypoly.problems.similar import duplicates, overlaps
 from raypoly.values import Problem, TestSuite
 

@@ -30,7 +30,7 @@ from raypoly import settings
 from raypoly.crash import Crash
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.run import Run
-from raypoly.rundir import resolve, storage_options
+from raypoly.run_identity import resolve, storage_options
 
 app = typer.Typer(
     add_completion=False,
@@ -80,12 +80,12 @@ def train(
         for remark in preflight.check(chosen, directory.path, here, remote=directory.location.folder is None):
             typer.echo(f"Note: {remark}", err=True)
         if dry_run:
-            from raypoly.plan import show
+            from raypoly.planning.dry_run import show
 
             show(chosen, directory, gpu)
             return
         if rehearse:
-            from workflows.rehearsal import rehearse as rehearsed
+            from workflows.startup.rehearsal import rehearse as rehearsed
 
             rehearsed(chosen, directory)
             return
@@ -94,7 +94,7 @@ def train(
 
         run(chosen)
         _show(Run(directory.location, storage_options(chosen)))
-        from raypoly.reporting.closing import other_arm
+        from raypoly.reports.run_results import other_arm
 
         typer.echo(f"to compare: {other_arm(chosen.objective.name, config, overrides or [])}")
 
@@ -128,16 +128,16 @@ def prepare(
 ) -> None:
     """Make a data set of files of problems: check, compare, sample, split, write; or go on with one."""
     with _reported():
-        from raypoly.preparing.settings import load_config
+        from raypoly.preparing.prepare_settings import load_config
 
         chosen = load_config(config, overrides or [])
         if explain is not None:
             from raypoly.preparing.explain import explain as told
-            from raypoly.preparing.folder import PreparationFolder
+            from raypoly.preparing.preparation_folder import PreparationFolder
 
             typer.echo(told(PreparationFolder.of(chosen).look(), explain))
             return
-        from workflows.preparation import prepare as prepared
+        from workflows.prepare import prepare as prepared
 
         prepared(chosen)
 
@@ -165,7 +165,7 @@ def experiment(
 ) -> None:
     """Train several arms over several seeds, or go on with them, and compare them."""
     with _reported():
-        from raypoly.experiments.command import run_experiment
+        from raypoly.experiments.experiment_command import run_experiment
 
         run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
 
@@ -222,10 +222,10 @@ def score(
 ) -> None:
     """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
     with _reported():
-        from raypoly.scoring.asked import Asked, do
+        from raypoly.offline.score.score_args import ScoreArgs, do
 
         do(
-            Asked(
+            ScoreArgs(
                 problems=problems,
                 overrides=overrides or [],
                 programs=programs,
@@ -257,12 +257,12 @@ def label(
 ) -> None:
     """Cluster groups of programs by strategy, those of a file or of a run."""
     with _reported():
-        from raypoly.judging.choice import chosen
-        from raypoly.judging.label import label_file
-        from raypoly.scoring.interrupt import goes_on, interruptible
+        from raypoly.offline.interrupt import goes_on, interruptible
+        from raypoly.offline.judge.judge_choice import chosen
+        from raypoly.offline.judge.label_groups import label_file
 
         if run is not None:
-            from raypoly.rescoring.relabel import relabel
+            from raypoly.offline.rescore.relabel_run import relabel
 
             words = [*([] if file is None else [file]), *(overrides or [])]  # no file stands before the keys
             if show:
@@ -297,10 +297,10 @@ def audit(
 ) -> None:
     """Measure a judge by groups whose strategies people have labelled."""
     with _reported():
-        from raypoly.judging.choice import against as other
-        from raypoly.judging.choice import chosen, sorted_words
-        from raypoly.judging.report import audit_file
-        from raypoly.scoring.interrupt import interruptible
+        from raypoly.offline.interrupt import interruptible
+        from raypoly.offline.judge.audit_report import audit_file
+        from raypoly.offline.judge.judge_choice import against as other
+        from raypoly.offline.judge.judge_choice import chosen, sorted_words
 
         words, required = sorted_words(overrides or [], require or [])
         choices = [chosen(judge, words)]
@@ -327,8 +327,8 @@ def cache(
 ) -> None:
     """Show how many answers of servers are kept, or forget them."""
     with _reported():
-        from raypoly.judging.cache import described
-        from raypoly.judging.choice import chosen
+        from raypoly.offline.judge.describe_cache import described
+        from raypoly.offline.judge.judge_choice import chosen
 
         typer.echo(described(chosen(None, overrides or []).judge, clear))
 
@@ -341,7 +341,7 @@ def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:
 
 
 def _show(run: Run) -> None:
-    from raypoly.reporting.closing import show_results
+    from raypoly.reports.run_results import show_results
 
     show_results(run, Console())
 

@@ -360,7 +360,7 @@ class JudgeConfig(Section):
     )
 
 
-class ObjectiveConfig(Section):
+class ObjectiveSection(Section):
     """How a group's rewards and labels become advantages. Parameters beside the name belong to the objective."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -369,7 +369,7 @@ class ObjectiveConfig(Section):
     )
 
 
-class LossConfig(Section):
+class LossSection(Section):
     """How advantages meet log-probabilities. Parameters beside the name belong to the loss."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -495,8 +495,8 @@ class Config(Section):
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
-    objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
-    loss: LossConfig = Field(default_factory=LossConfig)
+    objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
+    loss: LossSection = Field(default_factory=LossSection)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     ray: RayConfig = Field(default_factory=RayConfig)

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-from raypoly.rundir import CONFIG_KEY
+from raypoly.run_identity import CONFIG_KEY
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
 _OURS = Path(__file__).parents[1]

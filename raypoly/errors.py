@@ -84,7 +84,7 @@ class TooManySetAside(RaypolyError):
     """More groups than `run.max_set_aside` had problems whose tests can't be run."""
 
 
-class Stopped(RaypolyError):
+class RunStopped(RaypolyError):
     """Somebody asked the run to stop; it did, in good order."""
 
     exit_code = 0

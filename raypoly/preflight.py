@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raypoly import judge, losses, objectives, problems
-from raypoly.compute_score import ComputeScore
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import MissingKey, UsageError
-from raypoly.objectives.asked import distinct_prompts
+from raypoly.metrics.sinks import check_packages
+from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.plugins import load
 from raypoly.problems.formats import files_of
-from raypoly.problems.verl import NO_TEMPLATE
-from raypoly.telemetry import check_packages
+from raypoly.problems.verl_rows import NO_TEMPLATE
+from raypoly.rewards.compute_score import ComputeScore
 
 GIB = 1024**3
 BASE_MEMORY = 4.0
@@ -128,10 +128,10 @@ def _loss(config: Config) -> None:
 
 def _keys(config: Config) -> None:
     if config.judge.name == "openai":
-        from raypoly.judge.openai import keys  # the client takes a second to import
+        from raypoly.judge.openai import api_keys  # the client takes a second to import
 
-        keys.first_key(config.judge)
-        keys.failover_key(config.judge)
+        api_keys.first_key(config.judge)
+        api_keys.failover_key(config.judge)
     key = config.judge.api_key_env
     if key is not None and not os.environ.get(key):
         raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")

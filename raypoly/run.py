@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from raypoly.config import Config
 from raypoly.errors import CorruptData, StorageError, UsageError
-from raypoly.rundir import CONFIG_KEY, STARTS, RunDirectory, parse_config, problem_sets, storage_options
+from raypoly.metrics.sinks import METRICS
+from raypoly.run_identity import CONFIG_KEY, STARTS, RunDirectory, parse_config, problem_sets, storage_options
 from raypoly.store import open_store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import PREFIX, Catalogue
 from raypoly.store.location import Location
-from raypoly.store.options import StorageOptions
-from raypoly.store.records import CompletedStep
-from raypoly.store.sealed import unseal
-from raypoly.telemetry import METRICS
+from raypoly.store.sealed_json import unseal
+from raypoly.store.step_records import CompletedStep
+from raypoly.store.storage_options import StorageOptions
 
 SUMMARY = "summary.json"
 ROLLOUTS = "rollouts"
@@ -150,7 +150,7 @@ class Run:
         return f"Run({self.name!r}: {objective}, seed {train.seed}, {done})"
 
     def _repr_html_(self) -> str:
-        from raypoly.reporting.page import fragment
+        from raypoly.reports.run_page import fragment
 
         return fragment(self)
 

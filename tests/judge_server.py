@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from raypoly.judge.structural import label_evidence
-from raypoly.sandbox.child.analysis import constructs
-from raypoly.sandbox.child.canonical import canonical
+from raypoly.strategies.live_code.canonical import canonical
+from raypoly.strategies.live_code.constructs import constructs
 from raypoly.values import Evidence
 
 

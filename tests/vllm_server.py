@@ -30,8 +30,8 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from raypoly.judge.gold import groups
-from raypoly.judge.openai.prompt import INSTRUCTIONS
-from raypoly.policy.tiny import build_model, build_tokenizer, save_folder
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS
+from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
 
 MODEL = "random"
 CONTEXT = 16_384

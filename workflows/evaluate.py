@@ -18,21 +18,21 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.errors import TooManySetAside, UsageError
-from raypoly.judge.use import told
-from raypoly.metrics import ProblemOutcome, summarise
-from raypoly.problems.untested import with_tests
-from raypoly.rescoring.facts import Facts
-from raypoly.rundir import resolve
+from raypoly.judge.judge_usage import told
+from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
+from raypoly.problems.without_tests import with_tests
+from raypoly.run_identity import resolve
 from raypoly.seeds import derive
-from raypoly.store.parquet import encode_table
-from raypoly.store.records import Record
-from raypoly.store.sealed import seal
+from raypoly.store.checked_parquet import encode_table
+from raypoly.store.sealed_json import seal
+from raypoly.store.step_records import Record
 from raypoly.values import Group, Problem, Split
-from workflows.failures import set_aside
-from workflows.parts import Parts
-from workflows.starting import started
-from workflows.stopping import Ending, run_workflow
-from workflows.stopwatch import Stopwatch
+from workflows.liveness.shutdown import Shutdown, run_workflow
+from workflows.startup.open_run import open_run
+from workflows.step.parts import Parts
+from workflows.step.skipped_groups import skip_reason
+from workflows.step.stopwatch import Stopwatch
 
 
 class Evaluator:
@@ -92,15 +92,15 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
             group = Group(step, slot, problems[slot].id, rollouts)
             flows[slot] = tasks.create_task(_scored(parts, group, problems[slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
-    sound = [group for group in groups if set_aside(group) is None]
+    sound = [group for group in groups if skip_reason(group) is None]
     if not sound:
-        raise TooManySetAside(f"{set_aside(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
+        raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
     payload = {
         "step": step,
         "split": split,
         "samples": samples,
         "problems": len(sound),
-        "set_aside": {group.problem_id: reason for group in groups if (reason := set_aside(group))},
+        "set_aside": {group.problem_id: reason for group in groups if (reason := skip_reason(group))},
         **summarise([_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": parts.patience.take_pauses(),
@@ -111,7 +111,7 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
 
 async def _scored(parts: Parts, group: Group, problem: Problem, watch: Stopwatch) -> Group:
     group = await parts.stages.score(group, problem, watch, _keep_nothing, training=False)
-    if set_aside(group):
+    if skip_reason(group):
         return group
     if not parts.config.evaluate.judge:
         return group
@@ -125,7 +125,7 @@ async def _keep_nothing(record: Record) -> None:
 
 def _outcome(group: Group) -> ProblemOutcome:
     labels = None if group.labels is None else group.labels.strategies
-    return Facts.of(group.verdicts or (), None).outcome(labels)
+    return GroupOutcomes.of(group.verdicts or (), None).outcome(labels)
 
 
 def _table(groups: Sequence[Group]) -> pa.Table:
@@ -154,10 +154,10 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
     chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
 
-    ending = Ending(config.run.grace_seconds)
+    ending = Shutdown(config.run.grace_seconds)
 
     async def work() -> None:
-        async with started(resolve(chosen), ending) as parts:
+        async with open_run(resolve(chosen), ending) as parts:
             version = parts.learning.version
             await parts.publish_weights()
             payload, table = await measure(parts, version, cast(Split, split), samples or config.evaluate.samples)

@@ -18,22 +18,22 @@ import asyncio
 from collections.abc import Sequence
 
 from raypoly.config import Config
-from raypoly.policy.stats import UpdateStats
-from raypoly.problems.by_pass_rate import ByPassRate
-from raypoly.problems.order import Order
-from raypoly.problems.taking import Taking
+from raypoly.policy.update_stats import UpdateStats
+from raypoly.problems.epoch_order import EpochOrder
+from raypoly.problems.pass_rate_order import PassRateOrder
+from raypoly.problems.step_problems import StepProblems
 from raypoly.run import is_finished
-from raypoly.rundir import resolve
+from raypoly.run_identity import resolve
 from raypoly.values import Group, Problem
-from workflows.crossing import Crossing
 from workflows.evaluate import Evaluator
-from workflows.learning import Trained
-from workflows.parts import Parts
-from workflows.refilling import Ready, Refilling
-from workflows.sampling import Sampling
-from workflows.starting import started
-from workflows.stopping import Ending, run_workflow
-from workflows.stopwatch import Stopwatch
+from workflows.liveness.shutdown import Shutdown, run_workflow
+from workflows.startup.open_run import open_run
+from workflows.step.cross_stage import Crossing
+from workflows.step.dynamic_sampling import DynamicSampling, Ready
+from workflows.step.learner_session import TrainingGroup
+from workflows.step.parts import Parts
+from workflows.step.rollouts import RolloutSubmission
+from workflows.step.stopwatch import Stopwatch
 
 
 def run(config: Config) -> None:
@@ -43,10 +43,10 @@ def run(config: Config) -> None:
     if is_finished(directory):
         return
 
-    ending = Ending(config.run.grace_seconds)
+    ending = Shutdown(config.run.grace_seconds)
 
     async def train() -> None:
-        async with started(directory, ending) as parts:
+        async with open_run(directory, ending) as parts:
             await Training(parts).run()
 
     run_workflow(train(), ending)
@@ -78,47 +78,47 @@ class Training:
         if self.parts.stages.judging:
             self.parts.canary.begin(step)
         async with asyncio.TaskGroup() as tasks:
-            ready = self.groups(Sampling(self.parts, tasks, step, known.groups, watch), taking)
+            ready = self.groups(RolloutSubmission(self.parts, tasks, step, known.groups, watch), taking)
             update = tasks.create_task(self.learn(step, ready, watch))
         with watch.stage("sync"):
             await self.parts.publish_weights()
         groups = [trained for group in ready if (trained := group.result()) is not None]
         await self.parts.complete(step, groups, update.result(), known.applied, watch, taking.place)
 
-    def taking(self, step: int) -> Taking:
+    def taking(self, step: int) -> StepProblems:
         """The step's problems: those of the order, or with `train.refill` over epochs those where the steps before it
         ended; an order by pass rate is another one for each step."""
         train = self.config.train
         goes_on = train.refill and self.config.problems.order == "epochs"
         place = self.parts.place if goes_on else self.order.place(step)
-        return Taking(self.order, place, train.prompts_per_step)
+        return StepProblems(self.order, place, train.prompts_per_step)
 
-    def groups(self, sampling: Sampling, taking: Taking) -> Sequence[Ready]:
+    def groups(self, sampling: RolloutSubmission, taking: StepProblems) -> Sequence[Ready]:
         """The step's groups, by slot."""
         planned = self.flows(sampling, taking.planned)
         if not self.config.train.refill:
             return self.parts.stages.finish(sampling.tasks, planned)
-        refilling = Refilling(self.parts.stages, sampling.tasks, self.config.train, sampling.known)
+        refilling = DynamicSampling(self.parts.stages, sampling.tasks, self.config.train, sampling.known)
 
         async def fill() -> None:
             await refilling.fill(planned, further)
             await self.parts.generator.rest()
 
-        def further(count: int, first: int, attempt: int) -> Sequence[asyncio.Task[Trained]]:
+        def further(count: int, first: int, attempt: int) -> Sequence[asyncio.Task[TrainingGroup]]:
             return self.flows(sampling, taking.more(count), first, attempt)
 
         sampling.tasks.create_task(fill())
         return refilling.slots
 
     def flows(
-        self, sampling: Sampling, problems: Sequence[Problem], first: int = 0, attempt: int = 0
-    ) -> Sequence[asyncio.Task[Trained]]:
+        self, sampling: RolloutSubmission, problems: Sequence[Problem], first: int = 0, attempt: int = 0
+    ) -> Sequence[asyncio.Task[TrainingGroup]]:
         """The groups of one submission on their way."""
         sampled = sampling.groups(problems, first, attempt)
         pairs = zip(problems, sampled, strict=True)
         return [sampling.tasks.create_task(self.flow(*pair, sampling.watch)) for pair in pairs]
 
-    async def flow(self, problem: Problem, sampled: asyncio.Future[Group], watch: Stopwatch) -> Trained:
+    async def flow(self, problem: Problem, sampled: asyncio.Future[Group], watch: Stopwatch) -> TrainingGroup:
         """One group's way: rollouts, verdicts, labels, what else the objective asks for, advantages."""
         stages, commit, group = self.parts.stages, self.parts.commit, await sampled
         group = await stages.score(group, problem, watch, commit)
@@ -135,9 +135,9 @@ class Training:
         return await self.parts.learning.update(step, groups, watch)
 
 
-def order_of(parts: Parts) -> Order | ByPassRate:
+def order_of(parts: Parts) -> EpochOrder | PassRateOrder:
     """Which problems each step trains on, as `problems.order` says."""
     problems, train = parts.problems.splits["train"], parts.config.train
     if parts.config.problems.order == "pass_rate":
-        return ByPassRate(problems, train.prompts_per_step, train.seed, parts.pass_rates, train.refill)
-    return Order(problems, train.prompts_per_step, train.seed, train.refill)
+        return PassRateOrder(problems, train.prompts_per_step, train.seed, parts.pass_rates, train.refill)
+    return EpochOrder(problems, train.prompts_per_step, train.seed, train.refill)

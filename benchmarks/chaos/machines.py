@@ -27,7 +27,7 @@ from unittest.mock import patch
 from ray.cluster_utils import Cluster
 
 from benchmarks.chaos.network import Host, Impossible, Network
-from workflows.reaper import parents
+from workflows.liveness.reaper import parents
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ import torch
 
 from raypoly.caches import cache_root
 from raypoly.config import ProblemsConfig, WarmStartConfig
-from raypoly.policy.examples import encode, make_example, tokenizer_texts
-from raypoly.policy.tiny import build_model, build_tokenizer, save_folder
-from raypoly.policy.warm_start import SupervisedTrainer
+from raypoly.policy.supervised import SupervisedTrainer
+from raypoly.policy.supervised_examples import encode, make_example, tokenizer_texts
+from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
 from raypoly.problems import build
 from raypoly.problems.puzzles import puzzle_of
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from raypoly.errors import CorruptData, StorageError
 from raypoly.store import Store
-from raypoly.store.arrow import decode
+from raypoly.store.record_encoding import decode
 
 _IMMUTABLE = re.compile(r"^(config\.json|(starts|journal|rollouts|index|lease/epoch-)|checkpoints/(?P<step>[^/]+)/)")
 _JOURNAL = re.compile(r"^journal/step-(\d+)/(\d+)\.arrow$")

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.config import Config
-from raypoly.rundir import resolve
+from raypoly.metrics.sinks import MetricsFile
+from raypoly.run_identity import resolve
 from raypoly.settings import load
 from raypoly.store import Applied, Store
-from raypoly.store.disk import Disk
-from raypoly.store.local import LocalStore
-from raypoly.store.records import CompletedStep
-from raypoly.telemetry import MetricsFile
+from raypoly.store.disk_calls import Disk
+from raypoly.store.local_store import LocalStore
+from raypoly.store.step_records import CompletedStep
 from raypoly.values import STATUSES, Evidence, Group, Labels, Rollout, Verdict
-from workflows.checkpoints import Checkpoints
-from workflows.history import History
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.history import History
 
 EVALUATE_EVERY = 100
 CHECKPOINT_EVERY = 10

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.journals.made import CHECKPOINT_EVERY, config_of
-from raypoly.rundir import resolve
-from raypoly.store.local import LocalStore
-from raypoly.telemetry import MetricsFile
-from workflows.checkpoints import Checkpoints
-from workflows.journal import Journal
-from workflows.summary import Summary
+from raypoly.metrics.sinks import MetricsFile
+from raypoly.run_identity import resolve
+from raypoly.store.local_store import LocalStore
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.observers.summary import Summary
 
 
 @dataclass
@@ -54,7 +54,7 @@ class CountingStore(LocalStore):
 
 
 def open_run(folder: Path, steps: int) -> dict[str, object]:
-    """As `workflows.starting.started` does, without the actors."""
+    """As `workflows.startup.open_run.open_run` does, without the actors."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stages = Stages()
     config = config_of(folder, 2 * steps)

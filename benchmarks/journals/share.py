@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-import workflows.starting
+import workflows.startup.open_run
 import workflows.train
 from raypoly import settings
-from workflows.journal import Journal
-from workflows.parts import Parts
-from workflows.saving import Saver
-from workflows.stopwatch import Stopwatch
+from workflows.durability.checkpoint_writer import CheckpointWriter
+from workflows.durability.journal import Journal
+from workflows.step.parts import Parts
+from workflows.step.stopwatch import Stopwatch
 from workflows.train import Training
 
 Interval = tuple[float, float]
@@ -91,10 +91,10 @@ def within(intervals: Sequence[Interval], step: Interval) -> list[Interval]:
 
 
 def main() -> None:
-    workflows.starting.Journal = TimedJournal  # type: ignore[attr-defined]
+    workflows.startup.open_run.Journal = TimedJournal  # type: ignore[attr-defined]
     workflows.train.Stopwatch = TimedStopwatch  # type: ignore[attr-defined]
     Parts.checkpoint = timed(Parts.checkpoint, CHECKPOINTS)  # type: ignore[method-assign]
-    Saver._save = timed(Saver._save, WRITINGS)  # type: ignore[method-assign]
+    CheckpointWriter._save = timed(CheckpointWriter._save, WRITINGS)  # type: ignore[method-assign]
     Training.step = timed(Training.step, STEPS)  # type: ignore[method-assign]
     workflows.train.run(settings.load(None, [f"run.dir={sys.argv[1]}", *sys.argv[2:]]))
     rows = []

@@ -18,11 +18,11 @@ from actors.scorer import ScorerPool, _Worker
 from benchmarks.overlaps.times import APPLY, SYNC, UPDATE, Times
 from raypoly.engines import Sample, SampleRequest
 from raypoly.losses.aggregation import Normalisers
-from raypoly.losses.measured import Measured
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
+from raypoly.losses.loss_stats import LossStats
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
-from workflows.learning import Learning
+from workflows.step.learner_session import LearnerSession
 
 _PROMPT = np.array([1, 2, 3, 4], np.int32)
 """Of every problem."""
@@ -149,19 +149,19 @@ class _TimedLearner:
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         """Nothing to forget."""
 
-    async def accumulate(self, rows: Sequence[Row]) -> None:
+    async def accumulate(self, rows: Sequence[TrainingRow]) -> None:
         await asyncio.sleep(self._row_seconds * len(rows))
 
     async def apply(self) -> UpdateStats:
         await asyncio.sleep(APPLY)
         self._version += 1
-        return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, Measured())
+        return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, LossStats())
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return np.zeros(len(tokens), np.float32)
 
 
-class TimedLearning(Learning):
+class TimedLearning(LearnerSession):
     """The learner's life itself, over an actor that sleeps."""
 
     def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:

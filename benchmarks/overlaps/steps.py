@@ -13,36 +13,36 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.calls import Care
+from actors.calls import CallContext
 from benchmarks.overlaps.services import TimedGenerator, TimedJudge, TimedLearning, TimedScorers
 from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.config import Config
-from raypoly.policy.stats import UpdateStats
+from raypoly.metrics.sinks import Sinks
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems import ProblemSet
 from raypoly.settings import load
 from raypoly.store import Lease
-from raypoly.store.local import LocalStore
-from raypoly.telemetry import Sinks
+from raypoly.store.local_store import LocalStore
 from raypoly.values import Problem, TestSuite
-from workflows.canary import Canary
-from workflows.checkpoints import Checkpoints
-from workflows.failures import SetAside
-from workflows.journal import Journal
-from workflows.judge_use import RunUse
-from workflows.learning import Trained
-from workflows.parts import Parts
-from workflows.patience import Patience
-from workflows.progress import PlainProgress
-from workflows.refilling import Ready
-from workflows.sampling import Sampling
-from workflows.saving import Saver
-from workflows.stacks import Stacks
-from workflows.stages import Stages
-from workflows.stopwatch import Stopwatch
-from workflows.summary import Summary
+from workflows.durability.checkpoint_writer import CheckpointWriter
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.liveness.judge_drift import JudgeDriftMonitor
+from workflows.liveness.judge_pause import JudgeOutagePause
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import Watchdog
+from workflows.observers.progress import PlainProgress
+from workflows.observers.run_judge_usage import RunJudgeUsage
+from workflows.observers.summary import Summary
+from workflows.step.dynamic_sampling import Ready
+from workflows.step.group_stages import Stages
+from workflows.step.learner_session import TrainingGroup
+from workflows.step.parts import Parts
+from workflows.step.rollouts import RolloutSubmission
+from workflows.step.skipped_groups import SkippedGroups
+from workflows.step.stopwatch import Stopwatch
 from workflows.train import Training
-from workflows.watchdog import Watchdog
 
 
 class Barrier(Training):
@@ -52,7 +52,7 @@ class Barrier(Training):
         problems, stages, commit = self.order.batch(step), self.parts.stages, self.parts.commit
         watch = Stopwatch()
         async with asyncio.TaskGroup() as tasks:
-            sampled = Sampling(self.parts, tasks, step, {}, watch).groups(problems)
+            sampled = RolloutSubmission(self.parts, tasks, step, {}, watch).groups(problems)
         pairs = [(done.result(), problem) for done, problem in zip(sampled, problems, strict=True)]
         scored = await asyncio.gather(*(stages.score(*pair, watch, commit) for pair in pairs))
         pairs = list(zip(scored, problems, strict=True))
@@ -96,13 +96,13 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
     store = LocalStore(folder)
     lease = Lease.acquire(store, "benchmarks.overlap")
     journal = Journal(store, lease)
-    saver = Saver(Checkpoints(store, lease), journal.settle, _unheard)
-    care = Care()
+    saver = CheckpointWriter(Checkpoints(store, lease), journal.settle, _unheard)
+    care = CallContext()
     judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, care=care)
     await scorers.start()
     objective = objectives.of_run(config)
     progress = PlainProgress((folder / "progress.txt").open("w"))
-    patience, aside = Patience(config.judge, judge.probe, progress), SetAside(0.0, _unheard)
+    patience, aside = JudgeOutagePause(config.judge, judge.probe, progress), SkippedGroups(0.0, _unheard)
     return Parts(
         path=folder,
         config=config,
@@ -115,8 +115,8 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
         generator=TimedGenerator(times, colocated),  # type: ignore[arg-type]
         learning=TimedLearning(config, journal, saver, len(times.groups)),
         judge=judge,  # type: ignore[arg-type]
-        judge_use=RunUse(store),
-        canary=Canary(config, scorers, judge, _unheard),  # type: ignore[arg-type]
+        judge_use=RunJudgeUsage(store),
+        canary=JudgeDriftMonitor(config, scorers, judge, _unheard),  # type: ignore[arg-type]
         stages=Stages(config, objective, scorers, judge, patience, aside),  # type: ignore[arg-type]
         patience=patience,
         progress=progress,
@@ -160,8 +160,8 @@ class _Rows:
         """Nothing is held."""
 
 
-def _known(group: Trained) -> asyncio.Future[Trained]:
-    future: asyncio.Future[Trained] = asyncio.get_running_loop().create_future()
+def _known(group: TrainingGroup) -> asyncio.Future[TrainingGroup]:
+    future: asyncio.Future[TrainingGroup] = asyncio.get_running_loop().create_future()
     future.set_result(group)
     return future
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from raypoly.config import ProblemsConfig
 from raypoly.problems import build
 from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.solutions import STRATEGIES, render
+from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render
 from raypoly.values import Problem, TestSuite
 
 SHARED = Path(__file__).parents[3] / "shared" / "sandbox" / "throughput.jsonl.gz"

@@ -6,8 +6,8 @@ a number that changes nothing.
 
 import numpy as np
 
-from raypoly.objectives.base import ScoredGroup
 from raypoly.objectives.grpo import GRPO
+from raypoly.objectives.objective import ScoredGroup
 from raypoly.values import Float64
 
 NEARLY_ZERO = 1e-12

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from benchmarks.scorers import manager
 from benchmarks.scorers.programs import as_check, whole
 from raypoly.config import ScorerConfig
-from raypoly.scoring.pool import LocalPool
+from raypoly.scoring.local_pool import LocalPool
 from raypoly.values import Problem
 
 Program = tuple[Problem, str | None]

@@ -14,12 +14,12 @@ from raypoly import settings
 from raypoly.config import Config, TrainConfig
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
-from raypoly.rundir import resolve
-from workflows.learning import Trained
-from workflows.starting import started
-from workflows.stopwatch import Stopwatch
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
+from raypoly.run_identity import resolve
+from workflows.startup.open_run import open_run
+from workflows.step.learner_session import TrainingGroup
+from workflows.step.stopwatch import Stopwatch
 from workflows.train import Training
 
 STEPS = 1000
@@ -56,7 +56,7 @@ class _Counted(Training):
 
     stats: UpdateStats
 
-    async def learn(self, step: int, flows: Sequence[asyncio.Task[Trained]], watch: Stopwatch) -> UpdateStats:
+    async def learn(self, step: int, flows: Sequence[asyncio.Task[TrainingGroup]], watch: Stopwatch) -> UpdateStats:
         self.stats = await super().learn(step, flows, watch)
         return self.stats
 
@@ -65,7 +65,7 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
     """Whole steps of `workflows.train`, committed to a journal in a temporary folder as always."""
 
     async def run(folder: str) -> None:
-        async with started(resolve(config_of(setting, engine, folder))) as parts:
+        async with open_run(resolve(config_of(setting, engine, folder))) as parts:
             training = _Counted(parts)
             parts.progress.start(STEPS, 0, parts.path)
             await parts.publish_weights()
@@ -86,9 +86,9 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
         asyncio.run(run(folder))
 
 
-def updates(setting: Setting, rows: Sequence[Row], threads: int, pace: Pace) -> None:
+def updates(setting: Setting, rows: Sequence[TrainingRow], threads: int, pace: Pace) -> None:
     """The learner's updates on these rows, a group at a time as they come in a step; no Ray."""
-    from raypoly.policy.learner import PolicyLearner
+    from raypoly.policy.policy_learner import PolicyLearner
 
     config = TrainConfig(lr=setting.lr, threads=threads)
     learner = PolicyLearner(Path(setting.model), config, build("policy_gradient"), setting.temperature)

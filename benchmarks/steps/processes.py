@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workflows.reaper import descendants
+from workflows.liveness.reaper import descendants
 
 TICKS = os.sysconf("SC_CLK_TCK")
 EVERY_SECONDS = 0.05

@@ -8,16 +8,16 @@ from transformers import AutoTokenizer
 from benchmarks.steps.setting import Setting
 from raypoly.config import GeneratorConfig, ProblemsConfig
 from raypoly.engines import SampleRequest
-from raypoly.engines.transformers import TransformersEngine
-from raypoly.policy.rows import Row
+from raypoly.engines.transformers_engine import TransformersEngine
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.problems import build
-from raypoly.problems.order import Order
+from raypoly.problems.epoch_order import EpochOrder
 from raypoly.seeds import derive
 
 
-def sampled(setting: Setting) -> list[Row]:
+def sampled(setting: Setting) -> list[TrainingRow]:
     """Advantages are drawn, none is zero: nothing may be left out on either side."""
-    problems = Order(build(ProblemsConfig()).splits["train"], setting.prompts, seed=0).batch(0)
+    problems = EpochOrder(build(ProblemsConfig()).splits["train"], setting.prompts, seed=0).batch(0)
     tokenizer = AutoTokenizer.from_pretrained(setting.model)
     config = GeneratorConfig(engine="transformers", temperature=setting.temperature, max_tokens=setting.max_tokens)
     requests = [
@@ -32,7 +32,7 @@ def sampled(setting: Setting) -> list[Row]:
     advantages = rng.choice([-0.25, 0.75], setting.sequences)
     groups = TransformersEngine(setting.model, config, "float32").sample(requests)
     return [
-        Row(requests[slot].prompt_tokens, sample.tokens, sample.logprobs, float(advantages[place]), 0)
+        TrainingRow(requests[slot].prompt_tokens, sample.tokens, sample.logprobs, float(advantages[place]), 0)
         for slot, samples in groups
         for place, sample in enumerate(samples, slot * setting.rollouts)
     ]

@@ -24,13 +24,13 @@ from benchmarks.steps.arm import Pace
 from benchmarks.steps.graders import GRADERS, Grader
 from benchmarks.steps.setting import Setting, Step
 from raypoly.config import ProblemsConfig
-from raypoly.policy.rows import Row
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.problems import build
+from raypoly.problems.epoch_order import EpochOrder
 from raypoly.problems.formats import program_of
-from raypoly.problems.order import Order
-from raypoly.sandbox.extract import extract_code
+from raypoly.sandbox.code_extraction import extract_code
 from raypoly.values import Problem
-from workflows.stopwatch import Stopwatch
+from workflows.step.stopwatch import Stopwatch
 
 STEPS = 60
 """Whose prompts are laid out; more than are measured."""
@@ -139,7 +139,7 @@ def step_by_step(setting: Setting, engine: str, grader: str, pace: Pace) -> None
     if engine == "vllm":
         changes = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": 192}
     problems = build(ProblemsConfig(budgets=False)).splits["train"]
-    order = Order(problems, setting.prompts, seed=0)
+    order = EpochOrder(problems, setting.prompts, seed=0)
     rows = [{"prompt": p.prompt, "problem": p.id} for step in range(STEPS) for p in order.batch(step)]
     paced = _Paced(pace)
     with GRADERS[grader](setting.workers) as passed:
@@ -147,7 +147,7 @@ def step_by_step(setting: Setting, engine: str, grader: str, pace: Pace) -> None
         _train(setting, setting.trl_threads, rows, reward, paced, None, changes)
 
 
-def updates(setting: Setting, rows: Sequence[Row], threads: int, pace: Pace) -> None:
+def updates(setting: Setting, rows: Sequence[TrainingRow], threads: int, pace: Pace) -> None:
     """Updates on these rows: forward and backward pass, clipping, AdamW."""
     asked = [{"prompt": "-"}] * setting.prompts * STEPS
     _train(setting, threads, asked, lambda completions, **named: [0.0] * len(completions), _Paced(pace), batch(rows))
@@ -167,7 +167,7 @@ def executed(passed: Grader, problems: Mapping[str, Problem], rewards: list[floa
     return reward
 
 
-def batch(rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+def batch(rows: Sequence[TrainingRow]) -> dict[str, torch.Tensor]:
     """The rows as TRL pads them: prompts on the left, completions on the right."""
     prompts = max(len(row.prompt_tokens) for row in rows)
     longest = max(len(row.tokens) for row in rows)

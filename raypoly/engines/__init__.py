@@ -16,8 +16,8 @@ from raypoly.plugins import load
 from raypoly.values import FinishReason, Float32, Int32
 
 KNOWN: Mapping[str, str] = {
-    "vllm": "raypoly.engines.vllm:VllmEngine",
-    "transformers": "raypoly.engines.transformers:TransformersEngine",
+    "vllm": "raypoly.engines.vllm_engine:VllmEngine",
+    "transformers": "raypoly.engines.transformers_engine:TransformersEngine",
 }
 
 Weights = Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]

@@ -12,7 +12,7 @@ from raypoly.values import Labels, Problem, Rollout, Verdict
 KNOWN: Mapping[str, str] = {
     "structural": "raypoly.judge.structural:StructuralJudge",
     "openai": "raypoly.judge.openai:OpenAIJudge",
-    "http": "raypoly.judge.http:HttpJudge",
+    "http": "raypoly.judge.http_judge:HttpJudge",
     "ensemble": "raypoly.judge.ensemble:EnsembleJudge",
 }
 

@@ -23,7 +23,7 @@ class Spending:
     """What one run's own questions used."""
 
     use: Mapping[str, float]
-    """Counts by name, as `raypoly.judge.use.told` names them."""
+    """Counts by name, as `raypoly.judge.judge_usage.told` names them."""
     cost_usd: float | None
     a_step_usd: float | None
     """Mean of the newest steps."""

@@ -7,7 +7,7 @@ It reads the evidence that came with each verdict and never a program. A wrong p
 Puzzles, whose programs are a few lines, are told apart by the set of live constructs that grew with the input and
 mattered. Unlike `Evidence.strategy`, the metric's measure, that signature names no winner: a loop over a comprehension
 is neither a loop nor a comprehension. Other problems come with features, and two programs share a strategy iff
-`raypoly.judge.approach` gives them the same approach.
+`raypoly.judge.approach_priority` gives them the same approach.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from raypoly.config import JudgeConfig
-from raypoly.judge.approach import DEGENERATE, approach_of
+from raypoly.judge.approach_priority import DEGENERATE, approach_of
 from raypoly.values import Evidence, Labels, Problem, Rollout, Verdict
 
 NAME = "structural-1"

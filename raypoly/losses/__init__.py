@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.config import Config
-from raypoly.losses.base import Loss
-from raypoly.losses.config import LossConfig
-from raypoly.losses.tokens import Tokens
+from raypoly.losses.loss import Loss
+from raypoly.losses.loss_config import LossConfig
+from raypoly.losses.loss_tokens import Tokens
 from raypoly.plugins import load_configured
 
 KNOWN: Mapping[str, str] = {
@@ -20,7 +20,7 @@ KNOWN: Mapping[str, str] = {
     "clipped_surrogate": "raypoly.losses.clipped_surrogate:ClippedSurrogate",
     "gspo": "raypoly.losses.gspo:GSPO",
     "cispo": "raypoly.losses.cispo:CISPO",
-    "flowrl": "raypoly.losses.flowrl:FlowRL",
+    "flowrl": "raypoly.losses.flowrl_loss:FlowRLLoss",
 }
 BFLOAT16_CAP = 2.0
 """`importance_cap` where engine and learner round differently and nobody said another."""

@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 
 from raypoly.losses.aggregation import Aggregation
-from raypoly.losses.base import Clipped, Loss
-from raypoly.losses.config import LossConfig
-from raypoly.losses.tokens import Tokens
+from raypoly.losses.loss import Clipped, Loss
+from raypoly.losses.loss_config import LossConfig
+from raypoly.losses.loss_tokens import Tokens
 
 
 class CISPOConfig(LossConfig):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from raypoly.losses.base import Clipped, Loss
 from raypoly.losses.clipping import sides, surrogate
-from raypoly.losses.config import LossConfig
-from raypoly.losses.tokens import Tokens
+from raypoly.losses.loss import Clipped, Loss
+from raypoly.losses.loss_config import LossConfig
+from raypoly.losses.loss_tokens import Tokens
 
 
 class ClippedSurrogateConfig(LossConfig):

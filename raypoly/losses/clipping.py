@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from raypoly.losses.base import Clipped
+from raypoly.losses.loss import Clipped
 
 
 def surrogate(ratio_T: torch.Tensor, advantage_T: torch.Tensor, low: float, high: float) -> torch.Tensor:

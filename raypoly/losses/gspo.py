@@ -14,10 +14,10 @@ import torch
 from pydantic import Field
 
 from raypoly.losses.aggregation import Aggregation
-from raypoly.losses.base import Clipped, Loss
 from raypoly.losses.clipping import sides, surrogate
-from raypoly.losses.config import LossConfig
-from raypoly.losses.tokens import Tokens, ratio_of
+from raypoly.losses.loss import Clipped, Loss
+from raypoly.losses.loss_config import LossConfig
+from raypoly.losses.loss_tokens import Tokens, ratio_of
 
 
 class GSPOConfig(LossConfig):

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import torch
 
-from raypoly.losses.config import Estimator
-from raypoly.losses.tokens import MAX_LOG_RATIO
+from raypoly.losses.loss_config import Estimator
+from raypoly.losses.loss_tokens import MAX_LOG_RATIO
 
 
 def kl_terms(logp_T: torch.Tensor, reference_logp_T: torch.Tensor, estimator: Estimator) -> torch.Tensor:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raypoly.losses.base import Loss
-from raypoly.losses.tokens import Tokens
+from raypoly.losses.loss import Loss
+from raypoly.losses.loss_tokens import Tokens
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.config import Config
-from raypoly.objectives.base import Batch, Objective, ScoredGroup
+from raypoly.objectives.objective import Batch, Objective, ScoredGroup
 from raypoly.plugins import load_configured
 from raypoly.settings import objective_parameters
 

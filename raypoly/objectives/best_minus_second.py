@@ -15,8 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from raypoly.errors import UsageError
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.objectives.grpo import EPS
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 

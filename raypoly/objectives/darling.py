@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.objectives.strategies import share_elsewhere
 from raypoly.values import Bool, Float64, Int32
 

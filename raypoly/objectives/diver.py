@@ -24,8 +24,8 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import ScoredGroup
 from raypoly.objectives.grpo import GRPO, GRPOConfig, relative
+from raypoly.objectives.objective import ScoredGroup
 from raypoly.values import Float64
 
 

@@ -1,8 +1,8 @@
 """FlowRL: rewards normalised within the group, for a loss that fits probabilities to them.
 
 r_hat_i = (r_i - mean r) / (std r + eps), FlowRL (arXiv 2509.15207): GRPO's advantage with its deviation. What is new is
-the loss (`loss.name=flowrl`, raypoly/losses/flowrl.py), without which this is `grpo` with `std=sample`. Needs nothing
-but rewards. When: several ways of being right shall keep their shares.
+the loss (`loss.name=flowrl`, raypoly/losses/flowrl_loss.py), without which this is `grpo` with `std=sample`. Needs
+nothing but rewards. When: several ways of being right shall keep their shares.
 Known to go wrong: r_hat forgets how hard a problem is; a group of equal rewards says "stay near the reference".
 """
 
@@ -12,8 +12,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.objectives.grpo import relative
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from raypoly.errors import UsageError
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 

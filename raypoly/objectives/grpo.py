@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 Deviation = Literal["none", "sample", "population"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raypoly.objectives.draws import avoid
+from raypoly.objectives.subset_draws import avoid
 from raypoly.values import Float64, Int32
 
 

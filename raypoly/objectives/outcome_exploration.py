@@ -29,7 +29,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 

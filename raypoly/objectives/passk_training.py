@@ -22,10 +22,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
-from raypoly.objectives.draws import independent_sets
 from raypoly.objectives.levels import Levels
-from raypoly.objectives.sets import refuse_whole_group, seed_of
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.set_functions import refuse_whole_group, seed_of
+from raypoly.objectives.subset_draws import independent_sets
 from raypoly.values import Float64, Int32
 
 

@@ -23,8 +23,8 @@ from typing import Literal
 from pydantic import Field
 
 from raypoly.errors import UsageError
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.objectives.levels import Levels
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 

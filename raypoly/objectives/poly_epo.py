@@ -30,9 +30,9 @@ from numpy.typing import ArrayLike
 from pydantic import Field, ValidationInfo, field_validator
 
 from raypoly.errors import UsageError
-from raypoly.objectives.base import Objective, ObjectiveConfig, ScoredGroup, finite, labelled
+from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup, finite, labelled
 from raypoly.objectives.polychromic import given_member
-from raypoly.objectives.sets import Reduction, refuse_whole_group
+from raypoly.objectives.set_functions import Reduction, refuse_whole_group
 from raypoly.values import Bool, Float64, Int32
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from raypoly.objectives.draws import avoiding
+from raypoly.objectives.subset_draws import avoiding
 from raypoly.values import Bool, Float64, Int32, Int64
 
 

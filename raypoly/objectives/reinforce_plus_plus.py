@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import Batch, Objective, ObjectiveConfig, ScoredGroup
+from raypoly.objectives.objective import Batch, Objective, ObjectiveConfig, ScoredGroup
 from raypoly.values import Float64
 
 EPS = 1e-8

@@ -9,7 +9,7 @@ Known to go wrong: what goes wrong with GRPO. A group of one has no other rollou
 from __future__ import annotations
 
 from raypoly.errors import UsageError
-from raypoly.objectives.base import Objective, ScoredGroup
+from raypoly.objectives.objective import Objective, ScoredGroup
 from raypoly.values import Float64
 
 

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from raypoly.objectives.base import ScoredGroup
 from raypoly.objectives.grpo import GRPO, Deviation, GRPOConfig, relative
+from raypoly.objectives.objective import ScoredGroup
 from raypoly.objectives.strategies import cluster_sizes
 from raypoly.values import Float64
 

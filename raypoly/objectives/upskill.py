@@ -27,8 +27,8 @@ import numpy as np
 from pydantic import Field
 
 from raypoly.errors import UsageError
-from raypoly.objectives.base import ScoredGroup
 from raypoly.objectives.grpo import GRPO, Deviation, GRPOConfig, relative
+from raypoly.objectives.objective import ScoredGroup
 from raypoly.values import Float64
 
 Level = Literal["sequence", "token"]

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from raypoly.planning.shapes import Shape
+from raypoly.planning.model_shape import Shape
 
 Recomputing = Literal["off", "products", "layers"]
 

@@ -24,7 +24,7 @@ from raypoly.errors import UsageError
 from raypoly.policy.segments import Segments
 
 PACKED = "raypoly_packed"
-"""The name under which transformers finds `attend` (`raypoly.policy.models` makes it known)."""
+"""The name under which transformers finds `attend` (`raypoly.policy.policy_model` makes it known)."""
 _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
 """That several heads share a key: PyTorch 2.11 takes such keys unasked."""
 

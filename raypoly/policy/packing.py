@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from raypoly.policy.rows import Row
 from raypoly.policy.segments import Segments
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.values import Int32
 
 
@@ -37,7 +37,7 @@ class MicroBatch:
     """Response tokens of each row."""
 
 
-def pack(rows: Sequence[Row]) -> MicroBatch:
+def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
     """One micro-batch of these rows, in their order."""
     tokens: list[Int32] = []
     prompts: list[int | None] = []
@@ -70,7 +70,7 @@ def pack(rows: Sequence[Row]) -> MicroBatch:
     )
 
 
-def _share_prompt(row: Row, other: Row) -> bool:
+def _share_prompt(row: TrainingRow, other: TrainingRow) -> bool:
     return np.array_equal(row.prompt_tokens, other.prompt_tokens)
 
 
@@ -84,10 +84,10 @@ class Packer:
 
     def __init__(self, token_budget: int) -> None:
         self._budget = token_budget
-        self._open: list[Row] = []
+        self._open: list[TrainingRow] = []
         self._tokens = 0
 
-    def add(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+    def add(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
         """The micro-batches that these rows complete, for `pack`. A row longer than the budget gets one of its own."""
         for row in rows:
             shared = bool(self._open) and _share_prompt(self._open[-1], row)
@@ -98,11 +98,11 @@ class Packer:
             self._open.append(row)
             self._tokens += tokens
 
-    def flush(self) -> Iterator[list[Row]]:
+    def flush(self) -> Iterator[list[TrainingRow]]:
         """The last, partly filled micro-batch, if there is one."""
         if self._open:
             yield self._close()
 
-    def _close(self) -> list[Row]:
+    def _close(self) -> list[TrainingRow]:
         rows, self._open, self._tokens = self._open, [], 0
         return rows

@@ -26,8 +26,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn import Linear, Module
 
-from raypoly.policy.models import layers_of
 from raypoly.policy.places import Place
+from raypoly.policy.policy_model import layers_of
 from raypoly.policy.ranks import M, P, Ranks
 from raypoly.policy.snapshots import add_weight, host_copy
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raypoly.losses.base import Loss
-from raypoly.losses.measures import Sums
-from raypoly.losses.tokens import Tokens
+from raypoly.losses.loss import Loss
+from raypoly.losses.loss_sums import LossSums
+from raypoly.losses.loss_tokens import Tokens
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Totals:
     loss: float = 0.0
     entropy: float = 0.0
     """Nats, over tokens."""
-    sums: Sums = field(default_factory=Sums)
+    sums: LossSums = field(default_factory=LossSums)
     rows: int = 0
     tokens: int = 0
 

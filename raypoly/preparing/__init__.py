@@ -3,11 +3,11 @@
     config = load_config("configs/prepare/mine.yaml", ["sampling.samples=8"])
     loaded = load_sources(config.sources)
 
-The driver, which runs solutions and samples the base model, is `workflows/preparation`.
+The driver, which runs solutions and samples the base model, is `workflows/prepare`.
 """
 
-from raypoly.preparing.config import PrepareConfig
-from raypoly.preparing.settings import load_config
+from raypoly.preparing.prepare_config import PrepareConfig
+from raypoly.preparing.prepare_settings import load_config
 from raypoly.preparing.sources import load_sources
 
 __all__ = ["PrepareConfig", "load_config", "load_sources"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from raypoly.preparing.spool import Kept, Spool
+from raypoly.preparing.problem_buffer import Kept, ProblemBuffer
 from raypoly.values import Problem
 
 Ask = Callable[[Problem], Problem]
@@ -16,7 +16,7 @@ Ask = Callable[[Problem], Problem]
 
 
 @dataclass(frozen=True)
-class Facts:
+class SourceFacts:
     """What is said of a problem beside the problem; empty or None where the row does not say."""
 
     source: str
@@ -38,7 +38,7 @@ class Candidate:
     id: str
     kept: Kept
     """The problem as its row has it."""
-    facts: Facts
+    facts: SourceFacts
     has_solution: bool
     ask: Ask | None = None
     """Gives it its prompt."""
@@ -51,7 +51,7 @@ class Candidate:
     """Of the samples; None where the model was not asked."""
 
     @classmethod
-    def of(cls, problem: Problem, facts: Facts, spool: Spool) -> Self:
+    def of(cls, problem: Problem, facts: SourceFacts, spool: ProblemBuffer) -> Self:
         return cls(problem.id, spool.keep(problem), facts, bool(problem.solution))
 
     @property
@@ -78,7 +78,7 @@ def content_of(candidates: Iterable[Candidate]) -> str:
     return digest.hexdigest()
 
 
-def facts_of(problem: Problem, facts: Facts) -> Facts:
+def facts_of(problem: Problem, facts: SourceFacts) -> SourceFacts:
     """The facts with what the problem's row says beside."""
     told = problem.metadata
     level, tags = told.get("difficulty", "").strip().lower(), told.get("tags", "")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from raypoly.errors import UsageError
-from raypoly.preparing.ledger import STAGES, Decision, Ledger, StageName
+from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
 from raypoly.store import Store
 
 
@@ -18,7 +18,7 @@ def explain(store: Store, problem_id: str) -> str:
 
     Raises `UsageError` where the preparation has no problem of this id.
     """
-    ledger = Ledger(store)
+    ledger = DecisionLog(store)
     known: dict[StageName, list[Decision]] = {}
     for stage in STAGES:
         found = ledger.read(stage)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from raypoly.errors import UsageError
-from raypoly.preparing.candidates import Candidate, Facts
-from raypoly.preparing.config import SourceConfig
-from raypoly.preparing.ledger import Decision
-from raypoly.preparing.rows import ReadRow, read_row
-from raypoly.preparing.spool import Spool
+from raypoly.preparing.candidates import Candidate, SourceFacts
+from raypoly.preparing.decision_log import Decision
+from raypoly.preparing.prepare_config import SourceConfig
+from raypoly.preparing.problem_buffer import ProblemBuffer
+from raypoly.preparing.source_rows import ReadRow, read_row
 from raypoly.problems.formats import FORMATS
-from raypoly.problems.formats.files import rows_of
+from raypoly.problems.formats.row_files import rows_of
 from raypoly.values import Problem
 
 
@@ -74,7 +74,7 @@ def load_sources(
     """
     files = [find(name, source) for name, source in sources.items()] if files is None else files
     rows, taken = dict[str, int](), dict[str, str]()
-    found, spool = Loaded([], [], list(files), rows), Spool()
+    found, spool = Loaded([], [], list(files), rows), ProblemBuffer()
     for file in files:
         before = len(found.candidates)
         first: Decision | None = None
@@ -96,7 +96,7 @@ def load_sources(
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
     """A file's rows in its order. Raises `UsageError`."""
     for number, row in rows_of(file.path):
-        yield read_row(row, Facts(file.name, number, file.revision, source.licence), source)
+        yield read_row(row, SourceFacts(file.name, number, file.revision, source.licence), source)
 
 
 def _apart(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | None]:

@@ -17,7 +17,7 @@ KNOWN: Mapping[str, str] = {
     "puzzles": "raypoly.problems.puzzles:load_puzzles",
     "jsonl": "raypoly.problems.jsonl:load_jsonl",
     "prepared": "raypoly.problems.prepared:load_prepared",
-    "verl": "raypoly.problems.verl:load_verl",
+    "verl": "raypoly.problems.verl_rows:load_verl",
 }
 
 

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ValidationError
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, split
-from raypoly.problems.dates import within
+from raypoly.problems.date_window import within
 from raypoly.problems.formats import read_lines, read_problems
-from raypoly.problems.formats.row import Identifier, reason
+from raypoly.problems.formats.row_fields import Identifier, reason
 from raypoly.values import Problem, Split
 
 log = logging.getLogger(__name__)

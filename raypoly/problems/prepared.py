@@ -14,8 +14,8 @@ from typing import Any
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet
-from raypoly.problems.formats import parquet, problem_of
-from raypoly.problems.formats.numbers import loads
+from raypoly.problems.formats import parquet_rows, problem_of
+from raypoly.problems.formats.long_integers import loads
 from raypoly.problems.jsonl import content_hash, without_excluded
 from raypoly.values import Problem, Split
 
@@ -79,7 +79,7 @@ def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
 
 
 def _of(path: Path) -> list[Problem]:
-    return [_problem(path, number, row) for number, row in parquet.rows(path)] if path.is_file() else []
+    return [_problem(path, number, row) for number, row in parquet_rows.rows(path)] if path.is_file() else []
 
 
 def _problem(path: Path, number: int, row: Any) -> Problem:

@@ -6,8 +6,8 @@
 A candidate's process gets code and inputs only; what is expected never enters it.
 """
 
-from raypoly.sandbox.extract import extract_code
+from raypoly.sandbox.code_extraction import extract_code
+from raypoly.sandbox.prepared_suite import DEFAULT_COUNTERS
 from raypoly.sandbox.sandbox import Sandbox
-from raypoly.sandbox.suites import DEFAULT_COUNTERS
 
 __all__ = ["DEFAULT_COUNTERS", "Sandbox", "extract_code"]

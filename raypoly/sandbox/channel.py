@@ -19,7 +19,7 @@ from pathlib import Path
 
 from raypoly.errors import SandboxError
 from raypoly.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
-from raypoly.sandbox.child.wire import MAX_BYTES
+from raypoly.sandbox.child.plain_data import MAX_BYTES
 
 _HEADER = struct.Struct(">I")
 _GREETING = _HEADER.pack(0)

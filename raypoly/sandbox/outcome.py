@@ -15,7 +15,7 @@ _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxdict = 24
 _REPR.maxstring = _REPR.maxother = 120
 
 
-class Stopped(Exception):
+class TestStopped(Exception):
     """A test did not come to a result: a status and why."""
 
     def __init__(self, status: Status, why: str, *, alive: bool = False, by_clock: bool = False) -> None:
@@ -32,14 +32,14 @@ class Stopped(Exception):
 class Refusal:
     """Of a program that can't be compiled."""
 
-    stop: Stopped
+    stop: TestStopped
     """As the program's own process would end."""
     cpu_seconds: float
     """By the reader's clock, which may count a moment to the next program: right in sum, 0 now and then."""
 
 
 @dataclass
-class Outcome:
+class TestsOutcome:
     """How far a program came."""
 
     status: Status = "passed"
@@ -62,7 +62,7 @@ class Outcome:
             self.detail = cut(f"test {test}: {call} gave {got}{should}")
             self.failure = Failure(test, cut(call, SHOWN), cut(got, SHOWN), cut(expected or why, SHOWN))
 
-    def stop(self, stop: Stopped, test: int, call: str, expected: str = "") -> None:
+    def stop(self, stop: TestStopped, test: int, call: str, expected: str = "") -> None:
         """Note that a test did not come to a result; 0 is loading the program."""
         self.repeatable = self.repeatable and not stop.by_clock
         if self.status == "passed":
@@ -70,7 +70,7 @@ class Outcome:
             self.detail = cut(f"test {test}: {call}: {stop.why}" if test else f"loading the program: {stop.why}")
             self.failure = Failure(test, cut(call, SHOWN), cut(stop.why, SHOWN), cut(expected, SHOWN))
 
-    def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> Outcome:
+    def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> TestsOutcome:
         """Note that the program can't be compiled, as its first process would find; this outcome."""
         self.stop(refusal.stop, test, call, expected)
         self.parses, self.cpu_seconds = False, refusal.cpu_seconds

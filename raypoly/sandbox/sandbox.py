@@ -12,17 +12,17 @@ from typing import Any, Self, TypeVar
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
-from raypoly.newest import Newest
-from raypoly.sandbox import suites
+from raypoly.lru_cache import LRUCache
+from raypoly.sandbox import prepared_suite
+from raypoly.sandbox.case_run import CaseRun
 from raypoly.sandbox.channel import Clock, Garbled, Gone, OutOfTime
-from raypoly.sandbox.checking import CheckRun
-from raypoly.sandbox.child import wire
-from raypoly.sandbox.outcome import Outcome, cut
-from raypoly.sandbox.reader import Reader
-from raypoly.sandbox.running import CaseRun
-from raypoly.sandbox.scripts import ScriptRun
-from raypoly.sandbox.suites import Cases, Suite
-from raypoly.sandbox.zygote import Forker, Template, Zygote
+from raypoly.sandbox.check_run import CheckRun
+from raypoly.sandbox.child import plain_data
+from raypoly.sandbox.compile_check import CompileCheck
+from raypoly.sandbox.outcome import TestsOutcome, cut
+from raypoly.sandbox.prepared_suite import Cases, Suite
+from raypoly.sandbox.script_run import ScriptRun
+from raypoly.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
 from raypoly.values import Evidence, Problem, Verdict
 
 EVIDENCE_SECONDS = 1.0
@@ -47,10 +47,10 @@ class Sandbox:
     def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
         self._limits = limits
         self._evidence = evidence
-        self._suites = Newest[str, Suite](SUITES_KEPT, SUITE_CHARACTERS)
-        self._templates: OrderedDict[str, Template] = OrderedDict()
+        self._suites = LRUCache[str, Suite](SUITES_KEPT, SUITE_CHARACTERS)
+        self._templates: OrderedDict[str, PreludeTemplate] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
-        self._reader = Reader(self._living)
+        self._reader = CompileCheck(self._living)
         self._compiled: deque[bool] = deque(maxlen=READ_AFTER)
         """Which of the last programs did."""
         try:
@@ -141,7 +141,7 @@ class Sandbox:
             repeatable=outcome.repeatable,
         )
 
-    def _run(self, problem: Problem, code: str) -> Outcome:
+    def _run(self, problem: Problem, code: str) -> TestsOutcome:
         run = self._any_run(problem, code)
         refusal = None if all(self._compiled) else self._reader.refusal(code)
         outcome = run.judge(self._limits.all_tests) if refusal is None else run.refused(refusal)
@@ -169,23 +169,23 @@ class Sandbox:
         return Clock(per_test, self._limits.cpu_seconds_per_program)
 
     def _suite(self, problem: Problem) -> Suite:
-        key = suites.key(problem.tests, problem.prelude)
+        key = prepared_suite.key(problem.tests, problem.prelude)
         if key in self._suites:
             return self._suites[key]
         if problem.tests.kind == "check":
             question = ("cases", problem.tests.source)
-            suite = suites.from_check(self._ask(self._template_of(problem), question, READING_SECONDS))
+            suite = prepared_suite.from_check(self._ask(self._template_of(problem), question, READING_SECONDS))
         else:
-            suite = suites.read(problem)
+            suite = prepared_suite.read(problem)
         return self._suites.put(key, suite, len(problem.tests.source))
 
-    def _template_of(self, problem: Problem) -> Template:
+    def _template_of(self, problem: Problem) -> PreludeTemplate:
         try:
             return self._template(problem.prelude)
         except BrokenTests as error:
             raise BrokenTests(f"The prelude of problem {problem.id} can't be run: {error}.") from error
 
-    def _template(self, prelude: str) -> Template:
+    def _template(self, prelude: str) -> PreludeTemplate:
         """The process in which the prelude has run. Raises `BrokenTests` with why it can't."""
         if prelude not in self._templates:
             while len(self._templates) >= TEMPLATES_KEPT:
@@ -194,7 +194,7 @@ class Sandbox:
         self._templates.move_to_end(prelude)
         return self._templates[prelude]
 
-    def _observe(self, problem: Problem, code: str, outcome: Outcome) -> Evidence | None:
+    def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
         """What a second child finds in a program that parses; as much as is known where that child fails."""
         if not outcome.parses or not self._evidence:
             return None
@@ -224,10 +224,10 @@ class Sandbox:
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float) -> Any:
         """The one answer of a child of its own, None where it gave none in time."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
-        child.send(wire.pack(question))
+        child.send(plain_data.pack(question))
         try:
-            return wire.decode(child.receive())
-        except (Gone, OutOfTime, Garbled, wire.Malformed):
+            return plain_data.decode(child.receive())
+        except (Gone, OutOfTime, Garbled, plain_data.Malformed):
             return None
         finally:
             forker.reap(child)

@@ -7,8 +7,8 @@ store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns
 
 from raypoly.store import local_lease, remote_lease  # noqa: F401 - the kinds of lease that `Lease.acquire` takes
 from raypoly.store.lease import Lease
-from raypoly.store.opening import open_store
-from raypoly.store.records import Applied, Crossed, Generated, Judged, Record, Scored
+from raypoly.store.open_store import open_store
+from raypoly.store.step_records import Applied, Crossed, Generated, Judged, Record, Scored
 from raypoly.store.store import Damaged, Store
 
 __all__ = ["Applied", "Crossed", "Damaged", "Generated", "Judged", "Lease", "Record", "Scored", "Store", "open_store"]

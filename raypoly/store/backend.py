@@ -13,7 +13,7 @@ PART = 8 << 20
 """Bytes that one request moves at most: each is bounded in time, however large the object."""
 
 
-class Failure(Exception):
+class BackendFailure(Exception):
     """One request did not succeed; whether it took effect is not known."""
 
     def __init__(self, reason: str, hint: str = "", transient: bool = True) -> None:
@@ -34,7 +34,7 @@ class NoCondition(Exception):
 
 
 class Backend(ABC):
-    """One bucket and prefix. Every method may raise `Failure`."""
+    """One bucket and prefix. Every method may raise `BackendFailure`."""
 
     conditional = True
     """Whether `create` is decided by the storage itself."""

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from raypoly.errors import CorruptData, StorageError
 from raypoly.store.catalogue import PREFIX, Catalogue, Span, step_key
-from raypoly.store.columns import migrated, padded
-from raypoly.store.parquet import decode_table, encode_tables, open_checked
-from raypoly.store.records import CompletedStep, Head
-from raypoly.store.rollouts import decode_step, head_of, metadata_of, read_head, read_step_table
+from raypoly.store.checked_parquet import decode_table, encode_tables, open_checked
+from raypoly.store.rollout_columns import migrated, padded
+from raypoly.store.rollout_files import decode_step, head_of, metadata_of, read_head, read_step_table
 from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
 
 BLOCK = 100

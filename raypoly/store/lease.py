@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from raypoly.store.local import LocalStore
-from raypoly.store.remote import RemoteStore
+from raypoly.store.local_store import LocalStore
+from raypoly.store.remote_store import RemoteStore
 from raypoly.store.store import Store
 
 

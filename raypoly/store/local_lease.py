@@ -14,9 +14,9 @@ import time
 from dataclasses import asdict
 
 from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
-from raypoly.store.holder import Holder
 from raypoly.store.lease import Lease
-from raypoly.store.local import LocalStore
+from raypoly.store.lease_owner import LeaseOwner
+from raypoly.store.local_store import LocalStore
 
 LOCK_KEY = "lease.lock"
 HOLDER_KEY = "lease.json"
@@ -40,7 +40,7 @@ class LocalLease(Lease):
         descriptor = _lock(store)
         try:
             epoch = _next_epoch(store)
-            holder = {"epoch": epoch, **asdict(Holder.this_process(description))}
+            holder = {"epoch": epoch, **asdict(LeaseOwner.this_process(description))}
             store.put_mutable(HOLDER_KEY, json.dumps(holder, indent=2).encode())
             store.clean()
         except BaseException:
@@ -110,12 +110,12 @@ def _next_epoch(store: LocalStore) -> int:
     return int(time.time())  # the count was lost: this is beyond it
 
 
-def read_holder(store: LocalStore) -> tuple[int, Holder] | None:
+def read_holder(store: LocalStore) -> tuple[int, LeaseOwner] | None:
     """Epoch and holder on disk; None where the file is missing or damaged."""
     if not store.exists(HOLDER_KEY):
         return None
     try:
         fields = json.loads(store.read(HOLDER_KEY))
-        return int(fields.pop("epoch")), Holder(**fields)
+        return int(fields.pop("epoch")), LeaseOwner(**fields)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

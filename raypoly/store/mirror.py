@@ -28,7 +28,7 @@ _SHARE = 20
 
 
 class Mirror:
-    """Copies of files in a store's workspace; a sink of `raypoly.telemetry`."""
+    """Copies of files in a store's workspace; a sink of `raypoly.metrics.sinks`."""
 
     def __init__(self, store: Store, file: str, folder: str) -> None:
         """`file` is fetched from the store, to be appended to; of `folder` (ends in a slash) only new files count."""

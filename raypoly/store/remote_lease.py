@@ -28,9 +28,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
-from raypoly.store.holder import Holder
 from raypoly.store.lease import Lease
-from raypoly.store.remote import RemoteStore
+from raypoly.store.lease_owner import LeaseOwner
+from raypoly.store.remote_store import RemoteStore
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class _Claim:
     epoch: int
     ttl: float
     """Seconds without a beat after which the holder writes nothing more."""
-    holder: Holder | None
+    holder: LeaseOwner | None
     """None where the object is damaged."""
 
     @property
@@ -66,7 +66,7 @@ class RemoteLease(Lease):
         self._store = store
         self._lane = store.hurried()
         self._ttl = 2 * store.options.timeout
-        self._holder = Holder.this_process(description)
+        self._holder = LeaseOwner.this_process(description)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._beats = 0
@@ -208,7 +208,7 @@ def claim_of(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
     try:
         fields: Mapping[str, Any] = json.loads(store.read(_epoch_key(epoch)))
         known = {name: fields[name] for name in ("host", "pid", "command", "since", "machine", "started")}
-        return _Claim(epoch, float(fields["ttl"]), Holder(**known))
+        return _Claim(epoch, float(fields["ttl"]), LeaseOwner(**known))
     except (ValueError, TypeError, KeyError):
         return _Claim(epoch, ttl, None)
     except StorageError:

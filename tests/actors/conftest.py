@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from workflows.cluster import start_local
+from workflows.startup.ray_cluster import start_local
 
 ACTOR_OPTIONS = {"num_cpus": 0.01}
 """Small enough for every actor of a run on two cores."""

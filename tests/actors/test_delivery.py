@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from actors.delivery import both
+from actors.weight_delivery import both
 from raypoly.errors import TransferBroken, WeightsMismatch
 
 

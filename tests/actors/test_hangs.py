@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from actors.calls import Care, result
+from actors.calls import CallContext, result
 from actors.generator import Generator
 from actors.judge import JudgeClient
 from actors.scorer import ScorerPool
@@ -20,18 +20,18 @@ from raypoly.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
 from raypoly.engines import SampleRequest
 from raypoly.errors import RaypolyError, Stalled
 from raypoly.store import Lease
-from raypoly.store.disk import Disk
-from raypoly.store.local import LocalStore
-from raypoly.store.records import Applied
+from raypoly.store.disk_calls import Disk
+from raypoly.store.local_store import LocalStore
+from raypoly.store.step_records import Applied
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.hanging import hang
 from tests.actors.test_judge import PROBLEM, ROLLOUTS, VERDICTS
 from tests.actors.test_scorer import RIGHT, squares
 from tests.raypoly.tiny_model import random_model
-from workflows.journal import Journal
-from workflows.reaper import descendants
-from workflows.stacks import Stacks
-from workflows.watchdog import STORAGE, Watchdog
+from workflows.durability.journal import Journal
+from workflows.liveness.reaper import descendants
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import STORAGE, Watchdog
 
 SECONDS = 5.0
 OPTIONS = {**ACTOR_OPTIONS, "namespace": "hangs"}
@@ -43,7 +43,7 @@ class Guard:
 
     store: LocalStore
     actors: Callable[[], Mapping[str, Any]]
-    care: Care = field(default_factory=Care)
+    care: CallContext = field(default_factory=CallContext)
     notes: list[str] = field(default_factory=list)
     failures: list[RaypolyError] = field(default_factory=list)
 
@@ -106,7 +106,7 @@ def test_an_engine_that_hangs_again_ends_the_run(store: LocalStore, tmp_path: Pa
 
 def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
     async def main() -> None:
-        care = Care()
+        care = CallContext()
         scorers = ScorerPool(ScorerConfig(workers=1), OPTIONS, care=care)
         guard = Guard(store, lambda: scorers.actors, care)
         await scorers.start()
@@ -128,7 +128,7 @@ def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
 def test_a_judge_whose_server_never_answers_is_found(store: LocalStore) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            care = Care()
+            care = CallContext()
             url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
             judge = JudgeClient(JudgeConfig(name="http", url=url), OPTIONS, care=care)
             guard = Guard(store, lambda: judge.actors, care)
@@ -186,7 +186,7 @@ def engine(folder: Path, store: LocalStore, times: int, in_c: bool = False) -> t
     model = random_model(folder / "model")
     hang(model, times, in_c)
     config = Config(generator=GeneratorConfig(engine="tests.actors.hanging:HangingEngine"))
-    care = Care()
+    care = CallContext()
     generator = Generator(config, model, lambda index: OPTIONS, care)
     return generator, Guard(store, lambda: generator.actors, care)
 

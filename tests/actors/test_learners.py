@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import ray
 
-from actors.calls import LOST, Care
-from actors.learners import Learners
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
+from actors.calls import LOST, CallContext
+from actors.learner_group import LearnerGroup
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.raypoly.policy.samples import NORMALISERS, rows
@@ -24,26 +24,26 @@ OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
 
 
 @pytest.fixture
-def learners(tmp_path: Path) -> Learners:
+def learners(tmp_path: Path) -> LearnerGroup:
     folder = random_model(tmp_path / "model")
     config = load(None, ["train.ranks=2", f"model.path={folder}"], lambda text: None)
-    return Learners(config, folder, lambda rank: OPTIONS, Care())
+    return LearnerGroup(config, folder, lambda rank: OPTIONS, CallContext())
 
 
 def pid(rank: Any) -> int:
     return int(ray.get(rank.pulse.remote()).pid)
 
 
-async def begin(learners: Learners, step: int) -> None:
+async def begin(learners: LearnerGroup, step: int) -> None:
     await learners.call("learn", lambda rank: rank.begin.remote(step, NORMALISERS))
 
 
-async def accumulate(learners: Learners, given: list[Row]) -> None:
+async def accumulate(learners: LearnerGroup, given: list[TrainingRow]) -> None:
     sent = learners.shared(given)
     await learners.call("learn", lambda rank: rank.accumulate.remote(sent))
 
 
-def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners: Learners) -> None:
+def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners: LearnerGroup) -> None:
     async def main() -> None:
         standing = await learners.start(None)
         assert (standing.version, standing.exact) == (0, True)

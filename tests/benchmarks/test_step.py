@@ -19,7 +19,7 @@ from benchmarks.steps.tables import GIB, Measured, speed_up, stages, table, targ
 from raypoly.config import ProblemsConfig
 from raypoly.problems import build
 from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.solutions import render
+from raypoly.problems.puzzles.puzzle_solutions import render
 from raypoly.values import Problem
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.rundir import RunDirectory, resolve
+from raypoly.metrics.sinks import MetricsFile
+from raypoly.run_identity import RunDirectory, resolve
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
-from raypoly.store.records import Applied, CompletedStep
-from raypoly.store.rollouts import encode_step
-from raypoly.telemetry import MetricsFile
+from raypoly.store.rollout_files import encode_step
+from raypoly.store.step_records import Applied, CompletedStep
 from raypoly.values import Evidence, Group, Labels, Rollout, Verdict
 
 HOSTILE = "</pre><script>alert('run me')</script>"

@@ -17,10 +17,10 @@ from raypoly.config import Config, TrainConfig
 from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.objectives.asked import measures_of
+from raypoly.objectives.objective_hooks import measures_of
 from raypoly.plugins import load
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import keys
 from tests.raypoly.tiny_model import random_model
 
@@ -77,7 +77,9 @@ def test_the_pages_loss_trains_from_a_file_outside_the_tree(tmp_path: Path, monk
     norms = []
     for advantage in (1.0, -1.0):
         learner.begin(learner.version, Normalisers(prompts=1, rollouts=1, t_max=4))
-        learner.accumulate([Row(tokens, tokens, learner.logprobs(tokens, tokens, 1.0), advantage, learner.version)])
+        learner.accumulate(
+            [TrainingRow(tokens, tokens, learner.logprobs(tokens, tokens, 1.0), advantage, learner.version)]
+        )
         norms.append(learner.apply().grad_norm)
     assert norms[0] > 0.01
     assert norms[1] == 0.0

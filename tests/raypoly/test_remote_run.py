@@ -14,17 +14,17 @@ from rich.console import Console
 
 from raypoly.config import Config
 from raypoly.errors import LeaseHeld, UsageError
-from raypoly.reporting.closing import show_results
+from raypoly.metrics.sinks import METRICS, TENSORBOARD, open_sinks
+from raypoly.reports.run_results import show_results
 from raypoly.run import Run
-from raypoly.rundir import RunDirectory, resolve
+from raypoly.run_identity import RunDirectory, resolve
 from raypoly.store import open_store
 from raypoly.store.mirror import Mirror
-from raypoly.store.options import StorageOptions
-from raypoly.telemetry import METRICS, TENSORBOARD, open_sinks
+from raypoly.store.storage_options import StorageOptions
 from tests.raypoly.made_run import STEPS, metrics_row
 from tests.raypoly.made_run import fill as fill_run
 from tests.s3_server import S3Server, s3_server
-from workflows.checkpoints import Checkpoints
+from workflows.durability.checkpoints import Checkpoints
 
 
 @pytest.fixture(scope="module")

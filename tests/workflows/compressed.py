@@ -8,8 +8,8 @@ An outage of a minute is then met by as many probes as one of an hour is by `pyt
 import sys
 
 from raypoly.cli import main
-from workflows import patience
+from workflows.liveness import judge_pause
 
 if __name__ == "__main__":
-    patience.LONGEST_WAIT /= 60
+    judge_pause.LONGEST_WAIT /= 60
     main(["train", *sys.argv[1:]], name="raypoly")

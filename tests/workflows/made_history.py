@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.config import Config
-from raypoly.rundir import resolve
+from raypoly.metrics.sinks import MetricsFile
+from raypoly.run_identity import resolve
 from raypoly.settings import load
 from raypoly.store import Applied
-from raypoly.store.local import LocalStore
-from raypoly.store.parquet import encode_table
-from raypoly.store.records import CompletedStep
-from raypoly.store.sealed import seal
-from raypoly.telemetry import MetricsFile
+from raypoly.store.checked_parquet import encode_table
+from raypoly.store.local_store import LocalStore
+from raypoly.store.sealed_json import seal
+from raypoly.store.step_records import CompletedStep
 from raypoly.values import Group
 from tests.raypoly.store.samples import make_group, same_group, stages
 from tests.workflows.stopping_disk import QuickDisk
-from workflows.checkpoints import Checkpoints
-from workflows.journal import Journal
-from workflows.summary import Summary
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.observers.summary import Summary
 
 STEPS = 124
 """Completed; the first hundred are bundled, those to 119 indexed, and 124 is half done."""

@@ -26,15 +26,15 @@ from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.engines import SampleRequest
 from raypoly.losses.aggregation import Normalisers
-from raypoly.losses.measured import Measured
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
+from raypoly.losses.loss_stats import LossStats
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
-from raypoly.store.records import Record
+from raypoly.store.step_records import Record
 from raypoly.values import Float32, Int32, Rollout
-from workflows.checkpoints import Checkpoint
-from workflows.parts import Parts
-from workflows.stages import Stages
+from workflows.durability.checkpoints import Checkpoint
+from workflows.step.group_stages import Stages
+from workflows.step.parts import Parts
 from workflows.train import Training
 
 ROLLOUTS = 4
@@ -84,7 +84,7 @@ class Recorder:
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         assert step == self._version
 
-    async def accumulate(self, rows: Sequence[Row]) -> None:
+    async def accumulate(self, rows: Sequence[TrainingRow]) -> None:
         told = [row.advantage for row in rows]
         self.told += [told[start : start + ROLLOUTS] for start in range(0, len(told), ROLLOUTS)]
         self.calls.append(len(rows) // ROLLOUTS)
@@ -102,7 +102,7 @@ class Recorder:
     async def apply(self) -> UpdateStats:
         self.told.append("apply")
         self._version += 1
-        return UpdateStats(self._version, self._rows.hexdigest(), 0.0, 1.0, False, 1.0, 1, 1, Measured())
+        return UpdateStats(self._version, self._rows.hexdigest(), 0.0, 1.0, False, 1.0, 1, 1, LossStats())
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return np.zeros(len(tokens), np.float32)

@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
-from raypoly.rundir import resolve
+from raypoly.run_identity import resolve
 from raypoly.settings import load
 from raypoly.store import Applied, Lease, Record, Store
 from tests.raypoly.store.samples import make_group, same_group, stages
-from workflows.checkpoints import Checkpoints
-from workflows.history import History
-from workflows.journal import Journal
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.history import History
+from workflows.durability.journal import Journal
 
 STEPS = 2
 GROUPS = [[make_group(step, slot, 2, tokens=4, unjudged=slot == 1) for slot in range(2)] for step in range(STEPS)]

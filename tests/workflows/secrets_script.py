@@ -22,7 +22,7 @@ from actors.judge import JudgeClient
 from raypoly.config import Config
 from raypoly.errors import JudgeUnavailable
 from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
-from workflows.cluster import actor_options, connected, dashboard_url
+from workflows.startup.ray_cluster import actor_options, connected, dashboard_url
 
 PAGES = (
     "/logical/actors", "/nodes?view=summary", "/events", "/api/cluster_status", "/api/jobs/",

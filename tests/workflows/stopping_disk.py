@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from raypoly.store.disk import Disk
+from raypoly.store.disk_calls import Disk
 
 
 class Stopped(BaseException):

@@ -13,12 +13,12 @@ import ray
 from actors.judge import JudgeClient
 from actors.scorer import ScorerPool
 from raypoly.config import Config, JudgeConfig, ScorerConfig
-from raypoly.judge.agreement import adjusted_rand
 from raypoly.judge.gold import groups
-from raypoly.judge.use import Use
+from raypoly.judge.judge_usage import Use
+from raypoly.judge.label_agreement import adjusted_rand
 from tests.faulty_server import Server, cluster_of, programs_of, running
-from workflows.canary import EVERY, Canary, chosen, every
-from workflows.cluster import start_local
+from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, chosen, every
+from workflows.startup.ray_cluster import start_local
 
 OPTIONS = {"num_cpus": 0.01}
 
@@ -35,7 +35,7 @@ def local_ray() -> Iterator[None]:
 @asynccontextmanager
 async def canary(
     server: Server, folder: Path, notes: list[str], used: list[Use] | None = None
-) -> AsyncIterator[tuple[Canary, JudgeClient]]:
+) -> AsyncIterator[tuple[JudgeDriftMonitor, JudgeClient]]:
     """A canary every second step over two groups that are shown as they were written, and its judge."""
     judge_config = JudgeConfig(
         name="openai", base_url=server.url, model="marker", cache_dir=str(folder), view="raw", timeout=5.0,
@@ -46,7 +46,7 @@ async def canary(
     judge = JudgeClient(judge_config, OPTIONS, on_use=heard.append)
     try:
         await asyncio.gather(scorers.start(), judge.start())
-        yield Canary(Config(judge=judge_config), scorers, judge, notes.append), judge
+        yield JudgeDriftMonitor(Config(judge=judge_config), scorers, judge, notes.append), judge
     finally:
         scorers.stop()
         for actor in ray.util.list_named_actors(all_namespaces=True):
@@ -54,7 +54,7 @@ async def canary(
                 ray.kill(ray.get_actor(actor["name"], namespace="raypoly-judges"))
 
 
-async def look(canary: Canary, step: int) -> float | None:
+async def look(canary: JudgeDriftMonitor, step: int) -> float | None:
     canary.begin(step)
     assert canary._looking is not None
     await asyncio.wait([canary._looking])

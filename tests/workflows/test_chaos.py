@@ -16,8 +16,8 @@ from benchmarks.chaos.plan import KINDS, plans
 from benchmarks.chaos.watcher import Watcher
 from raypoly import Run
 from raypoly.store import Generated
-from raypoly.store.arrow import encode
-from raypoly.store.local import LocalStore
+from raypoly.store.local_store import LocalStore
+from raypoly.store.record_encoding import encode
 from tests.raypoly.store.samples import make_group
 from tests.workflows.runs import ROOT
 

@@ -10,8 +10,8 @@ import pytest
 
 from raypoly.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
 from raypoly.store import Lease
-from raypoly.store.local import LocalStore
-from workflows.checkpoints import Checkpoints
+from raypoly.store.local_store import LocalStore
+from workflows.durability.checkpoints import Checkpoints
 
 
 @pytest.fixture

@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 
 from raypoly.errors import CorruptData, RaypolyError
+from raypoly.metrics.sinks import MetricsFile
 from raypoly.run import Run
-from raypoly.rundir import resolve
+from raypoly.run_identity import resolve
 from raypoly.store import Lease, Store
-from raypoly.store.local import LocalStore
-from raypoly.telemetry import MetricsFile
+from raypoly.store.local_store import LocalStore
 from tests.raypoly.store.samples import same_group, stages
 from tests.workflows import made_history as made
 from tests.workflows.corruptions import KINDS, Damage
 from tests.workflows.stopping_disk import QuickDisk
-from workflows.checkpoints import Checkpoints
-from workflows.journal import Journal
-from workflows.summary import Summary
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.observers.summary import Summary
 
 COUNT = int(os.environ.get("RAYPOLY_CORRUPTIONS", "150"))
 

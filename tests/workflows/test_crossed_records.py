@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from raypoly.store import Applied, Crossed, Lease, Store
-from raypoly.store.arrow import decode, encode
 from raypoly.store.bundles import RolloutFiles
-from raypoly.store.records import CompletedStep, Record, assemble
+from raypoly.store.record_encoding import decode, encode
+from raypoly.store.step_records import CompletedStep, Record, assemble
 from raypoly.values import Group
 from tests.raypoly.store.samples import make_crossed, make_group, same_group, stages
-from workflows.history import History
-from workflows.journal import AlreadyCommitted, Journal
+from workflows.durability.history import History
+from workflows.durability.journal import AlreadyCommitted, Journal
 
 
 def records(group: Group) -> list[Record]:
@@ -83,8 +83,8 @@ def test_a_run_without_them_keeps_no_column_of_them(store: Store, lease: Lease) 
 
 def test_objects_of_schema_2_are_read(store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     group = make_group(3, 1, 2)
-    monkeypatch.setattr("raypoly.store.arrow.SCHEMA", 2)
-    monkeypatch.setattr("raypoly.store.rollouts.SCHEMA", 2)
+    monkeypatch.setattr("raypoly.store.record_encoding.SCHEMA", 2)
+    monkeypatch.setattr("raypoly.store.rollout_files.SCHEMA", 2)
     data = encode(3, 1, records(group))
     History(store, lease).add(completed(0, [make_group(0, 0, 2)]))
     monkeypatch.undo()

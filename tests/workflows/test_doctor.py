@@ -12,16 +12,16 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.rundir import resolve
+from raypoly.run_identity import resolve
 from raypoly.settings import load
 from raypoly.store import Lease
-from raypoly.store.local import LocalStore
+from raypoly.store.local_store import LocalStore
 from tests.workflows import made_history as made
 from tests.workflows.corruptions import KINDS
-from workflows.checkpoints import Checkpoints
 from workflows.doctor import examine
-from workflows.doctor.findings import Report
-from workflows.journal import Journal
+from workflows.doctor.findings import DoctorReport
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
 
 LAST = made.STEPS - made.STEPS % made.EVERY
 """The step of the newest checkpoint."""
@@ -46,7 +46,7 @@ def state_of(root: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
 
 
-def bad(report: Report) -> set[str]:
+def bad(report: DoctorReport) -> set[str]:
     return {finding.key for finding in report.findings if finding.state in ("damaged", "missing")}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.workflows.runs import Driver, wait_for
-from workflows.reaper import descendants
+from workflows.liveness.reaper import descendants
 
 ENDLESS = ("train.steps=100000", "train.checkpoint_every=1000")
 EVERY_END = os.environ.get("RAYPOLY_ENDS") == "all"

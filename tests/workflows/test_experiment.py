@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chaos.machines import Machines
-from raypoly.experiments.config import load
-from raypoly.experiments.plan import PlannedRun, planned
-from raypoly.experiments.processes import is_held
+from raypoly.experiments.experiment_config import load
+from raypoly.experiments.planned_runs import PlannedRun, planned
+from raypoly.experiments.training_process import is_held
 from tests.workflows.runs import ROOT, SMALL, wait_for
 
 ARMS = """

@@ -21,7 +21,7 @@ from benchmarks.chaos.machines import Machines
 from benchmarks.chaos.watcher import Watcher
 from raypoly import Run
 from raypoly.store import open_store
-from raypoly.store.arrow import decode
+from raypoly.store.record_encoding import decode
 from tests.workflows.runs import Driver
 
 SIZE = "size=700m"

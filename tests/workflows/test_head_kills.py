@@ -8,7 +8,7 @@ import pytest
 from safetensors import safe_open
 
 from benchmarks.chaos.machines import Machines
-from raypoly.policy.heads import PREFIX
+from raypoly.policy.loss_heads import PREFIX
 from tests.workflows.runs import Driver, killed
 
 FLOWRL = ("objective.name=flowrl", "loss.name=flowrl", "train.steps=3")

@@ -15,11 +15,11 @@ from raypoly.errors import CorruptData
 from raypoly.store import Lease, open_store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import completed_steps
-from raypoly.store.index import spans
-from raypoly.store.local import LocalStore
+from raypoly.store.local_store import LocalStore
+from raypoly.store.step_index import spans
 from tests.workflows.made_history import completed_step, results_of, row_of, same_step, table_of
 from tests.workflows.stopping_disk import QuickDisk
-from workflows.history import History
+from workflows.durability.history import History
 
 
 class CountingStore(LocalStore):

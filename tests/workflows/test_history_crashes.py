@@ -12,12 +12,12 @@ import pytest
 
 from raypoly.errors import StorageError
 from raypoly.store import Lease
-from raypoly.store.disk import Disk
-from raypoly.store.local import LocalStore
+from raypoly.store.disk_calls import Disk
+from raypoly.store.local_store import LocalStore
 from tests.workflows.made_history import completed_step, results_of, row_of, same_step, table_of
 from tests.workflows.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 from tests.workflows.test_journal_crashes import forget_own_pid
-from workflows.history import History
+from workflows.durability.history import History
 
 STEPS, BLOCK = 100, 5
 """The hundredth step turns ten segments of the index into one, and five files into a bundle."""

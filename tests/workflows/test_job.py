@@ -18,7 +18,7 @@ import pytest
 from raypoly import Run
 from tests.workflows.runs import ROOT, Driver, wait_for
 from tests.workflows.test_ends import title
-from workflows.reaper import descendants
+from workflows.liveness.reaper import descendants
 
 BIN = Path(sys.executable).parent
 OURS = r"ray::(Generator|Learner|Judge|Scorer)"

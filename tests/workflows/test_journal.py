@@ -18,7 +18,7 @@ from raypoly.errors import CorruptData, StaleEpoch, StorageError
 from raypoly.store import Applied, Lease, Record, Store
 from raypoly.values import Float64, Group
 from tests.raypoly.store.samples import make_group, same_group, stages
-from workflows.journal import AlreadyCommitted, Journal
+from workflows.durability.journal import AlreadyCommitted, Journal
 
 T = TypeVar("T")
 METRICS = {"step": 3, "reward": 0.1 + 0.2, "stages": {"generate": 1.5}, "paused": None}

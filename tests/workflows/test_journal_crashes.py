@@ -21,8 +21,8 @@ import pytest
 
 from raypoly.errors import StorageError, UsageError
 from raypoly.store import Lease, Store
-from raypoly.store.disk import Disk
-from raypoly.store.local import LocalStore
+from raypoly.store.disk_calls import Disk
+from raypoly.store.local_store import LocalStore
 from tests.workflows import scripted
 from tests.workflows.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 
@@ -39,7 +39,7 @@ def taken_up(root: Path, disk: Disk) -> Iterator[tuple[Store, Lease]]:
     def opened(*_: object, make: bool = True) -> LocalStore:
         return LocalStore(root, disk, make)
 
-    with patch("raypoly.rundir.open_store", opened), patch("raypoly.folders.open_store", opened):
+    with patch("raypoly.run_identity.open_store", opened), patch("raypoly.run_folder.open_store", opened):
         store, lease = scripted.take_up(root)
     try:
         yield store, lease

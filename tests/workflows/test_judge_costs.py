@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.chaos.machines import Machines
 from raypoly import Run
-from raypoly.reporting import write_report
+from raypoly.reports import write_report
 from tests.faulty_server import Server, completion, running
 from tests.workflows.runs import SMALL, Driver
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.judge.use import told
+from raypoly.judge.judge_usage import told
 from raypoly.store import open_store
-from workflows.judge_use import KEY, RunUse
+from workflows.observers.run_judge_usage import KEY, RunJudgeUsage
 
 ONE = {"calls": 1, "prompt_tokens": 100, "known_usd": 0.25}
 
 
-def used(folder: Path, times: int, reported: int = 0) -> RunUse:
+def used(folder: Path, times: int, reported: int = 0) -> RunJudgeUsage:
     """A start that takes up `reported` questions from rows and asks so many more, then is closed."""
 
-    async def main() -> RunUse:
-        use = RunUse(open_store(folder))
+    async def main() -> RunJudgeUsage:
+        use = RunJudgeUsage(open_store(folder))
         for _ in range(reported):
             use.take_up(told(ONE))
         for _ in range(times):
@@ -50,8 +50,8 @@ def test_rows_count_where_the_file_is_gone_or_damaged(tmp_path: Path) -> None:
 
 
 def test_money_that_may_be_lost_counts_towards_the_budget_and_an_unknown_cost_is_null(tmp_path: Path) -> None:
-    async def main() -> RunUse:
-        use = RunUse(open_store(tmp_path))
+    async def main() -> RunJudgeUsage:
+        use = RunJudgeUsage(open_store(tmp_path))
         use.add({**ONE, "lost_usd": 0.5})
         use.add({"calls": 1, "unpriced": 1})
         await use.close()

@@ -14,27 +14,27 @@ from hypothesis import strategies as st
 
 from benchmarks.overlaps.services import Handle
 from raypoly.errors import WeightsMismatch
-from raypoly.policy.rows import Row
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
 from raypoly.store import Lease
-from raypoly.store.local import LocalStore
+from raypoly.store.local_store import LocalStore
 from raypoly.values import Verdict
 from tests.raypoly.store.samples import make_group
 from tests.workflows.refilled import Recorder
-from workflows.checkpoints import Checkpoints
-from workflows.journal import Journal
-from workflows.learning import Learning, Trained
-from workflows.saving import Saver
-from workflows.stopwatch import Stopwatch
+from workflows.durability.checkpoint_writer import CheckpointWriter
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.step.learner_session import LearnerSession, TrainingGroup
+from workflows.step.stopwatch import Stopwatch
 
 
-def learning(folder: Path, notes: list[str], *overrides: str) -> Learning:
+def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
     store = LocalStore(folder / "run")
     lease = Lease.acquire(store, "test")
     journal = Journal(store, lease)
-    saver = Saver(Checkpoints(store, lease), journal.settle, notes.append)
+    saver = CheckpointWriter(Checkpoints(store, lease), journal.settle, notes.append)
     config = load(None, overrides, lambda text: None)
-    return Learning(config, folder / "model", journal, saver, lambda rank: {}, notes.append)
+    return LearnerSession(config, folder / "model", journal, saver, lambda rank: {}, notes.append)
 
 
 def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(tmp_path:
     aside = replace(known, verdicts=(Verdict("infra", 0, 1, 0.0),) * 4)
     for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
         one = learning(tmp_path / objective, [], f"objective.name={objective}", f"loss.name={loss}")
-        counts = [one._counts(Trained(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
+        counts = [one._counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
         assert counts == [True, not (fits and needs_labels), not fits]
 
 
@@ -98,10 +98,10 @@ def told(folder: Path, order: Sequence[int], empty: Collection[int], *overrides:
     one._learners._actors = [Handle(recorder)]
 
     async def main() -> None:
-        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in order]
+        slots: list[asyncio.Future[TrainingGroup | None]] = [asyncio.get_running_loop().create_future() for _ in order]
         update = asyncio.create_task(one.update(0, slots, Stopwatch(lambda stage, groups: passed.append(groups))))
         for slot in order:
-            trained = Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0))
+            trained = TrainingGroup(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0))
             slots[slot].set_result(None if slot in empty else trained)
             if order != range(len(order)):
                 await asyncio.sleep(0)
@@ -138,7 +138,7 @@ def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beg
     new = Recorder()
 
     class Lost(Recorder):
-        async def accumulate(self, rows: Sequence[Row]) -> None:
+        async def accumulate(self, rows: Sequence[TrainingRow]) -> None:
             await super().accumulate(rows)
             if len(self.calls) == 2:
                 one._learners.started += 1
@@ -147,9 +147,11 @@ def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beg
     one._learners._actors = [Handle(Lost())]
 
     async def main() -> None:
-        slots: list[asyncio.Future[Trained | None]] = [asyncio.get_running_loop().create_future() for _ in range(4)]
+        slots: list[asyncio.Future[TrainingGroup | None]] = [
+            asyncio.get_running_loop().create_future() for _ in range(4)
+        ]
         for slot, future in enumerate(slots):
-            future.set_result(Trained(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0)))
+            future.set_result(TrainingGroup(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0)))
         await one.update(0, slots, Stopwatch())
 
     asyncio.run(main())

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.reporting.page import write_report
+from raypoly.reports.run_page import write_report
 from raypoly.run import Run
-from raypoly.rundir import resolve
-from raypoly.store.sealed import unseal
+from raypoly.run_identity import resolve
+from raypoly.store.sealed_json import unseal
 from tests.workflows.made_history import completed_step, config_of
-from workflows.history import History
-from workflows.journal import Journal
-from workflows.losses import spoken
-from workflows.summary import Summary
+from workflows.durability.damage_report import spoken
+from workflows.durability.history import History
+from workflows.durability.journal import Journal
+from workflows.observers.summary import Summary
 
 
 @pytest.mark.parametrize(

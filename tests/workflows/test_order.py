@@ -9,10 +9,10 @@ from benchmarks.overlaps import steps
 from benchmarks.overlaps.clock import VirtualLoop
 from benchmarks.overlaps.times import Times
 from raypoly.config import Config
-from raypoly.problems.by_pass_rate import ByPassRate
-from raypoly.problems.order import Order
+from raypoly.problems.epoch_order import EpochOrder
+from raypoly.problems.pass_rate_order import PassRateOrder
 from raypoly.problems.pass_rates import PassRates
-from workflows.parts import Parts
+from workflows.step.parts import Parts
 from workflows.train import Training
 
 
@@ -46,7 +46,7 @@ def test_the_next_step_s_problems_follow_from_the_rows_of_completed_steps(tmp_pa
     again = PassRates()
     again.take(applied.metrics)
     train = parts.config.train
-    resumed = ByPassRate(parts.problems.splits["train"], train.prompts_per_step, train.seed, again)
+    resumed = PassRateOrder(parts.problems.splits["train"], train.prompts_per_step, train.seed, again)
     assert resumed.batch(1) == training.order.batch(1)
     assert {again.rate(name) for name in applied.metrics["problems"]} != {0.5}
 
@@ -56,5 +56,5 @@ def test_the_default_is_epochs_and_its_rows_are_as_they_were(tmp_path: Path) -> 
     training, parts = run(tmp_path, "epochs")
     applied = parts.journal.applied(0)
     assert applied is not None
-    assert isinstance(training.order, Order)
+    assert isinstance(training.order, EpochOrder)
     assert not {"problems", "passed", "rollouts"} & applied.metrics.keys()

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.chaos.machines import Machines
 from raypoly import Run
-from raypoly.reporting import write_report
+from raypoly.reports import write_report
 from tests.workflows.runs import ROOT, SMALL, Driver
 
 Make = Callable[..., Driver]

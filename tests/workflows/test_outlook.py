@@ -12,10 +12,10 @@ from raypoly.config import Config
 from raypoly.errors import SandboxError
 from raypoly.planning.gpus import Device, named
 from raypoly.settings import load
-from workflows.outlook import Measured, outlook, told
-from workflows.tried import RehearsalFailed, Tried
+from workflows.startup.forecast import RehearsalTimes, forecast, told
+from workflows.startup.rehearsal_probe import RehearsalFailed, RehearsalProbe
 
-MEASURED = Measured(
+MEASURED = RehearsalTimes(
     sampling=2.0,
     prompts=2,
     responses=16,
@@ -35,7 +35,7 @@ def run(*overrides: str) -> Config:
 
 
 def test_where_no_plan_is_known_sampling_grows_with_the_tokens_at_most() -> None:
-    found = outlook(run(), CPU, MEASURED, {"validation": 32})
+    found = forecast(run(), CPU, MEASURED, {"validation": 32})
     assert found.at_most
     assert found.sampling == 4.0, "32 responses of 16"
     assert found.gradients == pytest.approx(4.0 * 32 * 100 / 4000)
@@ -49,7 +49,7 @@ def test_where_no_plan_is_known_sampling_grows_with_the_tokens_at_most() -> None
 
 
 def test_what_the_learner_is_asked_beside_grows_with_the_responses() -> None:
-    plain, found = (outlook(run(), CPU, replace(MEASURED, crossing=seconds), {}) for seconds in (0.0, 1.5))
+    plain, found = (forecast(run(), CPU, replace(MEASURED, crossing=seconds), {}) for seconds in (0.0, 1.5))
     assert found.crossing == 3.0
     assert found.step == pytest.approx(plain.step + 3.0)
     said = told(run(), MEASURED, found, datetime(2026, 1, 1))
@@ -59,7 +59,7 @@ def test_what_the_learner_is_asked_beside_grows_with_the_responses() -> None:
 
 def test_on_a_known_gpu_a_wider_batch_is_not_paid_for_by_the_token() -> None:
     config = run("model.path=Qwen/Qwen3-4B", "model.dtype=bfloat16", "train.prompts_per_step=32")
-    found = outlook(config, named("h200"), replace(MEASURED, response_tokens=16_000), {})
+    found = forecast(config, named("h200"), replace(MEASURED, response_tokens=16_000), {})
     assert not found.at_most
     assert MEASURED.sampling < found.sampling < MEASURED.sampling * 256 / 16
     assert "GPU-hours: " in told(config, MEASURED, found, datetime(2026, 1, 1))
@@ -77,7 +77,7 @@ def test_on_a_known_gpu_a_wider_batch_is_not_paid_for_by_the_token() -> None:
 def test_a_judges_cost_is_what_its_questions_cost_or_unknown(
     overrides: list[str], call: float | None, usd: float | None
 ) -> None:
-    found = outlook(run(*overrides), CPU, replace(MEASURED, judge_call_usd=call), {})
+    found = forecast(run(*overrides), CPU, replace(MEASURED, judge_call_usd=call), {})
     assert found.judge_usd == (None if usd is None else pytest.approx(usd))
 
 
@@ -86,7 +86,7 @@ def failing(error: Exception, name: str) -> str:
         raise error
 
     with pytest.raises(RehearsalFailed) as caught:
-        asyncio.run(Tried().part(name, work()))
+        asyncio.run(RehearsalProbe().part(name, work()))
     assert caught.value.exit_code == 1
     return str(caught.value)
 
@@ -109,7 +109,7 @@ def test_a_part_that_works_is_a_line_with_its_seconds(capsys: pytest.CaptureFixt
     async def work() -> int:
         return 7
 
-    tried = Tried()
+    tried = RehearsalProbe()
     assert asyncio.run(tried.part("engine, started", work())) == 7
     assert tried.seconds["engine, started"] >= 0
     assert capsys.readouterr().out.startswith("engine, started                      ok")

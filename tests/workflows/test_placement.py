@@ -14,11 +14,11 @@ from ray.exceptions import RayTaskError
 
 from actors.generator import dealt
 from raypoly.engines import SampleRequest
-from raypoly.policy.stats import UpdateStats
+from raypoly.policy.update_stats import UpdateStats
 from tests.workflows.runs import Driver
 from tests.workflows.test_train import config, train
-from workflows.learning import Learning
-from workflows.parts import Parts
+from workflows.step.learner_session import LearnerSession
+from workflows.step.parts import Parts
 
 ROUTES = {
     "colocated": ("generator.placement=colocated", "generator.transport=shared_memory"),
@@ -43,7 +43,7 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reference has one engine: in float32 a response is the same in whatever batch it is sampled."""
-    publish, update, seen = Parts.publish_weights, Learning.update, list[Parts]()
+    publish, update, seen = Parts.publish_weights, LearnerSession.update, list[Parts]()
     slept: list[bool] = []
 
     async def lose_one_first(parts: Parts) -> None:
@@ -52,7 +52,7 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
             ray.kill(ray.get_actor("generator"))
         await publish(parts)
 
-    async def sleeping_first(learning: Learning, step: int, groups: Sequence[Any], watch: Any) -> UpdateStats:
+    async def sleeping_first(learning: LearnerSession, step: int, groups: Sequence[Any], watch: Any) -> UpdateStats:
         if step == 1:
             slept.append(await sleeps(seen[0]))
         return await update(learning, step, groups, watch)
@@ -66,7 +66,7 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
             ray.kill(ray.get_actor("learner"))
 
     monkeypatch.setattr(Parts, "publish_weights", lose_one_first)
-    monkeypatch.setattr(Learning, "update", sleeping_first)
+    monkeypatch.setattr(LearnerSession, "update", sleeping_first)
     two = config(warm_model, tmp_path / "run", "generator.engines=2", "train.steps=3", *ROUTES[route])
     assert train(two, kill) == reference.digests()[:3]
     assert sorted(seen[0].generator.actors) == ["generator-2", "generator-e1-2"]

@@ -21,15 +21,15 @@ from benchmarks.preparations import ROOT, Preparation, differences, files
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.preparing import PrepareConfig
-from raypoly.preparing.config import SourceConfig
 from raypoly.preparing.explain import explain
-from raypoly.preparing.folder import PreparationFolder
+from raypoly.preparing.preparation_folder import PreparationFolder
+from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.sources import SourceFile
 from raypoly.problems import build
 from raypoly.problems.formats import read_problems, row_of
 from tests.raypoly.preparing.rows import row, written
 from tests.raypoly.sandbox.problems import SHARED
-from workflows.preparation import prepare, reading
+from workflows.prepare import large_files, prepare
 
 RIGHT = {
     "id": "doubled",
@@ -135,7 +135,7 @@ def test_large_files_are_read_by_tasks_to_the_same_end(
 
     here = prepared("here")
     for name, value in (("LARGE", 1), ("BLOCK", 1500), ("AHEAD", 2)):
-        monkeypatch.setattr(reading, name, value)
+        monkeypatch.setattr(large_files, name, value)
     monkeypatch.setenv("RAY_ADDRESS", machines.address)
     assert prepared("tasks") == here
     assert b'"row": 7' in here["excluded.jsonl"]
@@ -146,14 +146,14 @@ def test_blocks_that_were_read_leave_the_object_store(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "rows.jsonl", [row(f"p{number}", number) for number in range(24)])
-    monkeypatch.setattr(reading, "BLOCK", 1)
-    monkeypatch.setattr(reading, "AHEAD", 1)
+    monkeypatch.setattr(large_files, "BLOCK", 1)
+    monkeypatch.setattr(large_files, "AHEAD", 1)
     gc.collect()
     gc.disable()  # by itself it comes late, and by chance
     ray.init(machines.address, log_to_driver=False)
     try:
         worker: Any = ray._private.worker.global_worker
-        read = reading.read_by_tasks(SourceFile("mine", path, None, ""), SourceConfig(path=str(path)))
+        read = large_files.read_by_tasks(SourceFile("mine", path, None, ""), SourceConfig(path=str(path)))
         held = [len(worker.core_worker.get_all_reference_counts()) for _ in read]
     finally:
         gc.enable()

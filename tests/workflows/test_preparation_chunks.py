@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.calls import Care
+from actors.calls import CallContext
 from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate
 from raypoly.store import Lease, open_store
 from raypoly.values import Group, Rollout, Verdict
 from tests.raypoly.preparing.rows import candidate
-from workflows.journal import Journal
-from workflows.preparation.chunks import Chunks, Outcome
+from workflows.durability.journal import Journal
+from workflows.prepare.problem_chunks import ChunkOutcome, Chunks
 
 NAMES = [candidate(f"p{number}", f"Say what {number} is.") for number in range(7)]
 BROKEN = "p5"
@@ -51,15 +51,15 @@ class Counting:
         return Verdict("wrong", 0, 1, 0.1, "other"), Verdict("passed" if passes else "wrong", int(passes), 1, 0.1)
 
 
-def start(folder: Path, names: Sequence[Candidate], work: Counting | None) -> list[Outcome]:
+def start(folder: Path, names: Sequence[Candidate], work: Counting | None) -> list[ChunkOutcome]:
     """One driver's life."""
 
-    async def life() -> list[Outcome]:
+    async def life() -> list[ChunkOutcome]:
         store = open_store(folder)
         lease = Lease.acquire(store)
         journal = Journal(store, lease)
         try:
-            return await Chunks(journal, Care()).outcomes(0, names, 3, work, lambda outcome: None)
+            return await Chunks(journal, CallContext()).outcomes(0, names, 3, work, lambda outcome: None)
         finally:
             await journal.close()
             lease.release()

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from raypoly.judge.spending import dollars
 from tests.raypoly.made_run import metrics_row
-from workflows.progress import PlainProgress, RichProgress, describe, duration
+from workflows.observers.progress import PlainProgress, RichProgress, describe, duration
 
 SINCE = datetime(2026, 11, 21, 3, 4, 5).astimezone()
 
@@ -140,7 +140,7 @@ def test_a_terminal_shows_bars_numbers_and_the_pause() -> None:
     assert "reward 0.360" in rest
 
 
-MAKE = "from workflows.progress import make_progress; print(type(make_progress()).__name__)"
+MAKE = "from workflows.observers.progress import make_progress; print(type(make_progress()).__name__)"
 
 
 def test_a_pipe_gets_plain_lines_and_a_terminal_gets_bars() -> None:

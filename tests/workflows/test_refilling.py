@@ -13,11 +13,11 @@ import pytest
 from benchmarks.overlaps import steps
 from benchmarks.overlaps.clock import VirtualLoop
 from raypoly.errors import UsageError
-from raypoly.problems.order import Order
-from raypoly.store.records import CompletedStep
+from raypoly.problems.epoch_order import EpochOrder
+from raypoly.store.step_records import CompletedStep
 from tests.workflows.refilled import Recorder, closed, opened, stopped_after
-from workflows.parts import Parts
-from workflows.starting import _take_up
+from workflows.startup.open_run import _take_up
+from workflows.step.parts import Parts
 from workflows.train import Training
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ REFILL = "train.refill=3"
 
 def order() -> list[str]:
     """The problems' ids in the order in which steps take them."""
-    found = Order(steps._problems(32), 4, 0)
+    found = EpochOrder(steps._problems(32), 4, 0)
     return [found.at(place)[1].id for place in range(64)]
 
 

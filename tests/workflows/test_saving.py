@@ -11,10 +11,10 @@ from ray.exceptions import RayActorError
 
 from raypoly.errors import StorageError
 from raypoly.store import Lease
-from raypoly.store.local import LocalStore
+from raypoly.store.local_store import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
-from workflows.checkpoints import Checkpoints
-from workflows.saving import Copy, Saver
+from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
+from workflows.durability.checkpoints import Checkpoints
 
 
 class Ranks:
@@ -42,7 +42,9 @@ class Made:
         self.store = LocalStore(folder / "run")
         self.settled: list[int] = []
         self.notes: list[str] = []
-        self.saver = Saver(Checkpoints(self.store, Lease.acquire(self.store, "test")), self.settle, self.notes.append)
+        self.saver = CheckpointWriter(
+            Checkpoints(self.store, Lease.acquire(self.store, "test")), self.settle, self.notes.append
+        )
 
     async def settle(self, step: int) -> None:
         self.settled.append(step)

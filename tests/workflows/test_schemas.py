@@ -20,19 +20,19 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import CorruptData, NewerSchema, UsageError
 from raypoly.run import Run
-from raypoly.rundir import resolve
+from raypoly.run_identity import resolve
 from raypoly.settings import load
 from raypoly.store import Applied
-from raypoly.store.arrow import decode, encode
-from raypoly.store.columns import verdict_columns, verdicts_of
-from raypoly.store.parquet import encode_table
+from raypoly.store.checked_parquet import encode_table
+from raypoly.store.record_encoding import decode, encode
+from raypoly.store.rollout_columns import verdict_columns, verdicts_of
 from raypoly.store.schema import SCHEMA
-from raypoly.store.sealed import seal, unseal
+from raypoly.store.sealed_json import seal, unseal
 from raypoly.values import Group, Verdict
 from tests.raypoly.store.samples import make_group, stages
-from workflows.checkpoints import Checkpoints
-from workflows.journal import Journal
-from workflows.summary import Summary
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.observers.summary import Summary
 
 OLD = Path(__file__).parent / "runs_of_schemas" / "schema-1.tar.xz"
 
@@ -149,7 +149,7 @@ def test_files_of_a_later_raypoly_are_refused_and_never_taken_for_damage(
     ):
         Journal(store, lease)
     store.delete("rollouts/step-000003.parquet")
-    monkeypatch.setattr("raypoly.store.arrow.SCHEMA", SCHEMA + 1)
+    monkeypatch.setattr("raypoly.store.record_encoding.SCHEMA", SCHEMA + 1)
     record = stages(make_group(3, 1, 2))[1]
     store.commit("journal/step-000003/00009.arrow", encode(3, 9, [record]))
     with pytest.raises(NewerSchema, match=f"journal object 9 of step 3 has schema version {SCHEMA + 1}"):

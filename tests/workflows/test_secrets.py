@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.faulty_server import Server, running
 from tests.workflows.runs import ROOT
-from workflows.reaper import descendants
+from workflows.liveness.reaper import descendants
 
 KEY = "sk-test-c40d91b7ee25"
 

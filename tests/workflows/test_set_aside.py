@@ -13,12 +13,12 @@ from raypoly import Run
 from raypoly.config import ProblemsConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
 from raypoly.problems import build
-from raypoly.problems.formats.own import row_of
+from raypoly.problems.formats.raypoly_rows import row_of
 from raypoly.problems.jsonl import load_jsonl
 from raypoly.values import Group, Problem, Rollout, TestSuite, Verdict
 from tests.workflows.runs import Driver, wait_for
-from workflows import failures
-from workflows.failures import TRIES, SetAside, set_aside
+from workflows.step import skipped_groups
+from workflows.step.skipped_groups import TRIES, SkippedGroups, skip_reason
 
 PROBLEM = Problem("p-7", "# broken", "f", TestSuite("calls", "[]"))
 ROLLOUT = Rollout(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), "", "stop", 1, 0)
@@ -30,7 +30,7 @@ CRASHING = "def check(candidate):\n    import os\n    os._exit(3)\n"
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(skipped_groups, "WAIT_SECONDS", 0.0)
 
 
 class Failing:
@@ -55,10 +55,10 @@ def group(verdicts: Sequence[Verdict]) -> Group:
 def test_three_failures_set_a_problem_aside_with_its_reason(error: Exception) -> None:
     async def main() -> None:
         notes: list[str] = []
-        aside, scoring = SetAside(0.02, notes.append), Failing(99, error)
+        aside, scoring = SkippedGroups(0.02, notes.append), Failing(99, error)
         verdicts = await aside.verdicts(PROBLEM, 2, scoring)
         assert scoring.asked == TRIES
-        assert set_aside(group(verdicts)) == str(error)
+        assert skip_reason(group(verdicts)) == str(error)
         assert notes == [f"Problem p-7 is set aside after 3 tries: {error}"]
         await aside.verdicts(PROBLEM, 2, scoring)
         assert scoring.asked == TRIES, "what is set aside is not tried again by this start"
@@ -68,21 +68,21 @@ def test_three_failures_set_a_problem_aside_with_its_reason(error: Exception) ->
 
 def test_a_failure_that_passes_leaves_sound_verdicts() -> None:
     async def main() -> None:
-        verdicts = await SetAside(0.02, print).verdicts(PROBLEM, 2, Failing(TRIES - 1, SandboxError("once")))
+        verdicts = await SkippedGroups(0.02, print).verdicts(PROBLEM, 2, Failing(TRIES - 1, SandboxError("once")))
         assert verdicts == (SOUND, SOUND)
-        assert set_aside(group(verdicts)) is None
+        assert skip_reason(group(verdicts)) is None
 
     asyncio.run(main())
 
 
 def test_a_machine_without_isolation_is_no_problems_fault() -> None:
     with pytest.raises(IsolationMissing):
-        asyncio.run(SetAside(0.02, print).verdicts(PROBLEM, 2, Failing(1, IsolationMissing("no layer"))))
+        asyncio.run(SkippedGroups(0.02, print).verdicts(PROBLEM, 2, Failing(1, IsolationMissing("no layer"))))
 
 
 def test_too_large_a_share_ends_the_run_with_the_reason_first() -> None:
     async def main() -> None:
-        aside = SetAside(0.02, lambda note: None)
+        aside = SkippedGroups(0.02, lambda note: None)
         await aside.verdicts(PROBLEM, 2, Failing(99, BrokenTests("its check raises KeyError")))
         aside.count(997, 0)
         for _ in range(20):

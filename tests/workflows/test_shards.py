@@ -15,16 +15,16 @@ from raypoly.config import TrainConfig
 from raypoly.engines import Weights
 from raypoly.errors import CorruptData, StaleEpoch, UsageError
 from raypoly.losses import build
-from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.ranks import Ranks
 from raypoly.store import Lease
-from raypoly.store.local import LocalStore
+from raypoly.store.local_store import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
 from tests.raypoly.policy.test_learner import NORMALISERS, learner, rows
 from tests.raypoly.policy.together import Together
 from tests.raypoly.tiny_model import random_model
 from tests.workflows.shard_ranks import parts_of, write, write_and_die
-from workflows.checkpoints import Checkpoints
+from workflows.durability.checkpoints import Checkpoints
 
 RANKS = 3
 

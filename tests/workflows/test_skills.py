@@ -13,14 +13,14 @@ import pytest
 from benchmarks.overlaps.clock import VirtualLoop
 from raypoly.errors import UsageError
 from raypoly.objectives import Objective, ScoredGroup, build
-from raypoly.objectives.asked import measures_of, prompts_of
-from raypoly.objectives.base import ObjectiveConfig
+from raypoly.objectives.objective import ObjectiveConfig
+from raypoly.objectives.objective_hooks import measures_of, prompts_of
 from raypoly.preflight import refuse_asking_between
 from raypoly.settings import load
-from raypoly.store.records import CompletedStep
+from raypoly.store.step_records import CompletedStep
 from raypoly.values import Float64, Group
 from tests.workflows.refilled import Recorder, closed, opened, stopped_after
-from workflows.starting import _take_up
+from workflows.startup.open_run import _take_up
 from workflows.train import Training
 
 T = TypeVar("T")

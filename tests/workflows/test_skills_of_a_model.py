@@ -16,18 +16,18 @@ from benchmarks.overlaps.clock import VirtualLoop
 from benchmarks.overlaps.services import Handle, text
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
-from raypoly.engines.transformers import TransformersEngine
+from raypoly.engines.transformers_engine import TransformersEngine
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
-from raypoly.store.records import CompletedStep, Record
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
+from raypoly.store.step_records import CompletedStep, Record
 from raypoly.values import Float32, Int32, Rollout
 from tests.raypoly.tiny_model import random_model
 from tests.workflows.refilled import Recorded, Recorder, Sampler, closed, opened
-from workflows.checkpoints import Checkpoint
-from workflows.parts import Parts
+from workflows.durability.checkpoints import Checkpoint
+from workflows.step.parts import Parts
 from workflows.train import Training
 
 OVERRIDES = ("objective.name=upskill", "objective.skills=3", "generator.max_tokens=12", "generator.temperature=0.7")
@@ -44,7 +44,7 @@ class Model(Recorder):
     async def begin(self, step: int, normalisers: Normalisers) -> None:
         self.own.begin(step, normalisers)
 
-    async def accumulate(self, rows: Sequence[Row]) -> None:
+    async def accumulate(self, rows: Sequence[TrainingRow]) -> None:
         self.own.accumulate(rows)
 
     async def apply(self) -> UpdateStats:

@@ -14,13 +14,13 @@ from benchmarks.overlaps import steps
 from benchmarks.overlaps.clock import VirtualLoop
 from benchmarks.overlaps.times import Times
 from raypoly.objectives import Batch, Objective, build
-from raypoly.objectives.base import ObjectiveConfig, ScoredGroup
-from raypoly.store.records import CompletedStep
+from raypoly.objectives.objective import ObjectiveConfig, ScoredGroup
+from raypoly.store.step_records import CompletedStep
 from raypoly.values import Float64, Group, Rollout, Verdict
-from workflows.learning import Trained
-from workflows.parts import Parts
-from workflows.stages import Stages
-from workflows.starting import _take_up
+from workflows.startup.open_run import _take_up
+from workflows.step.group_stages import Stages
+from workflows.step.learner_session import TrainingGroup
+from workflows.step.parts import Parts
 from workflows.train import Training
 
 TOKENS = ((3, 1), (2, 2), (5, 5))
@@ -52,12 +52,12 @@ async def step_with(objective: Objective, parts: Parts) -> CompletedStep:
 def test_an_objective_over_the_batch_sees_lengths_and_no_group_that_is_set_aside(tmp_path: Path) -> None:
     objective = build("reinforce_plus_plus")
 
-    async def finished() -> list[Trained]:
+    async def finished() -> list[TrainingGroup]:
         parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
         old, problems = parts.stages, parts.problems.splits["train"]
         stages = Stages(parts.config, objective, old._scorers, old._judge, old._patience, parts.aside)
 
-        async def flow(slot: int) -> Trained:
+        async def flow(slot: int) -> TrainingGroup:
             await asyncio.sleep(3 - slot)
             return stages.value(group(slot), problems[slot])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from workflows.starting import _downloaded
+from workflows.startup.open_run import _downloaded
 
 
 def test_a_folder_that_is_missing_is_not_looked_for_in_vain(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 import ray
 
 from tests.raypoly.made_run import metrics_row
-from workflows.cluster import start_local
-from workflows.telemetry import GAUGES, RayMetrics
+from workflows.observers.ray_metrics import GAUGES, RayMetrics
+from workflows.startup.ray_cluster import start_local
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "configs" / "grafana.json"
 ROW = {

@@ -11,13 +11,13 @@ import ray
 
 from benchmarks.chaos.machines import Machines
 from raypoly.config import Config
-from raypoly.rundir import resolve
+from raypoly.run_identity import resolve
 from raypoly.settings import load
 from tests.workflows.runs import SMALL, Driver
-from workflows.cluster import connected
-from workflows.parts import Parts
-from workflows.starting import started
-from workflows.stopping import run_workflow
+from workflows.liveness.shutdown import run_workflow
+from workflows.startup.open_run import open_run
+from workflows.startup.ray_cluster import connected
+from workflows.step.parts import Parts
 from workflows.train import Training
 
 Disturb = Callable[[Parts, int], Awaitable[None]]
@@ -33,7 +33,7 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
     digests: list[str] = []
 
     async def work() -> None:
-        async with started(resolve(config)) as parts:
+        async with open_run(resolve(config)) as parts:
             training = Training(parts)
             await parts.publish_weights()
             for step in range(config.train.steps):
@@ -77,7 +77,7 @@ def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothi
 
 
 OBJECTIVE = '''
-from raypoly.objectives.base import Objective
+from raypoly.objectives.objective import Objective
 
 
 class Halved(Objective):

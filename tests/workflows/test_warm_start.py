@@ -17,8 +17,8 @@ from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build
 from raypoly.values import Problem, TestSuite
 from tests.workflows.runs import SMALL, Driver, wait_for
-from workflows.cluster import start_local
-from workflows.warm_start import ensure_warm_start
+from workflows.startup.ray_cluster import start_local
+from workflows.startup.warm_start import ensure_warm_start
 
 
 def short(seed: int = 0, budgets: bool = True) -> Config:

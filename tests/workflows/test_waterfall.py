@@ -8,21 +8,21 @@ import random
 
 import pytest
 
-from workflows.stopwatch import Stopwatch
-from workflows.waterfall import HIDEABLE, IDLE, PRIORITY, Interval, waterfall
+from workflows.step.stopwatch import Stopwatch
+from workflows.step.waterfall import HIDEABLE, IDLE, PRIORITY, StageInterval, waterfall
 
 
 def test_each_instant_belongs_to_the_first_stage_that_is_at_work() -> None:
     found = waterfall(
         [
-            Interval("generate", 0, 10),
-            Interval("score", 4, 6, 0),
-            Interval("judge", 6, 9, 0),
-            Interval("score", 10, 11, 1),
-            Interval("learn", 10.5, 12, None),
-            Interval("judge", 11, 15, 1),
-            Interval("learn", 15.5, 17, None),
-            Interval("sync", 17, 18),
+            StageInterval("generate", 0, 10),
+            StageInterval("score", 4, 6, 0),
+            StageInterval("judge", 6, 9, 0),
+            StageInterval("score", 10, 11, 1),
+            StageInterval("learn", 10.5, 12, None),
+            StageInterval("judge", 11, 15, 1),
+            StageInterval("learn", 15.5, 17, None),
+            StageInterval("sync", 17, 18),
         ],
         0,
         20,
@@ -33,19 +33,19 @@ def test_each_instant_belongs_to_the_first_stage_that_is_at_work() -> None:
 
 
 def test_the_tail_is_the_last_group_s_and_ends_before_what_others_are_waited_for() -> None:
-    judged = [Interval("judge", 8, 17, 0), Interval("judge", 9, 12, 1), Interval("judge", 10, 14, 2)]
-    found = waterfall([Interval("generate", 0, 10), *judged, Interval("learn", 12, 13)], 0, 17)
+    judged = [StageInterval("judge", 8, 17, 0), StageInterval("judge", 9, 12, 1), StageInterval("judge", 10, 14, 2)]
+    found = waterfall([StageInterval("generate", 0, 10), *judged, StageInterval("learn", 12, 13)], 0, 17)
     assert found.exposed["judge"] == 6
     assert found.tail == {"seconds": 4, "exposed": 3}
 
 
 def test_a_last_group_that_was_labelled_while_others_were_generated_leaves_no_tail() -> None:
-    found = waterfall([Interval("generate", 0, 10), Interval("score", 2, 3, 0)], 0, 11)
+    found = waterfall([StageInterval("generate", 0, 10), StageInterval("score", 2, 3, 0)], 0, 11)
     assert found.tail == {"seconds": 0, "exposed": 0}
 
 
 def test_a_step_that_the_journal_held_has_no_tail() -> None:
-    found = waterfall([Interval("learn", 1, 3), Interval("sync", 3, 4)], 0, 4)
+    found = waterfall([StageInterval("learn", 1, 3), StageInterval("sync", 3, 4)], 0, 4)
     assert found.tail == {"seconds": None, "exposed": None}
     assert found.exposed["learn"] == 2
 
@@ -56,7 +56,7 @@ def test_exposed_seconds_are_those_of_a_count_by_instants() -> None:
     for _ in range(300):
         start = rng.randrange(0, 900)
         intervals.append(
-            Interval(rng.choice(PRIORITY), start, start + rng.randrange(0, 12), rng.choice((None, *range(9))))
+            StageInterval(rng.choice(PRIORITY), start, start + rng.randrange(0, 12), rng.choice((None, *range(9))))
         )
     found = waterfall(intervals, 0, 1000)
     counted = dict.fromkeys((*PRIORITY, IDLE), 0)

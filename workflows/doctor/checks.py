@@ -1,6 +1,6 @@
 """One object of each kind, held against its checksum.
 
-A check takes the object's key and content, notes what the object says in `Facts`, and raises `CorruptData` or
+A check takes the object's key and content, notes what the object says in `RunFacts`, and raises `CorruptData` or
 `NewerSchema` where it can't be trusted.
 """
 
@@ -12,19 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from raypoly.errors import CorruptData
-from raypoly.rundir import CONFIG_KEY, parse_config
-from raypoly.store.arrow import decode
+from raypoly.metrics.sinks import METRICS
+from raypoly.run_identity import CONFIG_KEY, parse_config
 from raypoly.store.bundles import Bundle
 from raypoly.store.catalogue import Span, evaluation_key
-from raypoly.store.index import decode_segment
-from raypoly.store.parquet import decode_table
-from raypoly.store.rollouts import read_head
+from raypoly.store.checked_parquet import decode_table
+from raypoly.store.record_encoding import decode
+from raypoly.store.rollout_files import read_head
 from raypoly.store.schema import check_schema
-from raypoly.store.sealed import unseal
-from raypoly.telemetry import METRICS
-from workflows.doctor.findings import Facts
+from raypoly.store.sealed_json import unseal
+from raypoly.store.step_index import decode_segment
+from workflows.doctor.findings import RunFacts
 
-Check = Callable[[Facts, re.Match[str], bytes], None]
+Check = Callable[[RunFacts, re.Match[str], bytes], None]
 
 
 @dataclass(frozen=True)
@@ -45,45 +45,45 @@ def kind_of(key: str) -> tuple[Kind, re.Match[str]] | None:
     return None
 
 
-def _config(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _config(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     facts.config = parse_config(unseal(data, key[0]), key[0])
 
 
-def _sealed(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _sealed(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     unseal(data, key[0])
 
 
-def _journal(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _journal(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     step, number = int(key[1]), int(key[2])
     records = decode(step, number, data)
     facts.records.setdefault(step, {})[number] = records
 
 
-def _step(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _step(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     facts.heads[int(key[1])] = read_head(data, int(key[1]))
 
 
-def _bundle(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _bundle(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     facts.heads.update(Bundle.parse(data, Span(int(key[1]), int(key[2])), key[0]).heads)
 
 
-def _segment(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _segment(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     heads = decode_segment(Span(int(key[1]), int(key[2])), data).heads
     facts.indexed.update({step: (key[0], head) for step, head in heads.items()})
 
 
-def _evaluation(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _evaluation(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     _, metadata = decode_table(data)
     check_schema(int(metadata.get("schema", "1")), key[0])
     if key[0] != evaluation_key(int(metadata.get("step", "-1")), metadata.get("split", "")):
         raise CorruptData("it holds another evaluation than its name says")
 
 
-def _table(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _table(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     decode_table(data)
 
 
-def _rows(facts: Facts, key: re.Match[str], data: bytes) -> None:
+def _rows(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         try:
             if line.endswith(b"\n"):  # the last one may be being written

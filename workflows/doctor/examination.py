@@ -10,20 +10,20 @@ from pathlib import Path
 
 from raypoly.config import Config
 from raypoly.errors import CorruptData, NewerSchema, StorageError
+from raypoly.metrics.sinks import METRICS
 from raypoly.run import Run
 from raypoly.store import Store
 from raypoly.store.catalogue import Catalogue
-from raypoly.store.holding import look
+from raypoly.store.lease_probe import look
 from raypoly.store.local_lease import HOLDER_KEY, LOCK_KEY
 from raypoly.store.shards import folder_of
 from raypoly.store.store import DAMAGED
-from raypoly.telemetry import METRICS
-from workflows.checkpoints import PREFIX, step_of
 from workflows.doctor.checks import kind_of
-from workflows.doctor.findings import Facts, Finding, Report
+from workflows.doctor.findings import DoctorReport, Finding, RunFacts
 from workflows.doctor.resume import resume_of
-from workflows.losses import spoken
-from workflows.manifests import NAME, Manifest
+from workflows.durability.checkpoints import PREFIX, step_of
+from workflows.durability.damage_report import spoken
+from workflows.durability.manifests import NAME, Manifest
 
 _AT_ONCE = 4
 _LOOKS = 4
@@ -31,7 +31,7 @@ Told = Callable[[int, int], None]
 """Objects looked at, and all there are."""
 
 
-def examine(place: str, told: Told = lambda done, total: None) -> Report:
+def examine(place: str, told: Told = lambda done, total: None) -> DoctorReport:
     """Check every object of a run. Raises `UsageError` where there is no run; `StorageError`."""
     run = Run(place)
     for _ in range(_LOOKS):
@@ -41,8 +41,8 @@ def examine(place: str, told: Told = lambda done, total: None) -> Report:
     return report
 
 
-def _examined(run: Run, told: Told) -> Report:
-    store, facts = run.store, Facts()
+def _examined(run: Run, told: Told) -> DoctorReport:
+    store, facts = run.store, RunFacts()
     keys = store.list()
     jobs = [*_checkpoint_jobs(store, keys, facts), *_object_jobs(store, keys, facts)]
     findings: list[Finding] = []
@@ -54,10 +54,10 @@ def _examined(run: Run, told: Told) -> Report:
     findings += [*blocking, *_half_written(store), *_contradictions(facts)]
     resume = resume_of(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
     findings += _holes(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
-    return Report(run.uri, tuple(findings), look(store), _free(store), resume)
+    return DoctorReport(run.uri, tuple(findings), look(store), _free(store), resume)
 
 
-def _last_config(run: Run, facts: Facts) -> Config | None:
+def _last_config(run: Run, facts: RunFacts) -> Config | None:
     """As the last start changed it, where what it wrote is sound."""
     try:
         return run.config
@@ -68,13 +68,13 @@ def _last_config(run: Run, facts: Facts) -> Config | None:
 Job = Callable[[], Sequence[Finding]]
 
 
-def _object_jobs(store: Store, keys: Sequence[str], facts: Facts) -> Iterator[Job]:
+def _object_jobs(store: Store, keys: Sequence[str], facts: RunFacts) -> Iterator[Job]:
     for key in keys:
         if not key.startswith(PREFIX):
             yield lambda key=key: [_looked_at(store, key, facts)]  # type: ignore[misc]
 
 
-def _looked_at(store: Store, key: str, facts: Facts) -> Finding:
+def _looked_at(store: Store, key: str, facts: RunFacts) -> Finding:
     if key.startswith(DAMAGED):
         return Finding("set aside", key, "set aside", "an earlier start found it damaged")
     found = kind_of(key)
@@ -94,7 +94,7 @@ def _looked_at(store: Store, key: str, facts: Facts) -> Finding:
     return Finding(kind.area, key, "sound", bytes=len(data))
 
 
-def _checkpoint_jobs(store: Store, keys: Sequence[str], facts: Facts) -> Iterator[Job]:
+def _checkpoint_jobs(store: Store, keys: Sequence[str], facts: RunFacts) -> Iterator[Job]:
     folders: dict[int, list[str]] = {}
     for key in keys:
         step = step_of(key)
@@ -106,7 +106,7 @@ def _checkpoint_jobs(store: Store, keys: Sequence[str], facts: Facts) -> Iterato
         yield lambda step=step, inside=inside: _checkpoint(store, step, inside, facts)  # type: ignore[misc]
 
 
-def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: Facts) -> list[Finding]:
+def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -> list[Finding]:
     """One checkpoint, file by file."""
     manifest_key = f"{folder_of(step)}{NAME}"
     if manifest_key not in keys:
@@ -157,7 +157,7 @@ def _half_written(store: Store) -> list[Finding]:
     return [Finding("other", path.relative_to(folder or path).as_posix(), "half-written", reason) for path in found]
 
 
-def _contradictions(facts: Facts) -> list[Finding]:
+def _contradictions(facts: RunFacts) -> list[Finding]:
     """What does not say of a step what its own file says: segments of the index, the row in metrics.jsonl."""
     wrong = {key: step for step, (key, head) in facts.indexed.items() if facts.heads.get(step, head) != head}
     findings = [("index", key, step) for key, step in sorted(wrong.items())]
@@ -170,7 +170,7 @@ def _contradictions(facts: Facts) -> list[Finding]:
     ]
 
 
-def _holes(before: int, facts: Facts, damaged: Sequence[str]) -> list[Finding]:
+def _holes(before: int, facts: RunFacts, damaged: Sequence[str]) -> list[Finding]:
     """Steps before this one whose rollouts are in no file that is sound or was named already."""
     named = Catalogue.of(damaged).files
     lost = [step for step in range(before) if step not in facts.heads and step not in named]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from raypoly.config import Config
-from raypoly.store.holding import Holding
-from raypoly.store.records import Head, Record
+from raypoly.store.lease_probe import LeaseState
+from raypoly.store.step_records import Head, Record
 
 State = Literal["sound", "damaged", "missing", "foreign", "half-written", "set aside", "unchecked", "gone"]
 """`gone`: a live driver removed it while it was looked at. `unchecked`: derived files that carry no checksum."""
@@ -28,7 +28,7 @@ class Finding:
 
 
 @dataclass
-class Facts:
+class RunFacts:
     """What sound objects say; filled while they are checked."""
 
     config: Config | None = None
@@ -45,7 +45,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Resume:
+class ResumePoint:
     """Where the same command would go on."""
 
     checkpoint: int | None
@@ -65,15 +65,15 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """All of it."""
 
     uri: str
     findings: Sequence[Finding]
-    holding: Holding | None
+    holding: LeaseState | None
     free_bytes: int
     """On the disk of the run, or of the scratch where it is in remote storage."""
-    resume: Resume
+    resume: ResumePoint
 
     @property
     def damaged(self) -> bool:

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from raypoly.config import Config
-from raypoly.rundir import values_of
+from raypoly.run_identity import values_of
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
-from raypoly.store.records import StepRecords, assemble
-from workflows.doctor.findings import Facts, Resume
+from raypoly.store.step_records import StepRecords, assemble
+from workflows.doctor.findings import ResumePoint, RunFacts
 
 _ONE_START = ("run.dir", "run.fresh")
 
 
-def resume_of(uri: str, facts: Facts, config: Config | None, blocking: str) -> Resume:
+def resume_of(uri: str, facts: RunFacts, config: Config | None, blocking: str) -> ResumePoint:
     """`config`: of the run's last start; None where it can't be read. `blocking`: a folder in a file's place, or ""."""
     checkpoint = max(facts.checkpoints, default=None)
     base = checkpoint or 0
@@ -37,7 +37,7 @@ def resume_of(uri: str, facts: Facts, config: Config | None, blocking: str) -> R
         )
     pieces = facts.records.get(step, {})
     found = assemble(step, [record for number in sorted(pieces) for record in pieces[number]])
-    return Resume(
+    return ResumePoint(
         checkpoint=checkpoint,
         replayed=step - base,
         step=step,

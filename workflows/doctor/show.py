@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workflows.doctor.examination import examine
-from workflows.doctor.findings import BAD, Finding, Report, State
+from workflows.doctor.findings import BAD, DoctorReport, Finding, State
 
 _QUIET: tuple[State, ...] = ("sound", "unchecked", "gone", "set aside")
 _NAMED_AT_MOST = 50
@@ -32,7 +32,7 @@ def show(place: str, as_json: bool) -> bool:
     return not report.damaged
 
 
-def _values(report: Report) -> dict[str, object]:
+def _values(report: DoctorReport) -> dict[str, object]:
     """All objects that are not simply sound, and the counts of those that are."""
     counts: dict[str, Counter[str]] = {}
     for finding in report.findings:
@@ -48,7 +48,7 @@ def _values(report: Report) -> dict[str, object]:
     }
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: DoctorReport, console: Console) -> None:
     console.print(report.uri, highlight=False, soft_wrap=True)
     console.print(_table(report))
     problems = [finding for finding in report.findings if finding.state not in _QUIET]
@@ -62,7 +62,7 @@ def _print(report: Report, console: Console) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
 
-def _table(report: Report) -> Table:
+def _table(report: DoctorReport) -> Table:
     table = Table("part", "objects", "MiB", "state")
     areas: dict[str, list[Finding]] = {}
     for finding in report.findings:
@@ -75,7 +75,7 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _sentences(report: Report) -> Iterator[str]:
+def _sentences(report: DoctorReport) -> Iterator[str]:
     resume, holding = report.resume, report.holding
     yield f"lease: {f'epoch {holding.epoch}, {holding.told}' if holding else 'none that can be read'}"
     yield f"free space: {report.free_bytes / 2**30:,.1f} GiB"

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from raypoly.errors import UsageError
 from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.problems.formats.files import read_lines
-from raypoly.problems.formats.numbers import loads
-from raypoly.problems.formats.source import without
+from raypoly.problems.formats.long_integers import loads
+from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.row_files import read_lines
 from raypoly.values import Problem, TestSuite
 
 Row = TypeVar("Row", bound=BaseModel)

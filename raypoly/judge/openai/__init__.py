@@ -20,15 +20,15 @@ import numpy as np
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.judge.openai import cost, keys, prompt, reply
-from raypoly.judge.openai.cache import AnswerCache, folder_of, key_of
-from raypoly.judge.openai.cost import BudgetSpent
+from raypoly.judge.judge_usage import terms
+from raypoly.judge.openai import api_keys, judge_prompt, judge_reply, token_cost
+from raypoly.judge.openai.answer_cache import AnswerCache, folder_of, key_of
 from raypoly.judge.openai.endpoint import Endpoint, Settings
-from raypoly.judge.openai.flights import Flights
-from raypoly.judge.openai.reply import Assigned, InvalidAnswer
-from raypoly.judge.openai.shown import Shown, show
-from raypoly.judge.openai.stats import Counts, JudgeStats
-from raypoly.judge.use import terms
+from raypoly.judge.openai.in_flight import InFlightQuestions
+from raypoly.judge.openai.judge_reply import AssignedCluster, InvalidAnswer
+from raypoly.judge.openai.judge_stats import JudgeCounters, JudgeStats
+from raypoly.judge.openai.shown_programs import Shown, show
+from raypoly.judge.openai.token_cost import BudgetSpent
 from raypoly.seeds import derive
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
@@ -57,14 +57,14 @@ class OpenAIJudge:
     def __init__(self, config: JudgeConfig, *, spent_usd: float = 0.0, backoff: float = 0.5) -> None:
         """`spent_usd` counts towards `judge.budget_usd`; `backoff` is the first wait before a retry, in seconds."""
         self.config = config
-        self._instructions = prompt.instructions(config.prompt_file)
-        self.version = prompt.version(self._instructions)
-        self._counts = Counts()
-        self._ledger = cost.Ledger(config.budget_usd, spent_usd)
+        self._instructions = judge_prompt.instructions(config.prompt_file)
+        self.version = judge_prompt.version(self._instructions)
+        self._counts = JudgeCounters()
+        self._ledger = token_cost.BudgetLedger(config.budget_usd, spent_usd)
         self._endpoints = _endpoints(config, self._ledger, self._counts, backoff)
         self.check_budget(config.budget_usd)
         self.cache = AnswerCache(folder_of(config.cache_dir), config.cache_mib)
-        self._flights = Flights()
+        self._flights = InFlightQuestions()
 
     def __repr__(self) -> str:
         return f"OpenAIJudge({self._endpoints[0].model} at {self._endpoints[0].base_url}, prompt {self.version})"
@@ -86,13 +86,13 @@ class OpenAIJudge:
         shown = self.show(problem, rollouts, verdicts)
         if shown.certain:
             self._counts.add("free")
-            found = [Assigned(1, "")] * len(shown.texts)
+            found = [AssignedCluster(1, "")] * len(shown.texts)
             names = [self._name(self._endpoints[0])]
         else:
-            question = prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
+            question = judge_prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
             votes = [self._vote(problem.id, question, shown, vote) for vote in range(self.config.votes)]
-            ids = reply.majority([[answer[name].cluster for name in shown.hashes] for answer, _ in votes])
-            found = [Assigned(i, votes[0][0][name].strategy) for i, name in zip(ids, shown.hashes, strict=True)]
+            ids = judge_reply.majority([[answer[name].cluster for name in shown.hashes] for answer, _ in votes])
+            found = [AssignedCluster(i, votes[0][0][name].strategy) for i, name in zip(ids, shown.hashes, strict=True)]
             names = sorted({name for _, name in votes})
         self._counts.add("groups")
         self._counts.add("shortened", shown.shortened)
@@ -104,11 +104,11 @@ class OpenAIJudge:
 
     def preview(
         self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
-    ) -> list[prompt.Message]:
+    ) -> list[judge_prompt.Message]:
         """The messages of the first request about a group; nothing is asked."""
         shown = self.show(problem, rollouts, verdicts)
-        question = prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
-        return prompt.render(self._instructions, question, [shown.texts[i] for i in _order(shown, 0, 0)])
+        question = judge_prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
+        return judge_prompt.render(self._instructions, question, [shown.texts[i] for i in _order(shown, 0, 0)])
 
     def probe(self) -> None:
         """Return where a server can be asked again, else raise `JudgeUnavailable` with the first one's reason."""
@@ -147,7 +147,7 @@ class OpenAIJudge:
     def _name(self, endpoint: Endpoint) -> str:
         return f"openai:{endpoint.model}@{self.version}"
 
-    def _vote(self, group: str, question: str, shown: Shown, vote: int) -> tuple[Mapping[str, Assigned], str]:
+    def _vote(self, group: str, question: str, shown: Shown, vote: int) -> tuple[Mapping[str, AssignedCluster], str]:
         """One vote's answer by program hash, and who gave it: the first server, or the second while that is away."""
         first, *others = self._endpoints
         try:
@@ -164,7 +164,9 @@ class OpenAIJudge:
                 return answer, self._name(other)
             raise
 
-    def _answer(self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int) -> Mapping[str, Assigned]:
+    def _answer(
+        self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int
+    ) -> Mapping[str, AssignedCluster]:
         config = self.config
         sampling = f"{config.answer_schema} {config.temperature} vote {vote}"
         key = key_of(endpoint.model, self.version, config.view, sampling, question, *shown.hashes)
@@ -183,14 +185,16 @@ class OpenAIJudge:
             self._counts.add("answers")
             return answer
 
-    def _ask(self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int) -> Mapping[str, Assigned]:
+    def _ask(
+        self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int
+    ) -> Mapping[str, AssignedCluster]:
         """Ask in one order after the other until an answer can be used. Raises `JudgeRefused` after `ATTEMPTS`."""
         count = len(shown.texts)
         longest = self.config.max_answer_tokens or _TOKENS_AROUND + _TOKENS_A_PROGRAM * count
         fault = ""
         for attempt in range(ATTEMPTS):
             order = _order(shown, vote, attempt)
-            messages = prompt.render(self._instructions, question, [shown.texts[i] for i in order])
+            messages = judge_prompt.render(self._instructions, question, [shown.texts[i] for i in order])
             try:
                 assigned = self._one_answer(endpoint, messages, count, longest)
             except InvalidAnswer as error:
@@ -202,10 +206,10 @@ class OpenAIJudge:
         raise JudgeRefused(f"{endpoint.name} gave no labels for problem {group} in {ATTEMPTS} attempts: {fault}.")
 
     def _one_answer(
-        self, endpoint: Endpoint, messages: Sequence[prompt.Message], count: int, longest: int
-    ) -> list[Assigned]:
+        self, endpoint: Endpoint, messages: Sequence[judge_prompt.Message], count: int, longest: int
+    ) -> list[AssignedCluster]:
         """One answer, or its repair. Raises `InvalidAnswer`."""
-        schema = reply.schema(count, indexed=self.config.answer_schema == "indexed")
+        schema = judge_reply.schema(count, indexed=self.config.answer_schema == "indexed")
         for last in (False, True):
             completion = endpoint.complete(messages, schema, longest)
             if completion.refusal or completion.finish_reason == "content_filter":
@@ -215,13 +219,13 @@ class OpenAIJudge:
                 self._counts.add("invalid")
                 raise _TooLong(f"its answer was cut off after {longest} tokens")
             try:
-                return reply.parse(completion.text, count)
+                return judge_reply.parse(completion.text, count)
             except InvalidAnswer as error:
                 if last:
                     self._counts.add("invalid")
                     raise
                 self._counts.add("repairs")
-                messages = prompt.repair(messages, completion.text, str(error))
+                messages = judge_prompt.repair(messages, completion.text, str(error))
         raise AssertionError("unreachable")
 
 
@@ -229,7 +233,9 @@ class _TooLong(InvalidAnswer):
     """The answer did not fit the tokens that it was given."""
 
 
-def _endpoints(config: JudgeConfig, ledger: cost.Ledger, counts: Counts, backoff: float) -> list[Endpoint]:
+def _endpoints(
+    config: JudgeConfig, ledger: token_cost.BudgetLedger, counts: JudgeCounters, backoff: float
+) -> list[Endpoint]:
     """The first server, and the second where there is one. Raises `UsageError`."""
     settings = Settings(
         timeout=config.timeout,
@@ -242,11 +248,18 @@ def _endpoints(config: JudgeConfig, ledger: cost.Ledger, counts: Counts, backoff
     for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
         if url is not None and not url.startswith(("http://", "https://")):
             raise UsageError(f"{option}={url!r} is no http(s) address.")
-    first = config.base_url or cost.PUBLIC_URL, config.model, keys.first_key(config), cost.prices(config)
+    first = (
+        config.base_url or token_cost.PUBLIC_URL,
+        config.model,
+        api_keys.first_key(config),
+        token_cost.prices(config),
+    )
     servers = [first]
     if config.failover_url is not None:
         model = config.failover_model or config.model
-        servers.append((config.failover_url, model, keys.failover_key(config), cost.listed(config.failover_url, model)))
+        servers.append(
+            (config.failover_url, model, api_keys.failover_key(config), token_cost.listed(config.failover_url, model))
+        )
     return [Endpoint(*server, settings, ledger, counts) for server in servers]
 
 
@@ -258,14 +271,14 @@ def _order(shown: Shown, vote: int, attempt: int) -> list[int]:
     return order
 
 
-def _spread(found: Sequence[Assigned], places: Sequence[int | None], judge: str) -> Clusters:
+def _spread(found: Sequence[AssignedCluster], places: Sequence[int | None], judge: str) -> Clusters:
     """What was found for each text, copied to the rollouts that share it; ids from 1 by first occurrence."""
     ids = np.zeros(len(places), np.int32)
     degenerate = np.ones(len(places), np.bool_)
     seen: dict[int, int] = {}
     strategies: dict[int, str] = {}
     for i, place in enumerate(places):
-        if place is None or found[place].cluster == reply.DEGENERATE:
+        if place is None or found[place].cluster == judge_reply.DEGENERATE:
             continue
         degenerate[i] = False
         ids[i] = seen.setdefault(found[place].cluster, len(seen) + 1)

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from raypoly.errors import JudgeRefused, UsageError
-from raypoly.judge.openai.breaker import Breaker
-from raypoly.judge.openai.cost import PUBLIC_URL, Ledger, Prices
-from raypoly.judge.openai.faults import Fault
-from raypoly.judge.openai.gate import Gate
-from raypoly.judge.openai.limits import Limiter, Sent, retry_after
-from raypoly.judge.openai.prompt import Message
-from raypoly.judge.openai.stats import Counts
-from raypoly.judge.openai.wire import Completion, Wire
+from raypoly.judge.openai.circuit_breaker import CircuitBreaker
+from raypoly.judge.openai.completion_request import Completion, Wire
+from raypoly.judge.openai.judge_prompt import Message
+from raypoly.judge.openai.judge_stats import JudgeCounters
+from raypoly.judge.openai.rate_limiter import Limiter, Sent, retry_after
+from raypoly.judge.openai.request_faults import Fault
+from raypoly.judge.openai.request_gate import RequestGate
+from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, Prices
 
 TRIES = 5
 _SLOW = 3
@@ -61,16 +61,16 @@ class Endpoint:
         key: str,
         prices: Prices | None,
         settings: Settings,
-        ledger: Ledger,
-        counts: Counts,
+        ledger: BudgetLedger,
+        counts: JudgeCounters,
     ) -> None:
         self.base_url, self.model, self.prices = base_url, model, prices
         self.name = f"The judge {model} at {base_url}"
-        self.breaker = Breaker(self.name)
+        self.breaker = CircuitBreaker(self.name)
         self._settings, self._ledger, self._counts = settings, ledger, counts
         self._wire = Wire(base_url, key, settings.timeout)
         limiter = Limiter(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
-        self._gate = Gate(limiter)
+        self._gate = RequestGate(limiter)
         self._estimate = _Estimate()
         self._served = False
         # newer models want the newer name, and servers other than OpenAI's may know the older one alone

@@ -10,11 +10,11 @@ A format is one file here: which columns mark it, and how its row becomes a `Pro
 
 from __future__ import annotations
 
-from raypoly.problems.formats.files import files_of, read_lines
-from raypoly.problems.formats.own import row_of
-from raypoly.problems.formats.programs import program_of
-from raypoly.problems.formats.reading import ProblemFile, ProblemStream, Rejected, read_problems
+from raypoly.problems.formats.problem_files import ProblemFile, ProblemStream, Rejected, read_problems
+from raypoly.problems.formats.raypoly_rows import row_of
 from raypoly.problems.formats.registry import FORMATS, Format, problem_of
+from raypoly.problems.formats.row_files import files_of, read_lines
+from raypoly.problems.formats.solution_code import program_of
 
 __all__ = [
     "FORMATS",

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from raypoly.problems.formats import suites
+from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.livecodebench import PRELUDE
-from raypoly.problems.formats.numbers import loads
-from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked, reads_and_prints
-from raypoly.problems.formats.source import first_program, method_of, parsed, without
+from raypoly.problems.formats.long_integers import loads
+from raypoly.problems.formats.python_source import first_program, method_of, parsed, without
+from raypoly.problems.formats.row_fields import OptionalIdentifier, SourceRow, Text, asked, reads_and_prints
 from raypoly.values import Problem, TestSuite
 
 
@@ -29,7 +29,7 @@ class InputOutput(BaseModel):
     fn_name: Text = ""
 
 
-class _Row(Row):
+class _Row(SourceRow):
     input_output: Any
     question: Text = ""
     solutions: Any = None
@@ -76,14 +76,14 @@ def suite_of(tests: InputOutput, starter: str) -> TestSuite:
         raise ValueError(f"input_output: {len(tests.inputs)} inputs, but {len(tests.outputs)} outputs")
     if not tests.fn_name:
         pairs = zip(tests.inputs, tests.outputs, strict=True)
-        return suites.stdin((_lines(given, "inputs"), _lines(output, "outputs")) for given, output in pairs)
+        return test_suites.stdin((_lines(given, "inputs"), _lines(output, "outputs")) for given, output in pairs)
     for number, arguments in enumerate(tests.inputs):
         if not isinstance(arguments, list):
             raise ValueError(f"input_output: inputs.{number} is not a list of arguments")
     outputs = tests.outputs
     if is_wrapped(outputs, starter, tests.fn_name):
         outputs = [output[0] for output in outputs]
-    return suites.calls(zip(tests.inputs, outputs, strict=True))
+    return test_suites.calls(zip(tests.inputs, outputs, strict=True))
 
 
 def is_wrapped(outputs: list[Any], starter: str, name: str) -> bool:

@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, ValidationError
 
-from raypoly.problems.formats import suites
-from raypoly.problems.formats.row import OptionalIdentifier, Row, Text, asked, reads_and_prints, reason, tagged, told
-from raypoly.problems.formats.source import first_program
+from raypoly.problems.formats import test_suites
+from raypoly.problems.formats.python_source import first_program
+from raypoly.problems.formats.row_fields import (
+    OptionalIdentifier,
+    SourceRow,
+    Text,
+    asked,
+    reads_and_prints,
+    reason,
+    tagged,
+    told,
+)
 from raypoly.values import Problem
 
 _PYTHON3 = (3, "3", "PYTHON3")
@@ -20,7 +29,7 @@ class _Tests(BaseModel):
     output: Annotated[list[str], FailFast()]
 
 
-class _Row(Row):
+class _Row(SourceRow):
     name: str
     public_tests: Any = None
     private_tests: Any = None
@@ -54,7 +63,7 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.name,
         prompt=asked(reads_and_prints(it.description)),
         entry_point="",
-        tests=suites.stdin(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
+        tests=test_suites.stdin(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
         solution=first_program(_in_python(it.solutions)),
         reference_seconds=it.reference_seconds,
         metadata=_about(it),

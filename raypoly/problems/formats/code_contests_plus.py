@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from raypoly.problems.formats import suites
+from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.code_contests import pairs_of
-from raypoly.problems.formats.row import Identifier, Row, Text, asked, reads_and_prints
-from raypoly.problems.formats.source import first_program
+from raypoly.problems.formats.python_source import first_program
+from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, asked, reads_and_prints
 from raypoly.values import Problem
 
 _PYTHON3 = ("py3", "python3", "PYTHON3", 3)
 _RATES = ("true_positive_rate", "true_negative_rate")
 
 
-class _Row(Row):
+class _Row(SourceRow):
     id: Identifier
     test_cases: Any = None
     checker: Text = ""
@@ -48,7 +48,7 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.id,
         prompt=asked(reads_and_prints(it.description)),
         entry_point="",
-        tests=suites.stdin(pairs_of(it.test_cases, "test_cases")),
+        tests=test_suites.stdin(pairs_of(it.test_cases, "test_cases")),
         solution=first_program(_in_python(it.correct_submissions)),
         reference_seconds=it.reference_seconds,
         metadata=it.about() | {name: f"{rate:g}" for name, rate in rates.items() if rate is not None},

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from raypoly.problems.formats import suites
+from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.code_contests import pairs_of
-from raypoly.problems.formats.row import READ_AND_PRINT, Identifier, OptionalIdentifier, Row, Text, asked
-from raypoly.problems.formats.source import parsed
+from raypoly.problems.formats.python_source import parsed
+from raypoly.problems.formats.row_fields import READ_AND_PRINT, Identifier, OptionalIdentifier, SourceRow, Text, asked
 from raypoly.values import Problem
 
 _CUT = "..."
 
 
-class _Row(Row):
+class _Row(SourceRow):
     id: Identifier
     official_tests: Any
     official_tests_complete: bool | None = None
@@ -58,7 +58,7 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.id,
         prompt=asked(_statement(it)),
         entry_point="",
-        tests=suites.stdin(_whole(pairs_of(it.official_tests, "official_tests")), it.generated_checker.strip()),
+        tests=test_suites.stdin(_whole(pairs_of(it.official_tests, "official_tests")), it.generated_checker.strip()),
         reference_seconds=it.reference_seconds,
         metadata=_about(it),
     )

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats import suites
-from raypoly.problems.formats.row import ANSWER, EntryPoint, Identifier, Row, Text
-from raypoly.problems.formats.source import without
+from raypoly.problems.formats import test_suites
+from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text
 from raypoly.values import Problem
 
 
-class _Row(Row):
+class _Row(SourceRow):
     task_id: Identifier
     prompt: str
     entry_point: EntryPoint
@@ -41,7 +41,7 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.task_id,
         prompt=f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}",
         entry_point=it.entry_point,
-        tests=suites.check(it.test),
+        tests=test_suites.check(it.test),
         prelude=without(it.prompt[:start], it.entry_point),
         prefix=prefix,
         solution=prefix + it.canonical_solution if it.canonical_solution.strip() else "",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats import suites
-from raypoly.problems.formats.row import EntryPoint, Identifier, Row, Text, asked, dated, tagged, told
-from raypoly.problems.formats.source import without
+from raypoly.problems.formats import test_suites
+from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.row_fields import EntryPoint, Identifier, SourceRow, Text, asked, dated, tagged, told
 from raypoly.values import Problem
 
 
-class _Row(Row):
+class _Row(SourceRow):
     task_id: Identifier
     prompt: Text
     entry_point: EntryPoint
@@ -34,7 +34,7 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.task_id,
         prompt=it.query if it.query.strip() else asked(it.problem_description, it.starter_code),
         entry_point=it.entry_point,
-        tests=suites.check(it.test),
+        tests=test_suites.check(it.test),
         prelude=without(it.prompt, it.entry_point),
         solution=it.completion,
         reference_seconds=it.reference_seconds,

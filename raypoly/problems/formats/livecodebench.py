@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, TypeAdapter, ValidationError
 
-from raypoly.problems.formats import suites
-from raypoly.problems.formats.numbers import loads
+from raypoly.problems.formats import test_suites
+from raypoly.problems.formats.long_integers import loads
 from raypoly.problems.formats.private_tests import unpacked
-from raypoly.problems.formats.row import Identifier, Row, Text, asked, reads_and_prints, reason
-from raypoly.problems.formats.source import method_of, without
+from raypoly.problems.formats.python_source import method_of, without
+from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, asked, reads_and_prints, reason
 from raypoly.values import Problem, TestSuite
 
 _MODULES = (
@@ -26,13 +26,13 @@ PRELUDE = (
 """The names that its authors give every program; `builtins` comes late because `math` and `operator` hide some."""
 
 
-class Test(BaseModel):
+class LiveCodeBenchTest(BaseModel):
     input: str
     output: str
     testtype: str = ""
 
 
-class _Row(Row):
+class _Row(SourceRow):
     question_id: Identifier
     public_test_cases: Any
     private_test_cases: Any = None
@@ -41,7 +41,7 @@ class _Row(Row):
     metadata: Any = None
 
 
-_TESTS = TypeAdapter(Annotated[list[Test], FailFast()])
+_TESTS = TypeAdapter(Annotated[list[LiveCodeBenchTest], FailFast()])
 
 
 def marks(row: Mapping[str, Any]) -> bool:
@@ -64,14 +64,14 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.question_id,
         prompt=asked(description, it.starter_code),
         entry_point=entry_point,
-        tests=functional(tests) if called else suites.stdin((test.input, test.output) for test in tests),
+        tests=functional(tests) if called else test_suites.stdin((test.input, test.output) for test in tests),
         prelude=without(PRELUDE, entry_point),
         reference_seconds=it.reference_seconds,
         metadata=it.about(),
     )
 
 
-def _tests(column: Any, name: str) -> list[Test]:
+def _tests(column: Any, name: str) -> list[LiveCodeBenchTest]:
     if not column:
         return []
     try:
@@ -80,7 +80,7 @@ def _tests(column: Any, name: str) -> list[Test]:
         raise ValueError(f"{name}: {reason(error)}") from None
 
 
-def functional(tests: list[Test]) -> TestSuite:
+def functional(tests: list[LiveCodeBenchTest]) -> TestSuite:
     """Each line of an input is one argument in JSON."""
 
     def cases() -> Iterator[tuple[list[Any], Any]]:
@@ -90,7 +90,7 @@ def functional(tests: list[Test]) -> TestSuite:
             except ValueError as error:
                 raise ValueError(f"test {number}: not JSON arguments line by line: {error}") from None
 
-    return suites.calls(cases())
+    return test_suites.calls(cases())
 
 
 def function_name(metadata: Any) -> str:

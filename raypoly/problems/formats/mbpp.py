@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from raypoly.problems.formats.mbpp_check import check_of
-from raypoly.problems.formats.row import Identifier, Row, Text, asked
+from raypoly.problems.formats.assertion_check import check_of
+from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, asked
 from raypoly.values import Problem, TestSuite
 
 
-class _Row(Row):
+class _Row(SourceRow):
     task_id: Identifier
     test_list: list[str] = Field(min_length=1)
     text: Text = ""

@@ -10,7 +10,7 @@ import pickletools
 import zlib
 from typing import Any
 
-from raypoly.problems.formats.numbers import loads
+from raypoly.problems.formats.long_integers import loads
 
 LARGEST = 1 << 28
 """Bytes unpacked: what becomes of them takes several times the memory."""

@@ -16,10 +16,10 @@ from raypoly.problems.formats import (
     leetcode,
     livecodebench,
     mbpp,
-    own,
-    verifiable,
+    raypoly_rows,
+    test_lists,
 )
-from raypoly.problems.formats.row import cut, reason, writable
+from raypoly.problems.formats.row_fields import cut, reason, writable
 from raypoly.values import Problem
 
 Row = Mapping[str, Any]
@@ -37,14 +37,14 @@ class Format:
 
 
 FORMATS = (
-    Format("raypoly", own.marks, own.read),
+    Format("raypoly", raypoly_rows.marks, raypoly_rows.read),
     Format("LiveCodeBench", livecodebench.marks, livecodebench.read),
     Format("CodeContests", code_contests.marks, code_contests.read),
     Format("CodeContests+", code_contests_plus.marks, code_contests_plus.read),
     Format("Codeforces", codeforces.marks, codeforces.read),
     Format("MBPP", mbpp.marks, mbpp.read),
     Format("APPS and TACO", apps.marks, apps.read),
-    Format("verifiable problems", verifiable.marks, verifiable.read),
+    Format("verifiable problems", test_lists.marks, test_lists.read),
     Format("BigCodeBench", bigcodebench.marks, bigcodebench.read),
     Format("HumanEval", humaneval.marks, humaneval.read),
     Format("LeetCodeDataset", leetcode.marks, leetcode.read),

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, split
-from raypoly.problems.puzzles.budgets import FREE, PATIENCE, Profile, budget, draw_profiles
-from raypoly.problems.puzzles.language import Puzzle, all_puzzles
-from raypoly.problems.puzzles.solutions import PRELUDE
+from raypoly.problems.puzzles.puzzle_budgets import FREE, PATIENCE, Profile, budget, draw_profiles
+from raypoly.problems.puzzles.puzzle_language import Puzzle, all_puzzles
+from raypoly.problems.puzzles.puzzle_solutions import PRELUDE
 from raypoly.seeds import derive
 from raypoly.values import Problem, Split, TestSuite
 

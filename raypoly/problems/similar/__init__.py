@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from raypoly.problems.similar.grams import Hasher, near
-from raypoly.problems.similar.pairs import THRESHOLD, Compared, Likeness, Reason, compared, same
+from raypoly.problems.similar.duplicate_pairs import THRESHOLD, ComparedProblem, Likeness, Reason, compared, same
+from raypoly.problems.similar.ngrams import Hasher, near
 from raypoly.values import Problem
 
 __all__ = ["Pair", "Reason", "duplicates", "overlaps"]
@@ -42,7 +42,7 @@ def duplicates(problems: Iterable[Problem]) -> list[Pair]:
     """
     everything = sorted(_compared(problems), key=lambda it: it.preference)
     partners = _Partners(everything, everything)
-    kept: dict[str, list[Compared]] = defaultdict(list)
+    kept: dict[str, list[ComparedProblem]] = defaultdict(list)
     pairs = []
     for it in everything:
         found = _most_similar(it, (other for place in partners.of(it) for other in kept[place]))
@@ -60,7 +60,7 @@ def overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) -> list
     ours = sorted(_compared(training, hasher), key=lambda it: it.preference)
     theirs = sorted(_compared(evaluation, hasher), key=lambda it: it.preference)
     partners = _Partners(ours, theirs)
-    there: dict[str, list[Compared]] = defaultdict(list)
+    there: dict[str, list[ComparedProblem]] = defaultdict(list)
     for it in theirs:
         for place in partners.places(it):
             there[place].append(it)
@@ -71,31 +71,31 @@ def overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) -> list
 class _Partners:
     """Where to look for the like of a problem: under its names, its statement, and statements near to it."""
 
-    def __init__(self, ours: Sequence[Compared], theirs: Sequence[Compared]) -> None:
+    def __init__(self, ours: Sequence[ComparedProblem], theirs: Sequence[ComparedProblem]) -> None:
         left, right = ({it.digest: it.grams for it in side if it.digest} for side in (ours, theirs))
         self._near: Mapping[str, list[str]] = defaultdict(list)
         our_digests, their_digests = list(left), list(right)
         for i, j in near(list(left.values()), list(right.values()), THRESHOLD):
             self._near[our_digests[i]].append(their_digests[j])
 
-    def places(self, it: Compared) -> list[str]:
+    def places(self, it: ComparedProblem) -> list[str]:
         """Under which it is found."""
         return [*sorted(f"name {slug}" for slug in it.names.slugs), *([it.digest] if it.digest else [])]
 
-    def of(self, it: Compared) -> list[str]:
+    def of(self, it: ComparedProblem) -> list[str]:
         """Where its like may be."""
         names = sorted(f"name {slug}" for slug in it.names.slugs)
         return [*names, *(self._near.get(it.digest, []) if it.digest else [])]
 
 
-def _compared(problems: Iterable[Problem], hasher: Hasher | None = None) -> Iterator[Compared]:
+def _compared(problems: Iterable[Problem], hasher: Hasher | None = None) -> Iterator[ComparedProblem]:
     hasher = hasher or Hasher()
     return (compared(problem, hasher) for problem in problems)
 
 
-def _most_similar(it: Compared, others: Iterable[Compared]) -> Pair | None:
+def _most_similar(it: ComparedProblem, others: Iterable[ComparedProblem]) -> Pair | None:
     """Of those that are the same problem; the first in order of preference among equals."""
-    best: tuple[float, Compared, Likeness] | None = None
+    best: tuple[float, ComparedProblem, Likeness] | None = None
     for other in others:
         likeness = same(it, other)
         if likeness is not None:

@@ -20,8 +20,8 @@ from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet
 from raypoly.problems.jsonl import content_hash
-from raypoly.problems.prompts import STATEMENT, parts_of
-from raypoly.problems.verl import Render, renderer
+from raypoly.problems.prompt_parts import STATEMENT, parts_of
+from raypoly.problems.verl_rows import Render, renderer
 from raypoly.values import Problem, Split
 
 OWN = ("base", "chat", "statement")
@@ -32,7 +32,7 @@ _BLANK = re.compile(r"\n(?:[ \t]*\n)+")
 
 
 @dataclass(frozen=True)
-class Template:
+class PromptTemplate:
     """Texts with places, by role; the role is empty where the text is the prompt itself."""
 
     name: str
@@ -53,7 +53,7 @@ class Template:
         return [{"role": role, "content": _filled(text, values).strip()} for role, text in self.texts]
 
 
-def load_template(name: str, key: str = "problems.template") -> Template:
+def load_template(name: str, key: str = "problems.template") -> PromptTemplate:
     """One of `OWN`, or a file's; `key` of the config names it.
 
     Raises `UsageError` where there is no such file, or no place for a statement.
@@ -70,10 +70,10 @@ def load_template(name: str, key: str = "problems.template") -> Template:
         raise UsageError(f"{key}={name} has no {{statement}}: write it where the problem's text belongs.")
     first, *rest = _ROLE.split(text)
     if not rest:
-        return Template(name, (("", text),))
+        return PromptTemplate(name, (("", text),))
     if first.strip():
         raise UsageError(f"{key}={name} has text before its first <<role>>: nobody would say it.")
-    return Template(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
+    return PromptTemplate(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
 def templated(found: ProblemSet, config: ProblemsConfig) -> ProblemSet:
@@ -104,7 +104,7 @@ def asking(
     return lambda problem: _asked(problem, template, render, key)
 
 
-def _asked(problem: Problem, template: Template, render: Render | None, key: str) -> Problem:
+def _asked(problem: Problem, template: PromptTemplate, render: Render | None, key: str) -> Problem:
     if problem.answer == "completion":
         raise UsageError(
             f"{key}={template.name} asks for a program in a fenced block, and {problem.id} of "

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from raypoly.sandbox.child import budget, frames, guard, nodes, objects, wire
+from raypoly.sandbox.child import budget, frames, guard, linked_nodes, object_calls, plain_data
 
 Report = Callable[..., None]
 OPERATIONS = "<operations>"
@@ -51,7 +51,7 @@ def serve(
         return
     report("ready")
     if at_once:
-        for test in wire.unpack(frames.receive(channel)):
+        for test in plain_data.unpack(frames.receive(channel)):
             _answer(report, function, namespace, counters, test)
         return
     while True:
@@ -61,7 +61,7 @@ def serve(
 def _answer(
     report: Report, function: Any, namespace: dict[str, Any], counters: budget.Counters | None, test: bytes
 ) -> None:
-    args, kwargs, limits, want_args = wire.unpack(test, nodes.maker(namespace))
+    args, kwargs, limits, want_args = plain_data.unpack(test, linked_nodes.maker(namespace))
     if counters is not None:
         budget.begin(counters, limits)
     try:
@@ -75,7 +75,7 @@ def _answer(
 def _entry(namespace: dict[str, Any], entry_point: str) -> Any:
     """What `entry_point` names: `f`, `Solution().twoSum` (one instance for all tests, as in the data set)."""
     if entry_point == OPERATIONS:
-        return objects.player(namespace)
+        return object_calls.player(namespace)
     value: Any = None
     for position, part in enumerate(entry_point.split(".")):
         name = part.removesuffix("()")
@@ -87,9 +87,9 @@ def _entry(namespace: dict[str, Any], entry_point: str) -> Any:
 
 def _encoded(message: tuple[object, ...]) -> bytes:
     try:
-        return wire.encode(message)
-    except wire.TooLarge as error:
-        return wire.encode(("ok", wire.Opaque(f"a value of {error}"), None, None))
+        return plain_data.encode(message)
+    except plain_data.TooLarge as error:
+        return plain_data.encode(("ok", plain_data.Opaque(f"a value of {error}"), None, None))
 
 
 def _report_error(report: Report, error: BaseException) -> None:

@@ -13,7 +13,7 @@ import ast
 import sys
 from typing import Any
 
-from raypoly.sandbox.child import frames, nodes, wire
+from raypoly.sandbox.child import frames, linked_nodes, plain_data
 
 _HELD = "__held__"
 
@@ -44,12 +44,12 @@ class Held:
 def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool) -> None:
     """Execute the check in `namespace`, where the prelude has run, and say what came of it."""
     sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
-    make = nodes.maker(namespace)
+    make = linked_nodes.maker(namespace)
     held = Held(all_tests)
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
-        frames.send(channel, wire.encode(("call", held.count, args, kwargs)))
-        answer = wire.unpack(frames.receive(channel), make)
+        frames.send(channel, plain_data.encode(("call", held.count, args, kwargs)))
+        answer = plain_data.unpack(frames.receive(channel), make)
         if answer is None:
             raise CandidateFailed
         result, (args_after, kwargs_after) = answer
@@ -64,14 +64,14 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool)
         exec(compile(_counted(source), "<check>", "exec", dont_inherit=True), namespace)
         check = namespace["check"]
     except BaseException as error:  # noqa: BLE001 - whatever a check raises is told to the parent
-        frames.send(channel, wire.encode(("broken", f"{type(error).__name__}: {error}"[:200])))
+        frames.send(channel, plain_data.encode(("broken", f"{type(error).__name__}: {error}"[:200])))
         return
     try:
         check(candidate)
     except BaseException as error:  # noqa: BLE001 - an operation on a wrong result may raise anything
         if all_tests or not held.failures:
             held.failures.append(f"{type(error).__name__}: {error}"[:200])
-    frames.send(channel, wire.encode(("done", held.count, held.failures)))
+    frames.send(channel, plain_data.encode(("done", held.count, held.failures)))
 
 
 def _counted(source: str) -> ast.Module:

@@ -21,7 +21,8 @@ import stat
 import sys
 from typing import Any, NoReturn
 
-from raypoly.sandbox.child import confine, frames, observe, roles, system, wire
+from raypoly.sandbox.child import confine, frames, plain_data, roles, system
+from raypoly.strategies.traced_runs import observe
 
 CONTROL = 3
 FIRST_CHANNEL, CHANNELS, LAST_CHANNEL = 16, 40, 60
@@ -128,7 +129,7 @@ def _child(
             _be_template(number, walls, memory)
         confine.shut_candidate(walls, memory, cpu)
     except OSError as error:
-        frames.send(number, wire.encode(("infra", str(error))))
+        frames.send(number, plain_data.encode(("infra", str(error))))
         os._exit(1)
     roles.play(number, prelude)
     os._exit(0)
@@ -138,8 +139,8 @@ def _be_template(channel: int, walls: confine.Walls, memory: int) -> NoReturn:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)
     confine.shut_template(walls, memory + PRELUDE_BYTES)
     frames.send(channel, b"")
-    prelude = roles.Prelude(wire.unpack(frames.receive(channel)))
-    frames.send(channel, wire.encode(prelude.error))
+    prelude = roles.Prelude(plain_data.unpack(frames.receive(channel)))
+    frames.send(channel, plain_data.encode(prelude.error))
     _serve(control, walls, prelude)
 
 

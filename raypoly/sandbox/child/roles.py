@@ -7,7 +7,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, cases, checker, frames, observe, probes, reader, script, wire
+from raypoly.sandbox.child import candidate, cases, checker, compiler, frames, plain_data, probes, script
+from raypoly.strategies.traced_runs import observe
 
 
 class Prelude:
@@ -30,13 +31,13 @@ class Prelude:
 def play(channel: int, prelude: Prelude | None) -> None:
     """Greet (so that the parent learns this process's id from the kernel), then play the role that it asks for."""
     frames.send(channel, b"")
-    role, *arguments = wire.unpack(frames.receive(channel))
+    role, *arguments = plain_data.unpack(frames.receive(channel))
     if role == "observe":
-        frames.send(channel, wire.encode(observe.observe(*arguments)))
+        frames.send(channel, plain_data.encode(observe.observe(*arguments)))
     elif role == "read":
-        reader.serve(channel)
+        compiler.serve(channel)
     elif role == "probe":
-        frames.send(channel, wire.encode(probes.breaches(*arguments)))
+        frames.send(channel, plain_data.encode(probes.breaches(*arguments)))
     elif prelude is not None:
         _play_with(channel, prelude.namespace, role, arguments)
 
@@ -50,4 +51,4 @@ def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: li
     elif role == "checker":
         checker.serve(channel, namespace, *arguments)
     elif role == "cases":
-        frames.send(channel, wire.encode(cases.plain_cases(namespace, *arguments)))
+        frames.send(channel, plain_data.encode(cases.plain_cases(namespace, *arguments)))

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any, NoReturn
 
-from raypoly.sandbox.child import candidate, frames, wire
+from raypoly.sandbox.child import candidate, frames, plain_data
 
 _exit, _write = os._exit, os.write
 _FAILED = 1
@@ -42,7 +42,7 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input:
             words = ("syntax", type(error).__name__, candidate.text_of(error))
         else:
             words = ("raised", type(error).__name__[:100], candidate.text_of(error))
-        _write(1, nonce + wire.encode(words))
+        _write(1, nonce + plain_data.encode(words))
         _exit(_FAILED)
     _exit(0)
 

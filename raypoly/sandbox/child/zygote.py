@@ -16,7 +16,16 @@ import os
 import sys
 import types
 
-PACKAGE = "raypoly.sandbox.child"
+PACKAGES = (
+    "raypoly",
+    "raypoly.sandbox",
+    "raypoly.sandbox.child",
+    "raypoly.strategies",
+    "raypoly.strategies.live_code",
+    "raypoly.strategies.features",
+    "raypoly.strategies.traced_runs",
+)
+"""The packages that a child may import from, and those above them."""
 WARM = """
     abc array ast bisect calendar cmath collections collections.abc contextlib copy dataclasses datetime decimal
     enum fractions functools hashlib heapq io itertools json keyword math numbers operator pprint queue random re
@@ -36,23 +45,21 @@ class Loader(importlib.machinery.SourceFileLoader):
 
 
 class Finder:
-    """Finds `raypoly.sandbox.child.*` beside this file, without raypoly itself."""
+    """Finds the modules of `PACKAGES` in `folder`, which holds raypoly, without importing raypoly itself."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        if not name.startswith(PACKAGE + "."):
-            return None
-        file = f"{self.folder}/{name.removeprefix(PACKAGE + '.')}.py"
-        if not os.path.exists(file):
+        file = f"{self.folder}/{name.replace('.', '/')}.py"
+        if name.rpartition(".")[0] not in PACKAGES[2:] or not os.path.exists(file):
             return None
         return importlib.machinery.ModuleSpec(name, Loader(name, file), origin=file)
 
 
 def package(folder: str) -> None:
-    """Stand-ins for the packages above ours, so that our modules have the same names here as everywhere."""
-    for name in ("raypoly", "raypoly.sandbox", PACKAGE):
+    """Stand-ins for the packages, so that our modules have the same names here as everywhere."""
+    for name in PACKAGES:
         module = types.ModuleType(name)
         vars(module)["__path__"] = []
         sys.modules[name] = module
@@ -61,7 +68,7 @@ def package(folder: str) -> None:
 
 
 def main() -> None:
-    package(os.path.dirname(os.path.abspath(__file__)))
+    package(os.path.abspath(__file__).rsplit("/", 4)[0])
     for name in WARM.split():
         __import__(name)
     for name in ("exit", "quit"):  # a program expects what `site` gives it

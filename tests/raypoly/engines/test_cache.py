@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from raypoly.engines.cache import DECODING, GrowingLayer, attend, decode_as_sdpa
+from raypoly.engines.kv_cache import DECODING, GrowingLayer, attend, decode_as_sdpa
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

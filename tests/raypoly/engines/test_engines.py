@@ -10,11 +10,11 @@ from transformers import AutoModelForCausalLM
 
 from raypoly.config import GeneratorConfig, TrainConfig
 from raypoly.engines import Engine, Sample, SampleRequest, build
-from raypoly.engines.transformers import TransformersEngine
+from raypoly.engines.transformers_engine import TransformersEngine
 from raypoly.losses import build as build_loss
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.training_rows import TrainingRow
 from tests.raypoly.tiny_model import random_model
 
 RNG = np.random.default_rng(0)
@@ -130,7 +130,7 @@ def test_an_update_leaves_nothing_of_the_old_weights(engine: Engine, folder: Pat
 
 
 def changed(one: PolicyLearner) -> PolicyLearner:
-    row = Row(LONG_PROMPT[:10], LONG_PROMPT[10:20], np.zeros(10, np.float32), 1.0, 0)
+    row = TrainingRow(LONG_PROMPT[:10], LONG_PROMPT[10:20], np.zeros(10, np.float32), 1.0, 0)
     one.begin(0, Normalisers(1, 1, 10))
     one.accumulate([row])
     one.apply()

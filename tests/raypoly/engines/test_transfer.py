@@ -21,7 +21,7 @@ from raypoly.engines.transfer.gloo import buckets
 from raypoly.engines.vllm_transfer import checked_vllm
 from raypoly.errors import TransferBroken, UsageError, WeightsMismatch
 from raypoly.losses import build as build_loss
-from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.policy_learner import PolicyLearner
 from tests.raypoly.engines.test_engines import LONG_PROMPT, changed
 from tests.raypoly.tiny_model import random_model
 

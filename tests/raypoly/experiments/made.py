@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from raypoly.experiments.config import ExperimentConfig, load
-from raypoly.experiments.plan import PlannedRun, planned
+from raypoly.experiments.experiment_config import ExperimentConfig, load
+from raypoly.experiments.planned_runs import PlannedRun, planned
 from tests.raypoly import made_run
 
 ARMS = """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from raypoly.experiments.comparing import Spread, comparisons
-from raypoly.experiments.results import MEASURES, RunResult
+from raypoly.experiments.arm_comparison import SeedSpread, comparisons
+from raypoly.experiments.run_result import MEASURES, RunResult
 
 
 def result(
@@ -37,7 +37,7 @@ def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
         [result("a", 0, 0.5), result("a", 1, 0.8), result("a", 2, 0.9, finished=False), result("b", 0, None)]
     )
     a, b = compared.arms
-    assert a.after("8") == Spread(0.65, 0.5, 0.8, 2)
+    assert a.after("8") == SeedSpread(0.65, 0.5, 0.8, 2)
     assert (a.planned, len(a.runs)) == (3, 2)
     assert b.after("8") is None, "what was not measured is no number"
 
@@ -57,8 +57,8 @@ def test_runs_on_other_problems_or_from_another_policy_are_no_pair() -> None:
     assert compared.pairs(control) == 0
     assert compared.difference(control, "1") is None
     assert [(start.arms, start.before("1")) for start in compared.starts] == [
-        (["a"], Spread(0.2, 0.2, 0.2, 1)),
-        (["control"], Spread(0.6, 0.6, 0.6, 1)),
+        (["a"], SeedSpread(0.2, 0.2, 0.2, 1)),
+        (["control"], SeedSpread(0.6, 0.6, 0.6, 1)),
     ]
 
 
@@ -66,7 +66,7 @@ def test_where_arms_began_counts_each_seed_once() -> None:
     (compared,) = comparisons([result(arm, seed, 0.5, before=0.2 + seed) for arm in "abc" for seed in (0, 1)])
     (start,) = compared.starts
     assert start.arms == ["a", "b", "c"]
-    assert start.before("16") == Spread(0.7, 0.2, 1.2, 2)
+    assert start.before("16") == SeedSpread(0.7, 0.2, 1.2, 2)
 
 
 def test_arms_of_other_lengths_are_compared_apart() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from raypoly import objectives, settings
 from raypoly.errors import UsageError
-from raypoly.experiments.config import ArmConfig, ExperimentConfig, load
-from raypoly.experiments.plan import planned
+from raypoly.experiments.experiment_config import ArmConfig, ExperimentConfig, load
+from raypoly.experiments.planned_runs import planned
 from tests.raypoly.experiments.made import experiment
 
 CONFIGS = settings.CONFIGS / "experiments"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.experiments.plan import check, planned, warm_starts
+from raypoly.experiments.planned_runs import check, planned, warm_starts
 from tests.raypoly.experiments.made import experiment, finish, runs_of
 
 

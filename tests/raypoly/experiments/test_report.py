@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
-from raypoly.experiments import command
-from raypoly.experiments.command import run_experiment
-from raypoly.experiments.page import marker, written
-from raypoly.experiments.plan import planned
-from raypoly.experiments.processes import Ended
-from raypoly.experiments.starts import at_work, most_at_once
+from raypoly.experiments import experiment_command
+from raypoly.experiments.experiment_command import run_experiment
+from raypoly.experiments.experiment_folder import at_work, most_at_once
+from raypoly.experiments.planned_runs import planned
+from raypoly.experiments.training_process import TrainingExit
+from raypoly.reports.experiment_page import marker, written
 from tests.raypoly.experiments.made import ARMS, experiment, finish, runs_of
 
 PAGE = f"# Mine\n\n{marker('mine')}\nold words\n<!-- end -->\n\nMore.\n{marker('other')}\nkept\n<!-- end -->\n"
@@ -154,13 +154,13 @@ def test_a_finished_experiment_is_only_told_and_a_place_that_is_none_is_refused(
 
 def test_the_exit_code_tells_a_failure_from_a_pause(tmp_path: Path) -> None:
     a, b, c, d = runs_of(tmp_path)
-    done, failed = Ended(a, "finished", 1.0, ""), Ended(b, "failed", 1.0, "")
-    paused, stopped = Ended(c, "paused", 1.0, ""), Ended(d, "stopped", 1.0, "")
-    command.judged([done])
+    done, failed = TrainingExit(a, "finished", 1.0, ""), TrainingExit(b, "failed", 1.0, "")
+    paused, stopped = TrainingExit(c, "paused", 1.0, ""), TrainingExit(d, "stopped", 1.0, "")
+    experiment_command.judged([done])
     with pytest.raises(PausedTooLong, match=r"^grpo-s1 paused for a judge that stayed away\. The same command"):
-        command.judged([done, paused])
+        experiment_command.judged([done, paused])
     with pytest.raises(RaypolyError, match=r"^poly_epo-s0 failed; poly_epo-s1 stopped early; grpo-s1 paused") as told:
-        command.judged([done, failed, paused, stopped])
+        experiment_command.judged([done, failed, paused, stopped])
     assert told.value.exit_code == 1
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.experiments.outlook import Outlook
-from raypoly.experiments.plan import PlannedRun
-from raypoly.experiments.processes import Going, is_held, last_line
-from raypoly.experiments.running import Running
-from raypoly.scoring.interrupt import Interrupted, interruptible
+from raypoly.experiments.eta import ExperimentETA
+from raypoly.experiments.planned_runs import PlannedRun
+from raypoly.experiments.run_queue import RunQueue
+from raypoly.experiments.training_process import RunningTraining, is_held, last_line
+from raypoly.offline.interrupt import Interrupted, interruptible
 from tests.raypoly.experiments.made import finish, runs_of, scripted, that_finishes
 
 
@@ -24,7 +24,7 @@ def runs(tmp_path: Path) -> list[PlannedRun]:
 
 def outcomes(runs: list[PlannedRun], at_once: int = 1) -> tuple[dict[str, str], list[str]]:
     said: list[str] = []
-    ended = Running(runs, at_once, said.append).to_the_end()
+    ended = RunQueue(runs, at_once, said.append).to_the_end()
     return {each.run.name: each.outcome for each in ended}, said
 
 
@@ -89,7 +89,7 @@ for _ in range(6000):
 """
 
 
-def outcomes_beside(left: Going | None, runs: list[PlannedRun], gate: Path) -> tuple[list[str], list[str]]:
+def outcomes_beside(left: RunningTraining | None, runs: list[PlannedRun], gate: Path) -> tuple[list[str], list[str]]:
     """The runs' names as they finished, and what was said; `gate` opens when something is waited for."""
     assert left is not None
     assert is_held(left.run)
@@ -99,7 +99,7 @@ def outcomes_beside(left: Going | None, runs: list[PlannedRun], gate: Path) -> t
         said.append(text)
         gate.touch()
 
-    ended = Running(runs, 1, say).to_the_end()
+    ended = RunQueue(runs, 1, say).to_the_end()
     assert {each.outcome for each in ended} == {"finished"}
     assert not is_held(left.run)
     left.end()
@@ -111,7 +111,7 @@ def test_what_a_killed_experiment_left_at_work_is_waited_for_and_not_started_twi
 ) -> None:
     gate = tmp_path / "gate"
     others = [that_finishes(run, tmp_path) for run in runs[:3]]
-    left = Going.begin(that_finishes(runs[3], tmp_path, until(gate)))
+    left = RunningTraining.begin(that_finishes(runs[3], tmp_path, until(gate)))
     twice = scripted(runs[3], "raise SystemExit('started twice')")
     ended, said = outcomes_beside(left, [*others, twice], gate)
     assert said[0] == "poly_epo-s1: a process of an earlier start is at it, and is waited for"
@@ -122,7 +122,7 @@ def test_what_a_killed_experiment_left_at_work_is_waited_for_and_not_started_twi
 def test_what_was_left_and_then_killed_is_begun_again(runs: list[PlannedRun], tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     again = that_finishes(runs[0], tmp_path)
-    left = Going.begin(scripted(runs[0], f"{until(gate)}\nos.kill(os.getpid(), signal.SIGKILL)"))
+    left = RunningTraining.begin(scripted(runs[0], f"{until(gate)}\nos.kill(os.getpid(), signal.SIGKILL)"))
     ended, said = outcomes_beside(left, [again], gate)
     assert (ended, len(said)) == (["grpo-s0"], 2)
 
@@ -146,7 +146,7 @@ os.kill(os.getppid(), signal.SIGTERM)
 time.sleep(60)
 """
     said: list[str] = []
-    running = Running([scripted(runs[0], training), that_finishes(runs[1], tmp_path)], 1, said.append)
+    running = RunQueue([scripted(runs[0], training), that_finishes(runs[1], tmp_path)], 1, said.append)
     with pytest.raises(Interrupted) as stopped, interruptible("Interrupted."):
         running.to_the_end()
     assert stopped.value.exit_code == 128 + signal.SIGTERM
@@ -167,7 +167,7 @@ def test_the_last_words_of_this_start_are_told_and_not_where_the_traceback_is(tm
 
 
 def test_what_is_left_is_estimated_by_the_runs_that_are_done() -> None:
-    outlook = Outlook()
+    outlook = ExperimentETA()
     assert outlook.left([(80, 0.0)]) is None
     outlook.add(80, 400.0)
     outlook.add(80, 420.0)

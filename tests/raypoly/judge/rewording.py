@@ -2,8 +2,8 @@
 
     other = reworded(source, random.Random(7), kept=frozenset({"Solution", "twoSum"}))
 
-Beside `raypoly.judging.transforms`, whose changes keep a program's text and are one at a time: here all are made at
-once, and names of helpers, classes and fields change as well.
+Beside `raypoly.offline.judge.program_transforms`, whose changes keep a program's text and are one at a time: here all
+are made at once, and names of helpers, classes and fields change as well.
 """
 
 from __future__ import annotations

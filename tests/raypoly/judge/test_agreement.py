@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raypoly.judge.agreement import (
-    Counts,
+from raypoly.judge.label_agreement import (
+    PairCounts,
     adjusted_rand,
     degenerates,
     ids_of,
@@ -75,7 +75,7 @@ def test_the_adjusted_rand_index_is_zero_on_average_over_chance() -> None:
 def test_agreement_is_that_of_the_textbook_formula_over_pairs(labellings: tuple[list[int], list[int]]) -> None:
     said, gold = labellings
     a, b, n = together(said), together(gold), len(said)
-    assert pairs(said, gold) == Counts(len(a & b), len(a), len(b))
+    assert pairs(said, gold) == PairCounts(len(a & b), len(a), len(b))
     expected = len(a) * len(b) / (n * (n - 1) / 2)
     room = (len(a) + len(b)) / 2 - expected
     assert adjusted_rand(said, gold) == pytest.approx((len(a & b) - expected) / room if room > 1e-9 else 1.0)
@@ -99,13 +99,13 @@ def test_merging_costs_precision_and_splitting_costs_recall() -> None:
 def test_a_ratio_of_nothing_is_unknown_and_counts_add_up_over_groups() -> None:
     nothing = pairs([1, 2], [1, 2])
     assert (nothing.precision, nothing.recall, nothing.f1) == (None, None, None)
-    assert nothing + Counts(1, 2, 4) == Counts(1, 2, 4)
-    assert Counts(0, 0, 3).recall == Counts(0, 0, 3).f1 == 0
+    assert nothing + PairCounts(1, 2, 4) == PairCounts(1, 2, 4)
+    assert PairCounts(0, 0, 3).recall == PairCounts(0, 0, 3).f1 == 0
 
 
 def test_degenerates_are_counted_by_program() -> None:
     found = degenerates([0, 0, 1, 1, 0], [0, 1, 0, 1, 0])
-    assert found == Counts(2, 3, 3)
+    assert found == PairCounts(2, 3, 3)
     assert found.precision == found.recall == 2 / 3
 
 

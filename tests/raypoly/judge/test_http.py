@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-import raypoly.judge.http as http_judge
+import raypoly.judge.http_judge as http_judge
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge import Judge, build

@@ -16,13 +16,13 @@ import pytest
 from raypoly.config import ScorerConfig
 from raypoly.judge.gold import groups
 from raypoly.judge.structural import label_evidence
-from raypoly.judging.groups import observing, of_gold
-from raypoly.judging.transforms import keywords
+from raypoly.offline.judge.program_groups import observing, of_gold
+from raypoly.offline.judge.program_transforms import keywords
 from raypoly.problems.formats import problem_of
-from raypoly.sandbox.child.analysis import constructs
-from raypoly.sandbox.child.approach import approach
-from raypoly.sandbox.child.canonical import canonical
-from raypoly.sandbox.extract import extract_code
+from raypoly.sandbox.code_extraction import extract_code
+from raypoly.strategies.features.algorithm_features import approach
+from raypoly.strategies.live_code.canonical import canonical
+from raypoly.strategies.live_code.constructs import constructs
 from raypoly.values import Evidence
 from tests.raypoly.judge.rewording import reworded
 from tests.raypoly.sandbox.problems import SHARED

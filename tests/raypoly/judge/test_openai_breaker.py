@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raypoly.errors import JudgeUnavailable
-from raypoly.judge.openai.breaker import LONGEST_REST, Breaker
+from raypoly.judge.openai.circuit_breaker import LONGEST_REST, CircuitBreaker
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
 
 def test_closed_lets_everybody_pass_and_open_nobody() -> None:
-    breaker = Breaker("The judge", Clock())
+    breaker = CircuitBreaker("The judge", Clock())
     assert breaker.check() is False
     assert "is not serving" in str(breaker.opened("is not serving"))
     for _ in range(3):
@@ -26,7 +26,7 @@ def test_closed_lets_everybody_pass_and_open_nobody() -> None:
 
 def test_after_a_rest_one_trial_passes_and_the_others_go_on_waiting() -> None:
     clock = Clock()
-    breaker = Breaker("The judge", clock)
+    breaker = CircuitBreaker("The judge", clock)
     breaker.opened("is not serving")
     clock.now = 1.0
     assert breaker.check() is True
@@ -39,7 +39,7 @@ def test_after_a_rest_one_trial_passes_and_the_others_go_on_waiting() -> None:
 
 def test_each_failed_trial_doubles_the_rest_up_to_a_minute() -> None:
     clock = Clock()
-    breaker = Breaker("The judge", clock)
+    breaker = CircuitBreaker("The judge", clock)
     breaker.opened("is not serving")
     rests = []
     for _ in range(9):
@@ -59,7 +59,7 @@ def test_each_failed_trial_doubles_the_rest_up_to_a_minute() -> None:
 
 def test_stragglers_of_the_first_failure_do_not_lengthen_the_rest() -> None:
     clock = Clock()
-    breaker = Breaker("The judge", clock)
+    breaker = CircuitBreaker("The judge", clock)
     since = None
     for _ in range(8):
         breaker.opened("is not serving")

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.judge.openai.cache import AnswerCache, folder_of, key_of
-from raypoly.judge.openai.reply import Assigned
+from raypoly.judge.openai.answer_cache import AnswerCache, folder_of, key_of
+from raypoly.judge.openai.judge_reply import AssignedCluster
 from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, ids, judge
 
-ANSWER = {"abc": Assigned(1, "heap"), "def": Assigned(0, "")}
+ANSWER = {"abc": AssignedCluster(1, "heap"), "def": AssignedCluster(0, "")}
 WRITER = """
 import sys
 from pathlib import Path
-from raypoly.judge.openai.cache import AnswerCache
-from raypoly.judge.openai.reply import Assigned
+from raypoly.judge.openai.answer_cache import AnswerCache
+from raypoly.judge.openai.judge_reply import Assigned
 cache = AnswerCache(Path(sys.argv[1]), 16)
 for i in range(100000):
     cache.put(f"{sys.argv[2]}-{i}", {"p": Assigned(i, "way")})
@@ -54,7 +54,7 @@ def test_what_was_put_before_a_kill_is_there_after_it_whoever_else_was_writing(t
         writer.stdout.close()
     cache = AnswerCache(tmp_path, 16)
     for name, last in said.items():
-        assert all(cache.get(f"{name}-{i}") == {"p": Assigned(i, "way")} for i in range(last + 1))
+        assert all(cache.get(f"{name}-{i}") == {"p": AssignedCluster(i, "way")} for i in range(last + 1))
     assert cache.failures == 0
 
 
@@ -62,11 +62,11 @@ def test_the_least_recently_used_answers_go_when_the_cache_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("raypoly.judge.openai.cache.time.time", lambda: now)
+    monkeypatch.setattr("raypoly.judge.openai.answer_cache.time.time", lambda: now)
     cache = AnswerCache(tmp_path, 0.125)
     for i in range(1024):
         now += 4000
-        cache.put(f"k{i}", {"p": Assigned(i, "w" * 200)})
+        cache.put(f"k{i}", {"p": AssignedCluster(i, "w" * 200)})
         assert cache.get("k0") is not None, "what is used stays"
     count, size = cache.size()
     assert size <= (1 << 17) + 64 * 500

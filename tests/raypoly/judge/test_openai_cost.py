@@ -11,8 +11,8 @@ import pytest
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeUnavailable
 from raypoly.judge.asker import asking_for
-from raypoly.judge.openai.cost import PUBLIC_URL, BudgetSpent, Ledger, Prices, Usage, cost, listed, prices
-from raypoly.judge.use import Terms, counting, told
+from raypoly.judge.judge_usage import Terms, counting, told
+from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, BudgetSpent, Prices, Usage, cost, listed, prices
 from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
 
@@ -26,7 +26,7 @@ def test_cached_tokens_cost_less() -> None:
 
 def test_what_a_silent_server_had_cached_is_unknown_and_charged_in_full() -> None:
     assert cost(MINI, Usage(1_000_000, None, 0)) == cost(MINI, Usage(1_000_000, 0, 0))
-    ledger = Ledger()
+    ledger = BudgetLedger()
     with counting(Terms()) as use:
         ledger.settle(0.0, MINI, Usage(100, None, 10))
         assert told(use)["cached_tokens"] is ledger.tokens.cached is None
@@ -114,7 +114,7 @@ def test_a_spent_budget_is_no_outage_for_a_second_server_to_stand_in(tmp_path: P
 
 
 def test_a_call_whose_answer_was_lost_counts_against_the_budget_and_one_never_sent_does_not() -> None:
-    ledger = Ledger(budget=1.0)
+    ledger = BudgetLedger(budget=1.0)
     ledger.release(ledger.hold(Prices(1, 1, 1), 300_000, 300_000), sent=False)
     ledger.release(ledger.hold(Prices(1, 1, 1), 300_000, 300_000), sent=True)
     with pytest.raises(BudgetSpent):
@@ -122,14 +122,14 @@ def test_a_call_whose_answer_was_lost_counts_against_the_budget_and_one_never_se
     assert ledger.cost_usd == 0
 
 
-def held(run: str, terms: Terms, ledger: Ledger, tokens: int = 300_000) -> float:
+def held(run: str, terms: Terms, ledger: BudgetLedger, tokens: int = 300_000) -> float:
     """Money set aside for a call of so many dollars a million, asked by `run`."""
     with asking_for(run), counting(terms):
         return ledger.hold(Prices(1, 1, 1), tokens, 0)
 
 
 def test_each_run_has_a_budget_of_its_own_that_no_other_can_spend() -> None:
-    ledger = Ledger()
+    ledger = BudgetLedger()
     for _ in range(3):
         held("a", Terms(budget_usd=1.0), ledger)
         held("b", Terms(budget_usd=1.0), ledger)
@@ -142,7 +142,7 @@ def test_each_run_has_a_budget_of_its_own_that_no_other_can_spend() -> None:
 
 
 def test_what_a_run_has_spent_elsewhere_counts_in_its_account_and_is_not_counted_twice() -> None:
-    ledger = Ledger()
+    ledger = BudgetLedger()
     with pytest.raises(BudgetSpent, match=r"0\.8000 are spent"):
         held("a", Terms(1.0, spent_usd=0.8), ledger)
     first = held("a", Terms(1.0, spent_usd=0.2), ledger, 100_000)
@@ -179,4 +179,4 @@ def test_without_a_price_a_questions_cost_is_unknown(tmp_path: Path) -> None:
 
 def test_what_an_earlier_process_spent_counts() -> None:
     with pytest.raises(BudgetSpent):
-        Ledger(budget=1.0, spent=0.9).hold(Prices(1, 1, 1), 100_001, 0)
+        BudgetLedger(budget=1.0, spent=0.9).hold(Prices(1, 1, 1), 100_001, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import JudgeRefused
-from raypoly.judge.openai.flights import Flights
+from raypoly.judge.openai.in_flight import InFlightQuestions
 from tests.faulty_handler import Answer
 from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, ids, judge
@@ -72,7 +72,7 @@ def test_without_a_cache_every_question_is_asked(tmp_path: Path) -> None:
 
 
 def test_no_lock_is_kept_for_a_question_that_is_over() -> None:
-    flights = Flights()
+    flights = InFlightQuestions()
     with flights.alone("a"), flights.alone("b"):
         pass
     assert not flights._flights

@@ -9,14 +9,14 @@ import pytest
 
 from raypoly.errors import JudgeUnavailable
 from raypoly.judge.asker import asking_for
-from raypoly.judge.openai.gate import Gate
-from raypoly.judge.openai.limits import Limiter
+from raypoly.judge.openai.rate_limiter import Limiter
+from raypoly.judge.openai.request_gate import RequestGate
 
 
 class Crowd:
     """Threads that ask one gate, and the order in which they were served."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: RequestGate) -> None:
         self._gate = gate
         self._threads: list[threading.Thread] = []
         self.served: list[str] = []
@@ -42,11 +42,11 @@ class Crowd:
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate(Limiter(requests=None, tokens=None, concurrency=1))
+def gate() -> RequestGate:
+    return RequestGate(Limiter(requests=None, tokens=None, concurrency=1))
 
 
-def test_turns_of_one_run_are_given_in_the_order_in_which_they_were_asked_for(gate: Gate) -> None:
+def test_turns_of_one_run_are_given_in_the_order_in_which_they_were_asked_for(gate: RequestGate) -> None:
     first, crowd = gate.enter(1, lambda: None), Crowd(gate)
     for number in range(6):
         crowd.ask("run", str(number))
@@ -54,7 +54,7 @@ def test_turns_of_one_run_are_given_in_the_order_in_which_they_were_asked_for(ga
     assert crowd.end() == list("012345")
 
 
-def test_a_run_with_four_groups_is_served_within_eight_turns_of_one_with_a_hundred(gate: Gate) -> None:
+def test_a_run_with_four_groups_is_served_within_eight_turns_of_one_with_a_hundred(gate: RequestGate) -> None:
     first, crowd = gate.enter(1, lambda: None), Crowd(gate)
     for number in range(100):
         crowd.ask("many", f"many {number}")
@@ -67,7 +67,7 @@ def test_a_run_with_four_groups_is_served_within_eight_turns_of_one_with_a_hundr
     assert len(turns) == 104
 
 
-def test_who_gives_up_holds_nobody_back(gate: Gate) -> None:
+def test_who_gives_up_holds_nobody_back(gate: RequestGate) -> None:
     first, crowd = gate.enter(1, lambda: None), Crowd(gate)
 
     def away() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.judge_rates.enforcement import KINDS, Enforcement
-from raypoly.judge.openai.limits import Limiter, Sent, retry_after, seconds
+from raypoly.judge.openai.rate_limiter import Limiter, Sent, retry_after, seconds
 from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import group, ids, judge, program
 

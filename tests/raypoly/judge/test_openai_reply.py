@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raypoly.judge.openai.prompt import INSTRUCTIONS, cut, render, version
-from raypoly.judge.openai.reply import Assigned, InvalidAnswer, majority, parse, schema
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, cut, render, version
+from raypoly.judge.openai.judge_reply import AssignedCluster, InvalidAnswer, majority, parse, schema
 from tests.raypoly.judge.openai_groups import same_partition
 from tests.raypoly.sandbox.problems import SHARED
 
@@ -22,7 +22,7 @@ def answer(*clusters: int, **extra: Any) -> str:
 
 def test_entries_are_taken_by_index_in_any_order() -> None:
     entries = [{"index": 2, "strategy": "b", "cluster_id": 9}, {"index": 1, "strategy": "a", "cluster_id": 4}]
-    assert parse(json.dumps({"programs": entries}), 2) == [Assigned(4, "a"), Assigned(9, "b")]
+    assert parse(json.dumps({"programs": entries}), 2) == [AssignedCluster(4, "a"), AssignedCluster(9, "b")]
 
 
 def test_zero_a_hundred_and_a_mark_are_degenerate() -> None:
@@ -34,11 +34,11 @@ def test_zero_a_hundred_and_a_mark_are_degenerate() -> None:
 @pytest.mark.parametrize("character", ["\n", "\t", "\x00", "\x1b", "\\ud800", "\\n"])
 def test_a_control_character_in_a_strategy_is_shown_as_a_space(character: str) -> None:
     text = answer(4).replace('"s"', f'"two{character}pointers"')
-    assert parse(text, 1) == [Assigned(4, "two pointers")]
+    assert parse(text, 1) == [AssignedCluster(4, "two pointers")]
 
 
 def test_a_fence_around_the_answer_is_no_fault() -> None:
-    assert parse(f"```json\n{answer(1)}\n```", 1) == [Assigned(1, "s")]
+    assert parse(f"```json\n{answer(1)}\n```", 1) == [AssignedCluster(1, "s")]
 
 
 @pytest.mark.parametrize(

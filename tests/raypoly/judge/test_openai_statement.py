@@ -8,12 +8,12 @@ from statistics import mean
 
 import pytest
 
-from raypoly.judge.openai.prompt import INSTRUCTIONS, render, statement
-from raypoly.judge.openai.statement import essence
-from raypoly.judging.transforms import CHANGES, keywords
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, render, statement
+from raypoly.judge.openai.statement_essence import essence
+from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
-from raypoly.sandbox.child.canonical import canonical
-from raypoly.sandbox.extract import extract_code
+from raypoly.sandbox.code_extraction import extract_code
+from raypoly.strategies.live_code.canonical import canonical
 from tests.raypoly.sandbox.problems import SHARED
 
 LEETCODE = SHARED / "data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"

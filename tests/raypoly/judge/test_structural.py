@@ -8,10 +8,10 @@ import pytest
 
 from raypoly.config import JudgeConfig
 from raypoly.judge import build
-from raypoly.judge.agreement import adjusted_rand
 from raypoly.judge.gold import groups
+from raypoly.judge.label_agreement import adjusted_rand
 from raypoly.judge.structural import label_evidence, signature, structural_labels
-from raypoly.sandbox.child.observe import observe
+from raypoly.strategies.traced_runs.observe import observe
 from raypoly.values import Evidence, Labels, Problem, Rollout, TestSuite, Verdict
 from tests.raypoly.sandbox.problems import SHARED
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from raypoly.judge.asker import asker, asking_for
-from raypoly.judge.turns import Turns
+from raypoly.judge.fair_queue import FairQueue
 
 
-def taken(turns: Turns[str]) -> list[str]:
+def taken(turns: FairQueue[str]) -> list[str]:
     found = []
     while (item := turns.take()) is not None:
         found.append(item)
@@ -14,7 +14,7 @@ def taken(turns: Turns[str]) -> list[str]:
 
 
 def test_who_asks_for_little_waits_for_one_turn_of_each_other() -> None:
-    turns = Turns[str]()
+    turns = FairQueue[str]()
     for number in range(5):
         turns.add("many", f"m{number}")
     turns.add("few", "f0")
@@ -26,7 +26,7 @@ def test_who_asks_for_little_waits_for_one_turn_of_each_other() -> None:
 
 
 def test_who_comes_back_again_and_again_does_not_overtake() -> None:
-    turns = Turns[str]()
+    turns = FairQueue[str]()
     turns.add("many", "m0")
     turns.add("many", "m1")
     assert turns.take() == "m0"
@@ -39,7 +39,7 @@ def test_who_comes_back_again_and_again_does_not_overtake() -> None:
 
 
 def test_who_gives_up_leaves_its_run_its_place() -> None:
-    turns = Turns[str]()
+    turns = FairQueue[str]()
     for item in ("a0", "a1"):
         turns.add("a", item)
     turns.add("b", "b0")

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 import torch
 
-from raypoly.losses.config import Estimator
 from raypoly.losses.kl import kl_terms
+from raypoly.losses.loss_config import Estimator
 
 Logits = torch.Tensor
 

@@ -14,7 +14,7 @@ import torch
 from raypoly.errors import UsageError
 from raypoly.losses import KNOWN, Tokens, build, of_run
 from raypoly.losses.aggregation import Aggregation, Normalisers, final_factor, response_weight
-from raypoly.losses.base import Loss
+from raypoly.losses.loss import Loss
 from raypoly.settings import load
 from tests.raypoly.losses.loop import Ragged, Responses, random_step, step_loss
 

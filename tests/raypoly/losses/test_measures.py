@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from raypoly.losses import Tokens, build
-from raypoly.losses.measured import Measured
-from raypoly.losses.measures import Sums
+from raypoly.losses.loss_stats import LossStats
+from raypoly.losses.loss_sums import LossSums
 from tests.raypoly.losses.loop import random_step
 from tests.raypoly.losses.test_losses import tokens_of
 
@@ -30,8 +30,8 @@ def step() -> Tokens:
     return tokens_of(*random_step(0))
 
 
-def measured(tokens: Tokens, name: str = "policy_gradient", **params: Any) -> Measured:
-    sums = Sums()
+def measured(tokens: Tokens, name: str = "policy_gradient", **params: Any) -> LossStats:
+    sums = LossSums()
     sums.add(tokens, build(name, **params))
     return sums.measured()
 
@@ -75,7 +75,7 @@ def test_clip_shares_are_those_of_the_loss() -> None:
 
 def test_pieces_of_whole_responses_add_up_to_the_same() -> None:
     tokens, loss = step(), build("gspo", importance_level="sequence", importance_cap=1.1, clip_low=0.1, clip_high=0.1)
-    sums = Sums()
+    sums = LossSums()
     for start, stop in ((0, 2), (2, 3), (3, 6)):
         inside_T = (tokens.response_T >= start) & (tokens.response_T < stop)
         piece = {
@@ -93,13 +93,13 @@ def test_what_a_loss_does_not_have_is_unknown_and_not_zero() -> None:
 
 
 def test_nothing_trained_is_nothing_known() -> None:
-    assert all(math.isnan(value) for value in asdict(Sums().measured()).values())
+    assert all(math.isnan(value) for value in asdict(LossSums().measured()).values())
 
 
 def test_a_log_probability_that_is_no_number_is_not_covered_by_another() -> None:
     tokens = step()
     tokens.sampler_logp_T[0] = math.nan
-    sums = Sums()
+    sums = LossSums()
     for one in (tokens, step()):
         sums.add(one, build("policy_gradient"))
     assert math.isnan(sums.measured().mismatch_max)

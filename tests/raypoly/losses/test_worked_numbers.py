@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from raypoly.losses import Tokens, build
-from raypoly.losses.flowrl import FlowRL
+from raypoly.losses.flowrl_loss import FlowRLLoss
 from raypoly.losses.gspo import GSPO
-from raypoly.losses.importance import correction
+from raypoly.losses.importance_correction import correction
 from raypoly.losses.kl import kl_terms
-from raypoly.losses.tokens import ratio_of
+from raypoly.losses.loss_tokens import ratio_of
 from tests.raypoly.vectors import cases
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
@@ -89,7 +89,7 @@ def test_flowrl(case: Any, weight: str) -> None:
         head_S=torch.tensor([given["log_z"]], dtype=torch.float64),
     )
     loss = build("flowrl", beta=given["beta"], weight=weight)
-    assert isinstance(loss, FlowRL)
+    assert isinstance(loss, FlowRLLoss)
     assert loss.residual(tokens).tolist() == pytest.approx([wanted["residual"]] * 3, **CLOSE)
     assert loss.total(tokens).tolist() == pytest.approx([wanted["loss"]] * 3, **CLOSE)
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raypoly.objectives import Batch, Objective, build
-from raypoly.objectives.sets import SetConfig, SetObjective, Sets
+from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
 from tests.raypoly.objectives.groups import Judged, shuffled
 

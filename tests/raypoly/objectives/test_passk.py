@@ -15,7 +15,7 @@ from raypoly.errors import UsageError
 from raypoly.objectives import KNOWN, build
 from raypoly.objectives.levels import Levels
 from raypoly.objectives.passk_training import of_groups
-from raypoly.objectives.sets import SetConfig, SetObjective, Sets
+from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
 from tests.raypoly.vectors import cases
 

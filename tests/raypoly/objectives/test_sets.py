@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from raypoly.objectives.draws import independent_sets, some_sets
-from raypoly.objectives.sets import SetConfig, SetObjective, Sets
+from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
+from raypoly.objectives.subset_draws import independent_sets, some_sets
 from raypoly.values import Float64
 from tests.raypoly.vectors import cases
 

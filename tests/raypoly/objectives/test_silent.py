@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raypoly.objectives import build
-from raypoly.objectives.sets import SetConfig, SetObjective, Sets
+from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
 from tests.raypoly.objectives.exact import Group, conditional_means, groups
 

@@ -9,8 +9,8 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from raypoly.objectives.asked import distinct_prompts, prompts_of
 from raypoly.objectives.grpo import relative
+from raypoly.objectives.objective_hooks import distinct_prompts, prompts_of
 from raypoly.objectives.upskill import information, mutual_information
 from tests.raypoly.vectors import cases
 

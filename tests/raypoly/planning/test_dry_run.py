@@ -10,8 +10,8 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import UsageError
+from raypoly.planning.device_layout import Layout, layout_of
 from raypoly.planning.gpus import Device, named
-from raypoly.planning.layout import Layout, layout_of
 from raypoly.settings import CONFIGS, load
 from tests.raypoly.problems.verl_rows import gsm8k, write
 

@@ -14,17 +14,17 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.planning.device_layout import Layout
+from raypoly.planning.device_memory import check, memory
 from raypoly.planning.gpus import GIB, Device, named
-from raypoly.planning.layout import Layout
-from raypoly.planning.learner import checkpoint_bytes, learner_parts
-from raypoly.planning.memory import check, memory
-from raypoly.planning.parts import GRADIENTS, Holding
-from raypoly.planning.shapes import PUBLISHED, from_config
-from raypoly.policy.compiling import compile_layers
-from raypoly.policy.models import load_model, response_logprobs
+from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
+from raypoly.planning.memory_parts import GRADIENTS, DeviceMemory
+from raypoly.planning.model_shape import PUBLISHED, from_config
+from raypoly.policy.activation_checkpointing import recompute
+from raypoly.policy.compiled_layers import compile_layers
 from raypoly.policy.packing import pack
-from raypoly.policy.recomputing import recompute
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_model import load_model, response_logprobs
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
 from tests.raypoly.policy.compilers import needs_compiler
 
@@ -60,7 +60,7 @@ def peak_of_gradients(folder: Path, bf16: bool, kind: Any, compiled: bool) -> in
         recompute(model, kind)
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 500, (4, TOKENS // 4)).astype(np.int32)
-    batch = pack([Row(row[:8], row[8:], np.zeros(TOKENS // 4 - 8, np.float32), 1.0, 0) for row in tokens])
+    batch = pack([TrainingRow(row[:8], row[8:], np.zeros(TOKENS // 4 - 8, np.float32), 1.0, 0) for row in tokens])
 
     def gradients() -> None:
         response_logprobs(model, batch, 1.0, bf16, 1)[0].sum().backward()  # type: ignore[no-untyped-call]
@@ -100,7 +100,7 @@ def test_activations_and_logits_are_those_that_pytorch_allocates(
     shape = from_config(load_config(folder))
     assert shape is not None
     passing = [part for part in learner_parts(config, shape, Layout("cpu")) if part.phases <= GRADIENTS]
-    predicted = Holding("here", tuple(passing)).needed
+    predicted = DeviceMemory("here", tuple(passing)).needed
     assert BAND[0] < measured / predicted < BAND[1], f"{measured} measured, {predicted} predicted"
 
 

@@ -7,14 +7,14 @@ import pytest
 from benchmarks.gpu_learner import QWEN3_4B as BENCHMARKED
 from benchmarks.gpu_learner import model_flops, sample_rows
 from raypoly.config import Config
-from raypoly.planning.cost import SAMPLED_SHARE, judging
+from raypoly.planning.device_layout import Layout
 from raypoly.planning.gpus import Device, named
-from raypoly.planning.layout import Layout
-from raypoly.planning.page import duration, evaluated, forecast
-from raypoly.planning.seconds import forward_operations, operations, sampling_seconds, step_seconds
-from raypoly.planning.shapes import PUBLISHED, from_config
+from raypoly.planning.judge_forecast import SAMPLED_SHARE, judging
+from raypoly.planning.model_shape import PUBLISHED, from_config
+from raypoly.planning.plan_text import duration, evaluated, forecast
+from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
 from raypoly.settings import load
-from workflows.stages import SAMPLED_SHARE as JUDGED_SHARE
+from workflows.step.group_stages import SAMPLED_SHARE as JUDGED_SHARE
 
 SHAPE = PUBLISHED["Qwen/Qwen3-4B"]
 H200 = named("h200")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.planning.used import Peak
+from raypoly.planning.memory_in_use import Peak
 
 MIB = 1 << 20
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.rows import Row
+from raypoly.policy.training_rows import TrainingRow
 
 NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 
 
-def rows(seed: int = 0) -> list[Row]:
+def rows(seed: int = 0) -> list[TrainingRow]:
     rng = np.random.default_rng(seed)
 
-    def row() -> Row:
+    def row() -> TrainingRow:
         tokens = rng.integers(2, 200, rng.integers(1, 16)).astype(np.int32)
         prompt = rng.integers(2, 200, rng.integers(1, 20)).astype(np.int32)
-        return Row(prompt, tokens, np.full(len(tokens), -3.0, np.float32), float(rng.normal()), 0)
+        return TrainingRow(prompt, tokens, np.full(len(tokens), -3.0, np.float32), float(rng.normal()), 0)
 
     return [row() for _ in range(8)]

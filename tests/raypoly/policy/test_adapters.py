@@ -14,10 +14,10 @@ from raypoly.errors import UsageError
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.adapters import add_adapters, merged_weights
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.packing import pack
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.policy_model import load_model, response_logprobs
+from raypoly.policy.training_rows import TrainingRow
 from tests.raypoly.tiny_model import random_model
 
 INSTALLED = importlib.util.find_spec("peft") is not None
@@ -35,10 +35,10 @@ def learner(folder: Path, dtype: str = "float32", **loss: float | str) -> Policy
     return PolicyLearner(folder, train, build("policy_gradient", **loss), 1.0, model)
 
 
-def rows(seed: int) -> list[Row]:
+def rows(seed: int) -> list[TrainingRow]:
     rng = np.random.default_rng(seed)
     tokens = [rng.integers(2, 200, 12).astype(np.int32) for _ in range(6)]
-    return [Row(row[:5], row[5:], np.full(7, -3.0, np.float32), float(rng.normal()), 0) for row in tokens]
+    return [TrainingRow(row[:5], row[5:], np.full(7, -3.0, np.float32), float(rng.normal()), 0) for row in tokens]
 
 
 def step(one: PolicyLearner) -> str:

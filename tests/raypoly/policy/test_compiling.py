@@ -13,7 +13,7 @@ from torch._functorch import config as partitioning
 from transformers import AttentionInterface
 
 from raypoly.errors import UsageError
-from raypoly.policy import compiling
+from raypoly.policy import compiled_layers
 from raypoly.policy.attention import PACKED, attend
 from tests.raypoly.policy.compilers import needs_compiler
 from tests.raypoly.policy.samples import NORMALISERS, rows
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def graphs_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Graphs are run as they are, but for tests that are marked slow."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(compiling, "BACKEND", "aot_eager_decomp_partition")
+        monkeypatch.setattr(compiled_layers, "BACKEND", "aot_eager_decomp_partition")
     monkeypatch.setattr(partitioning, "aggressive_recomputation", False)
     yield
     AttentionInterface.register(PACKED, attend)
@@ -69,7 +69,7 @@ def test_where_nothing_can_be_compiled_that_is_said(folder: Path, monkeypatch: p
     def no_compiler(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
         raise RuntimeError("No working C++ compiler found")
 
-    monkeypatch.setattr(compiling, "BACKEND", no_compiler)
+    monkeypatch.setattr(compiled_layers, "BACKEND", no_compiler)
     with pytest.raises(UsageError, match=r"train.compile=true.*C\+\+ compiler.*train.compile=false"):
         learner(folder, compile=True)
 
@@ -87,7 +87,7 @@ def test_what_computes_something_else_is_refused(folder: Path, monkeypatch: pyte
 
         return run
 
-    monkeypatch.setattr(compiling, "BACKEND", wrong)
+    monkeypatch.setattr(compiled_layers, "BACKEND", wrong)
     with pytest.raises(UsageError, match=r"Compiled, this model .* is another one"):
         learner(folder, compile=True)
 

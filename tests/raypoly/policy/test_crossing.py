@@ -10,9 +10,9 @@ import pytest
 
 from raypoly.config import TrainConfig
 from raypoly.losses import build
-from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.ranks import ONE, Ranks
-from raypoly.policy.rows import prompts_of, rows_of
+from raypoly.policy.training_rows import prompts_of, rows_of
 from raypoly.values import Float32, Int32, Rollout
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.policy.together import Together

@@ -7,12 +7,12 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from raypoly.policy.dealing import Dealer, even
 from raypoly.policy.packing import Packer, pack
-from raypoly.policy.rows import Row
+from raypoly.policy.rank_partition import RankPartitioner, even
+from raypoly.policy.training_rows import TrainingRow
 
 
-def groups(seed: int, count: int, size: int = 4) -> list[Row]:
+def groups(seed: int, count: int, size: int = 4) -> list[TrainingRow]:
     """Groups of rows with one prompt each."""
     rng = np.random.default_rng(seed)
 
@@ -21,21 +21,21 @@ def groups(seed: int, count: int, size: int = 4) -> list[Row]:
 
     prompts = [tokens(3, 20) for _ in range(count)]
     answers = [(prompt, tokens(1, 30)) for prompt in prompts for _ in range(size)]
-    return [Row(prompt, answer, np.zeros(len(answer), np.float32), 1.0, 0) for prompt, answer in answers]
+    return [TrainingRow(prompt, answer, np.zeros(len(answer), np.float32), 1.0, 0) for prompt, answer in answers]
 
 
-def dealt(rows: list[Row], ranks: int, budget: int = 100, pieces: int = 7) -> list[list[list[Row]]]:
+def dealt(rows: list[TrainingRow], ranks: int, budget: int = 100, pieces: int = 7) -> list[list[list[TrainingRow]]]:
     """By rank, its part of each round."""
     found = []
     for rank in range(ranks):
-        dealer, parts = Dealer(budget, rank, ranks), []
+        dealer, parts = RankPartitioner(budget, rank, ranks), []
         for start in range(0, len(rows), pieces):
             parts += dealer.add(rows[start : start + pieces])
         found.append([*parts, *dealer.flush()])
     return found
 
 
-def size(rows: list[Row]) -> int:
+def size(rows: list[TrainingRow]) -> int:
     return pack(rows).input_ids.shape[1]
 
 

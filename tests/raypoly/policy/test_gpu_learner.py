@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu_learner import TINY, main, model_flops, sample_rows
-from raypoly.policy import compiling
-from raypoly.policy.rows import Row
+from raypoly.policy import compiled_layers
+from raypoly.policy.training_rows import TrainingRow
 from tests.raypoly.policy.compilers import needs_compiler
 
 
@@ -36,7 +36,7 @@ def test_the_small_form_prints_every_number_and_agrees_with_full_logits(
 def test_what_was_measured_is_kept_where_nothing_can_be_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "BACKEND", broken)
+    monkeypatch.setattr(compiled_layers, "BACKEND", broken)
     with pytest.raises(SystemExit, match="can't compile this model here"):
         main(["--tiny", "--json", str(tmp_path / "numbers.json")])
     assert "update seconds" in capsys.readouterr().out
@@ -50,7 +50,7 @@ def broken(graph: object, inputs: object) -> Callable[..., Any]:
 def test_flops_are_those_of_every_weight_and_token() -> None:
     """Six a weight of the body and token, six a weight of the head and response token, and attention's square."""
     tokens = np.zeros(10, np.int32)
-    row = Row(tokens[:4], tokens[4:], np.zeros(6, np.float32), 1.0, 0)
+    row = TrainingRow(tokens[:4], tokens[4:], np.zeros(6, np.float32), 1.0, 0)
     layer = 64 * (64 + 32 + 32) + 64 * 64 + 3 * 64 * 128
     attention = 3 * 2 * 2 * 4 * 16 * 10 * 10 / 2  # forward and twice backward, scores and values, causal half
     assert model_flops(TINY, [row]) == 2 * (6 * layer * 10 + attention) + 6 * 64 * 4096 * 6

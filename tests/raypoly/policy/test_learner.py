@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 from raypoly.config import TrainConfig
 from raypoly.errors import CorruptData
 from raypoly.losses import build
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.training_rows import TrainingRow
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
 
@@ -59,7 +59,7 @@ def test_no_advantage_is_no_gradient_and_still_a_step(folder: Path) -> None:
     one = learner(folder)
     before = one.digest()
     one.begin(0, NORMALISERS)
-    one.accumulate([Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows()])
+    one.accumulate([TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows()])
     stats = one.apply()
     assert (stats.grad_norm, stats.rows, stats.version) == (0.0, 0, 1)
     assert stats.weight_digest == before

@@ -17,11 +17,11 @@ from raypoly.config import TrainConfig
 from raypoly.errors import UsageError, WeightsMismatch
 from raypoly.losses import KNOWN, build
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.learner import PolicyLearner
 from raypoly.policy.packing import pack
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.snapshots import META, weight_digest
-from raypoly.policy.stats import UpdateStats
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
 from tests.raypoly.losses.loop import Responses, step_loss
 from tests.raypoly.tiny_model import random_model
@@ -45,21 +45,21 @@ def learner(folder: Path, name: str = "policy_gradient", budget: int = 64, **par
     return PolicyLearner(folder, train, build(name, **params), temperature=1.0)
 
 
-def rows(one: PolicyLearner, seed: int, spread: float = 0.3, version: int = 0) -> list[Row]:
+def rows(one: PolicyLearner, seed: int, spread: float = 0.3, version: int = 0) -> list[TrainingRow]:
     """Eight responses whose sampler is off by `spread` from the learner."""
     rng = np.random.default_rng(seed)
 
-    def row() -> Row:
+    def row() -> TrainingRow:
         prompt = rng.integers(2, 200, rng.integers(1, 20)).astype(np.int32)
         tokens = rng.integers(2, 200, rng.integers(1, 16)).astype(np.int32)
         off = rng.normal(0.0, spread, len(tokens)) + rng.normal(0.0, spread)
         sampler = one.logprobs(prompt, tokens, 1.0) + off.astype(np.float32)
-        return Row(prompt, tokens, sampler.astype(np.float32), float(rng.normal()), version)
+        return TrainingRow(prompt, tokens, sampler.astype(np.float32), float(rng.normal()), version)
 
     return [row() for _ in range(8)]
 
 
-def update(one: PolicyLearner, with_rows: list[Row]) -> UpdateStats:
+def update(one: PolicyLearner, with_rows: list[TrainingRow]) -> UpdateStats:
     one.begin(one.version, NORMALISERS)
     one.accumulate(with_rows)
     return one.apply()
@@ -143,7 +143,7 @@ def test_at_the_start_the_kl_to_the_reference_is_exactly_zero(folder: Path) -> N
 def test_a_kl_term_pulls_rows_without_advantage_back_to_the_start(folder: Path) -> None:
     one = learner(folder, kl_coefficient=1.0, kl="k2")
     update(one, rows(one, 0))
-    idle = [Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
+    idle = [TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
     stats = [update(one, idle) for _ in range(6)]
     assert stats[0].rows == 8
     assert stats[-1].measured.kl_reference < 0.5 * stats[0].measured.kl_reference
@@ -159,7 +159,7 @@ def test_kl_and_entropy_have_the_gradient_of_full_logits(folder: Path, tmp_path:
         (tmp_path / name).write_bytes(data)
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     start = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    given = [Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 1) for r in rows(one, 1)]
+    given = [TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 1) for r in rows(one, 1)]
     for row in given:
         ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64))
         inside = slice(len(row.prompt_tokens) - 1, len(ids) - 1)
@@ -175,7 +175,7 @@ def test_kl_and_entropy_have_the_gradient_of_full_logits(folder: Path, tmp_path:
 
 def test_an_entropy_bonus_raises_the_entropy(folder: Path) -> None:
     one = learner(folder, entropy_coefficient=1.0)
-    given = [Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
+    given = [TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
     entropies = [update(one, given).entropy for _ in range(4)]
     assert entropies[-1] > entropies[0] + 0.05
 
@@ -208,7 +208,7 @@ def test_a_log_probability_that_is_no_number_is_beyond_every_limit(folder: Path)
 
 def test_a_step_without_a_gradient_is_within_every_limit(folder: Path) -> None:
     one = learner(folder, max_mismatch=1e-6)
-    idle = [Row(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
+    idle = [TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows(one, 0)]
     stats = update(one, idle)
     assert (stats.version, stats.rows) == (1, 0)
     assert math.isnan(stats.measured.mismatch_max)

@@ -20,12 +20,12 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from raypoly.config import ModelConfig, TrainConfig
 from raypoly.errors import CorruptData, UsageError
 from raypoly.losses import Loss, LossConfig, Tokens, build
-from raypoly.policy.heads import PREFIX
-from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.loss_heads import PREFIX
 from raypoly.policy.packing import pack
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.snapshots import HEAD
-from raypoly.policy.stats import UpdateStats
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
@@ -57,13 +57,13 @@ def learner(folder: Path, budget: int = 64, lr: float = 1e-3, **params: Any) -> 
     return PolicyLearner(folder, TrainConfig(lr=lr, token_budget=budget), build("flowrl", **params), temperature=1.0)
 
 
-def update(one: PolicyLearner, given: Sequence[Row]) -> UpdateStats:
+def update(one: PolicyLearner, given: Sequence[TrainingRow]) -> UpdateStats:
     one.begin(one.version, NORMALISERS)
     one.accumulate(given)
     return one.apply()
 
 
-def shared(one: PolicyLearner, spread: float) -> list[Row]:
+def shared(one: PolicyLearner, spread: float) -> list[TrainingRow]:
     """Two prompts with three responses each and two rows alone; the sampler is off by about `spread` in all."""
     rng = np.random.default_rng(0)
     given = rows()
@@ -71,7 +71,7 @@ def shared(one: PolicyLearner, spread: float) -> list[Row]:
         replace(row, prompt_tokens=given[i - i % 3].prompt_tokens) if i < 6 else row for i, row in enumerate(given)
     ]
 
-    def sampled(row: Row) -> Row:
+    def sampled(row: TrainingRow) -> TrainingRow:
         logp_T = one.logprobs(row.prompt_tokens, row.tokens, 1.0)
         off = rng.normal(0.0, spread) / len(logp_T)
         return replace(row, sampler_logprobs=(logp_T - off).astype(np.float32))
@@ -87,7 +87,7 @@ def in_double(one: PolicyLearner) -> PolicyLearner:
     return one
 
 
-def gradients(one: PolicyLearner, given: Sequence[Row], cuts: Sequence[slice]) -> Gradients:
+def gradients(one: PolicyLearner, given: Sequence[TrainingRow], cuts: Sequence[slice]) -> Gradients:
     """Of the model and the head, by name, from these micro-batches."""
     one.begin(one.version, NORMALISERS)
     for cut in cuts:
@@ -97,7 +97,7 @@ def gradients(one: PolicyLearner, given: Sequence[Row], cuts: Sequence[slice]) -
     return {name: p.grad for name, p in named.items() if p.grad is not None}
 
 
-def dense(one: PolicyLearner, reference: Path, given: Sequence[Row], weight: str, detach: bool) -> Gradients:
+def dense(one: PolicyLearner, reference: Path, given: Sequence[TrainingRow], weight: str, detach: bool) -> Gradients:
     """The same from a padded batch with plain autograd, one square a response; the head by its formula."""
     model, start = (
         AutoModelForCausalLM.from_pretrained(reference, dtype=torch.float64, attn_implementation="sdpa")

@@ -7,9 +7,9 @@ import pytest
 from raypoly.config import TrainConfig
 from raypoly.errors import WeightsMismatch
 from raypoly.losses import build
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.rows import Row
-from raypoly.policy.stats import UpdateStats
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
 
@@ -24,7 +24,7 @@ def learner(folder: Path, **train: object) -> PolicyLearner:
     return PolicyLearner(folder, TrainConfig.model_validate({"lr": 1e-2, **train}), loss, temperature=1.0)
 
 
-def step(one: PolicyLearner, number: int, *mini_batches: list[Row]) -> UpdateStats:
+def step(one: PolicyLearner, number: int, *mini_batches: list[TrainingRow]) -> UpdateStats:
     one.begin(number, NORMALISERS)
     for index, rows_of_one in enumerate(mini_batches):
         if index:
@@ -33,10 +33,12 @@ def step(one: PolicyLearner, number: int, *mini_batches: list[Row]) -> UpdateSta
     return one.apply()
 
 
-def honest(sampler: PolicyLearner) -> list[Row]:
+def honest(sampler: PolicyLearner) -> list[TrainingRow]:
     """Rows whose log-probabilities are the sampler's."""
     return [
-        Row(row.prompt_tokens, row.tokens, sampler.logprobs(row.prompt_tokens, row.tokens, 1.0), row.advantage, 0)
+        TrainingRow(
+            row.prompt_tokens, row.tokens, sampler.logprobs(row.prompt_tokens, row.tokens, 1.0), row.advantage, 0
+        )
         for row in rows()
     ]
 

@@ -22,9 +22,9 @@ from transformers import (
 
 from raypoly.errors import UsageError
 from raypoly.policy import attention
-from raypoly.policy.models import load_model, response_logprobs
 from raypoly.policy.packing import MicroBatch, Packer, pack
-from raypoly.policy.rows import Row
+from raypoly.policy.policy_model import load_model, response_logprobs
+from raypoly.policy.training_rows import TrainingRow
 from raypoly.values import Int32
 
 VOCABULARY = 131
@@ -54,7 +54,7 @@ def folder(config: PreTrainedConfig, path: Path) -> Path:
     return path
 
 
-def some_rows(seed: int, *responses: int) -> list[Row]:
+def some_rows(seed: int, *responses: int) -> list[TrainingRow]:
     """Rows of as many prompts as numbers are given, each with so many responses."""
     rng = np.random.default_rng(seed)
 
@@ -63,10 +63,12 @@ def some_rows(seed: int, *responses: int) -> list[Row]:
 
     prompts = [prompt for count in responses for prompt in [tokens(20)] * count]
     answers = [tokens(30) for _ in prompts]
-    return [Row(*pair, np.zeros(len(pair[1]), np.float32), 1.0, 0) for pair in zip(prompts, answers, strict=True)]
+    return [
+        TrainingRow(*pair, np.zeros(len(pair[1]), np.float32), 1.0, 0) for pair in zip(prompts, answers, strict=True)
+    ]
 
 
-def padded_logprobs(model: PreTrainedModel, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+def padded_logprobs(model: PreTrainedModel, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tensor]:
     """By the model's own attention, with a mask over the padding and full logits."""
     width = max(row.length for row in rows)
     ids_BL, mask_BL = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.int64)
@@ -175,7 +177,7 @@ def test_the_flash_kernel_is_asked_for_the_same_attention(monkeypatch: pytest.Mo
 def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path: Path) -> None:
     model = load_model(folder(KNOWN["qwen2"], tmp_path), torch.device("cpu"))
     (row,) = some_rows(5, 1)
-    empty = Row(row.prompt_tokens, row.tokens[:0], row.sampler_logprobs[:0], 0.0, 0)
+    empty = TrainingRow(row.prompt_tokens, row.tokens[:0], row.sampler_logprobs[:0], 0.0, 0)
     with torch.no_grad():
         alone, _ = response_logprobs(model, pack([row]), 1.0, bf16=False)
         both, _ = response_logprobs(model, pack([empty, row, empty]), 1.0, bf16=False)
@@ -184,7 +186,7 @@ def test_an_empty_response_has_no_log_probabilities_and_disturbs_nobody(tmp_path
     assert none.shape == (0,)
 
 
-def cuts(budget: int, rows: Sequence[Row], pieces: Sequence[int]) -> list[MicroBatch]:
+def cuts(budget: int, rows: Sequence[TrainingRow], pieces: Sequence[int]) -> list[MicroBatch]:
     packer, batches, rest = Packer(budget), [], list(rows)
     for size in pieces:
         batches += packer.add(rest[:size])

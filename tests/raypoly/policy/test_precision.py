@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM
 from raypoly.config import ModelConfig, TrainConfig
 from raypoly.losses import build
 from raypoly.policy.attention import PACKED
-from raypoly.policy.learner import PolicyLearner
-from raypoly.policy.models import response_logprobs
 from raypoly.policy.packing import pack
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.policy_model import response_logprobs
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.tiny_model import random_model
 

@@ -18,11 +18,11 @@ from raypoly.config import ModelConfig, TrainConfig
 from raypoly.engines import Weights
 from raypoly.errors import UsageError
 from raypoly.losses import build
-from raypoly.policy.learner import PolicyLearner
+from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.sharding import dealt
 from raypoly.policy.snapshots import HEAD, META
-from raypoly.policy.stats import UpdateStats
+from raypoly.policy.update_stats import UpdateStats
 from tests.raypoly.policy.compilers import needs_compiler
 from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.policy.test_packing import SIZES

@@ -13,7 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from raypoly.config import WarmStartConfig
-from raypoly.policy.examples import (
+from raypoly.policy.supervised import SupervisedTrainer
+from raypoly.policy.supervised_examples import (
     FREQUENCIES,
     IGNORED,
     RESPONSE_TOKENS,
@@ -22,9 +23,8 @@ from raypoly.policy.examples import (
     make_example,
     tokenizer_texts,
 )
-from raypoly.policy.tiny import CONTEXT, build_model, build_tokenizer, save_folder
-from raypoly.policy.warm_start import SupervisedTrainer
-from raypoly.problems.puzzles.language import all_puzzles
+from raypoly.policy.tiny_model import CONTEXT, build_model, build_tokenizer, save_folder
+from raypoly.problems.puzzles.puzzle_language import all_puzzles
 
 PUZZLES = all_puzzles()
 

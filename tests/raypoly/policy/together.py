@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 
-import raypoly.policy.learner  # noqa: F401  (so that ranks are forked with it)
+import raypoly.policy.policy_learner  # noqa: F401  (so that ranks are forked with it)
 from raypoly.policy.places import Place
 from raypoly.policy.ranks import Ranks
 from raypoly.policy.sharding import Meeting, ShardedRanks

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from raypoly.preparing.candidates import Candidate, Facts
-from raypoly.preparing.spool import Spool
+from raypoly.preparing.candidates import Candidate, SourceFacts
+from raypoly.preparing.problem_buffer import ProblemBuffer
 from raypoly.values import Problem, TestSuite
 
 WORDS = (
@@ -50,7 +50,7 @@ def written(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
 
 def candidate(name: str, prompt: str = "Say what you see in the picture.", **facts: Any) -> Candidate:
     problem = Problem(name, prompt, "f", TestSuite("check", "def check(candidate):\n    assert candidate(1) == 2\n"))
-    return Candidate.of(problem, Facts("mine", 1, **facts), Spool())
+    return Candidate.of(problem, SourceFacts("mine", 1, **facts), ProblemBuffer())
 
 
 def bytes_of(write: Callable[[Iterable[Candidate], IO[bytes]], None], candidates: Iterable[Candidate]) -> bytes:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.preparing import band, prompts
-from raypoly.preparing.candidates import Candidate, Facts
-from raypoly.preparing.config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
-from raypoly.preparing.ledger import Decision
-from raypoly.preparing.same import same
-from raypoly.preparing.split import split
-from raypoly.preparing.spool import Spool
-from raypoly.problems.over_long import MARK
+from raypoly.preparing import pass_rate_band, prompt_lengths
+from raypoly.preparing.candidates import Candidate, SourceFacts
+from raypoly.preparing.decision_log import Decision
+from raypoly.preparing.duplicates import same
+from raypoly.preparing.prepare_config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
+from raypoly.preparing.problem_buffer import ProblemBuffer
+from raypoly.preparing.splits import split
+from raypoly.problems.long_prompts import MARK
 from tests.raypoly.preparing.rows import candidate
 
 TEXT = "Given an array of many numbers, say which of them is the third smallest. " * 8 + "Answer with a code block."
@@ -26,10 +26,13 @@ PROMPTS = [candidate("short", "Say hello."), candidate("long", TEXT)]
 
 def test_the_band_keeps_both_ends_and_nothing_that_is_unknown() -> None:
     names = [candidate(f"solved-{passes}") for passes in (0, 1, 12, 13)] + [candidate("broken")]
-    tried = {it.id: band.Tried(16, passes) for it, passes in zip(names, (0, 1, 12, 13, None), strict=True)}
-    decisions = band.chosen(names, tried, BandConfig())
-    assert [it.id for it in band.taken(names, decisions)] == ["solved-1", "solved-12"]
-    assert [it.passes for it in band.taken(names, decisions)] == [1, 12]
+    tried = {
+        it.id: pass_rate_band.SampledPassRate(16, passes)
+        for it, passes in zip(names, (0, 1, 12, 13, None), strict=True)
+    }
+    decisions = pass_rate_band.chosen(names, tried, BandConfig())
+    assert [it.id for it in pass_rate_band.taken(names, decisions)] == ["solved-1", "solved-12"]
+    assert [it.passes for it in pass_rate_band.taken(names, decisions)] == [1, 12]
     assert decisions[0].reason == "the base model solves it in 0 of 16 samples, and band.low is 1"
     assert decisions[4].reason.startswith("the samples could not be judged")
 
@@ -68,14 +71,14 @@ async def words(texts: Sequence[str]) -> list[list[str]]:
 
 
 def measured(candidates: list[Candidate], config: PromptsConfig, limit: int) -> list[Decision]:
-    return asyncio.run(prompts.measure(candidates, prompts.prompts_of(candidates), config, limit, words))
+    return asyncio.run(prompt_lengths.measure(candidates, prompt_lengths.prompts_of(candidates), config, limit, words))
 
 
 def test_long_prompts_are_dropped_or_cut_by_rule() -> None:
     dropped = measured(PROMPTS, PromptsConfig(), 40)
-    assert [it.id for it in prompts.taken(PROMPTS, dropped)] == ["short"]
+    assert [it.id for it in prompt_lengths.taken(PROMPTS, dropped)] == ["short"]
     assert dropped[1].reason == f"its prompt has {len(TEXT.split())} tokens, generator.max_prompt_tokens is 40"
-    cut = prompts.taken(PROMPTS, measured(PROMPTS, PromptsConfig(over_long="cut"), 40))[1]
+    cut = prompt_lengths.taken(PROMPTS, measured(PROMPTS, PromptsConfig(over_long="cut"), 40))[1]
     assert cut.problem.prompt.startswith("Given an array")
     assert cut.problem.prompt.endswith("code block.")
     assert MARK in cut.problem.prompt
@@ -87,10 +90,10 @@ def test_a_prompt_that_is_too_long_without_its_statement_is_dropped(tmp_path: Pa
     asking = PrepareConfig(
         sources={"mine": SourceConfig(path="x")}, prompts=PromptsConfig(template=str(tmp_path / "long.txt"))
     )
-    framed = prompts.asked(PROMPTS, prompts.asks(asking))
+    framed = prompt_lengths.asked(PROMPTS, prompt_lengths.asks(asking))
     decided = measured(framed, PromptsConfig(over_long="cut"), 40)
     assert decided[0].facts == {"tokens": 52}
-    assert prompts.taken(framed, decided) == []
+    assert prompt_lengths.taken(framed, decided) == []
 
 
 def test_a_source_has_a_template_of_its_own_where_it_names_one(tmp_path: Path) -> None:
@@ -101,9 +104,9 @@ def test_a_source_has_a_template_of_its_own_where_it_names_one(tmp_path: Path) -
         "theirs": SourceConfig(path="x", template=str(tmp_path / "theirs.txt")),
         "plain": SourceConfig(path="x", template="none"),
     }
-    candidates = [replace(PROMPTS[0], facts=Facts(name, 1)) for name in sources]
+    candidates = [replace(PROMPTS[0], facts=SourceFacts(name, 1)) for name in sources]
     config = PrepareConfig(sources=sources, prompts=PromptsConfig(template=str(tmp_path / "all.txt")))
-    found = prompts.prompts_of(prompts.asked(candidates, prompts.asks(config)))
+    found = prompt_lengths.prompts_of(prompt_lengths.asked(candidates, prompt_lengths.asks(config)))
     assert found == ["For all: Say hello.", "For theirs: Say hello.", "Say hello."]
 
 
@@ -112,9 +115,9 @@ def test_an_edited_template_is_another_one(tmp_path: Path) -> None:
     file.write_text("Do: {statement}")
     sources = {"mine": SourceConfig(path="x", template=str(file)), "theirs": SourceConfig(path="x")}
     config = PrepareConfig(sources=sources, prompts=PromptsConfig(template="base"))
-    before = prompts.templates(config)
+    before = prompt_lengths.templates(config)
     file.write_text("Please do: {statement}")
-    after = prompts.templates(config)
+    after = prompt_lengths.templates(config)
     assert list(before) == ["prompts.template", "sources.mine.template"]
     assert [before[key] == after[key] for key in before] == [True, False]
 
@@ -129,19 +132,19 @@ def test_an_edited_template_is_another_one(tmp_path: Path) -> None:
 def test_a_source_whose_template_cant_be_used_is_named(template: str, said: str) -> None:
     sources = {"mine": SourceConfig(path="x"), "theirs": SourceConfig(path="x", template=template)}
     with pytest.raises(UsageError, match=said):
-        prompts.asks(PrepareConfig(sources=sources))
+        prompt_lengths.asks(PrepareConfig(sources=sources))
 
 
 def test_without_a_tokenizer_tokens_are_unknown_and_nothing_is_dropped() -> None:
-    decided = asyncio.run(prompts.measure(PROMPTS, prompts.prompts_of(PROMPTS), PromptsConfig(), 1, None))
-    assert prompts.taken(PROMPTS, decided) == PROMPTS
+    decided = asyncio.run(prompt_lengths.measure(PROMPTS, prompt_lengths.prompts_of(PROMPTS), PromptsConfig(), 1, None))
+    assert prompt_lengths.taken(PROMPTS, decided) == PROMPTS
 
 
 def test_copies_are_dropped_once_and_the_evaluation_sets_name_is_told() -> None:
     statement = "Given a sorted list of numbers find the two whose sum comes nearest to the target, and return them."
     names = [candidate("a", statement), candidate("b", statement), candidate("c", TEXT)]
     problem = replace(candidate("eval", TEXT).problem, source="tests")
-    evaluation = [Candidate.of(problem, Facts("tests", 1), Spool())]
+    evaluation = [Candidate.of(problem, SourceFacts("tests", 1), ProblemBuffer())]
     decisions = same(names, evaluation)
     assert [(d.problem_id, d.facts["same_as"]) for d in decisions] == [("c", "eval"), ("b", "a")]
     assert decisions[0].reason.startswith("is in tests as well: eval")

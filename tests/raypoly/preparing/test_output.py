@@ -13,20 +13,20 @@ import pytest
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import LeaseHeld, UsageError
-from raypoly.preparing import PrepareConfig, output
-from raypoly.preparing.candidates import Candidate, Facts, content
-from raypoly.preparing.card import Result, card, encoded
-from raypoly.preparing.config import BandConfig, SourceConfig
+from raypoly.preparing import PrepareConfig, output_files
+from raypoly.preparing.candidates import Candidate, SourceFacts, content
+from raypoly.preparing.data_card import PreparationResult, card, encoded
+from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
 from raypoly.preparing.explain import explain
-from raypoly.preparing.figure import figure
-from raypoly.preparing.folder import PreparationFolder, keep_inputs
-from raypoly.preparing.ledger import STAGES, Decision, Ledger, StageName
-from raypoly.preparing.page import page
+from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
+from raypoly.preparing.prepare_config import BandConfig, SourceConfig
+from raypoly.preparing.problem_buffer import ProblemBuffer
 from raypoly.preparing.sources import Loaded, SourceFile
-from raypoly.preparing.spool import Spool
 from raypoly.problems import build
 from raypoly.problems.formats import read_problems
 from raypoly.problems.jsonl import load_jsonl
+from raypoly.reports.data_card_figure import figure
+from raypoly.reports.data_card_page import page
 from raypoly.values import Problem, TestSuite
 from tests.raypoly.preparing.rows import bytes_of
 
@@ -50,8 +50,8 @@ def kept() -> list[Candidate]:
                     solution="def f(x):\n    return x + 1\n",
                     metadata={"title": f"Äpfel {number}"},
                 ),
-                Facts("mine", number + 1, "abc", "MIT", "2025-03-01", "easy", ("array", "math")),
-                Spool(),
+                SourceFacts("mine", number + 1, "abc", "MIT", "2025-03-01", "easy", ("array", "math")),
+                ProblemBuffer(),
             ),
             prompt_tokens=9,
             samples=16,
@@ -67,11 +67,11 @@ def whole(problem: Problem) -> Problem:
 
 def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.parquet").write_bytes(bytes_of(output.parquet, kept()))
+    (tmp_path / "data" / "train.parquet").write_bytes(bytes_of(output_files.parquet, kept()))
     with pytest.raises(UsageError, match=r"holds no preparation that is done \(card\.json"):
         build(ProblemsConfig(source="prepared", path=str(tmp_path)))
     (tmp_path / "card.json").write_text("{}")
-    (tmp_path / "train.jsonl").write_bytes(bytes_of(output.jsonl, kept()))
+    (tmp_path / "train.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
     prepared = build(ProblemsConfig(source="prepared", path=str(tmp_path)))
     lines = read_problems(tmp_path / "train.jsonl").problems
     assert [whole(it.problem) for it in kept()] == [whole(problem) for problem in lines]
@@ -87,7 +87,7 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
 
 
 def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
-    table = pq.read_table(io.BytesIO(bytes_of(output.parquet, kept())))
+    table = pq.read_table(io.BytesIO(bytes_of(output_files.parquet, kept())))
     tests = table["tests"].to_pylist()
     damaged = pa.array([tests[0], "no JSON", tests[2]])
     (tmp_path / "data").mkdir()
@@ -99,7 +99,7 @@ def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_bytes(bytes_of(output.jsonl, kept()))
+    (tmp_path / "train.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
     found = load_jsonl(ProblemsConfig(source="jsonl", path=str(tmp_path / "train.jsonl"), validation=1, test=0))
     assert len(found.splits["train"]) == 2
 
@@ -108,10 +108,10 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
     for name, split, problems in (("mine", "train", kept()[:1]), ("theirs", "test", kept()[1:])):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "card.json").write_text("{}")
-        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(bytes_of(output.parquet, problems))
+        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(bytes_of(output_files.parquet, problems))
     config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
     assert [problem.id for problem in build(config).splits["test"]] == ["p1", "p2"]
-    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(bytes_of(output.parquet, kept()))
+    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(bytes_of(output_files.parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build(config)
 
@@ -141,11 +141,11 @@ def decided() -> dict[StageName, list[Decision]]:
     return found
 
 
-def result() -> Result:
+def result() -> PreparationResult:
     config = PrepareConfig(sources={"mine": SourceConfig(path="rows.jsonl")}, band=BandConfig(low=1))
     file = SourceFile("mine", Path("rows.jsonl"), None, "0" * 64)
     loaded = Loaded(kept(), decided()["load"], [file], {"mine": 4})
-    return Result(config, loaded, None, decided(), {"train": kept()[:2]})
+    return PreparationResult(config, loaded, None, decided(), {"train": kept()[:2]})
 
 
 def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None:
@@ -176,8 +176,8 @@ def test_what_was_left_out_is_an_exclusion_list_that_spares_a_usable_row(tmp_pat
     again = Decision("p0", "load", "'p0' appears a second time; ids have to differ", {"source": "mine", "row": 5})
     stages = decided()
     stages["load"].append(again)
-    (tmp_path / "excluded.jsonl").write_bytes(output.exclusions(d for stage in STAGES for d in stages[stage]))
-    (tmp_path / "rows.jsonl").write_bytes(bytes_of(output.jsonl, kept()))
+    (tmp_path / "excluded.jsonl").write_bytes(output_files.exclusions(d for stage in STAGES for d in stages[stage]))
+    (tmp_path / "rows.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
     config = ProblemsConfig(source="jsonl", path=str(tmp_path / "rows.jsonl"), validation=0, test=0)
     found = load_jsonl(config.model_copy(update={"exclude": str(tmp_path / "excluded.jsonl")}))
     assert sorted(problem.id for problem in found.splits["train"]) == ["p0", "p1"]
@@ -189,7 +189,7 @@ def test_explain_tells_how_far_a_problem_has_come_and_why_it_was_left_out(tmp_pa
     )
     folder = PreparationFolder.of(config)
     store, lease = folder.open()
-    ledger = Ledger(store, lease)
+    ledger = DecisionLog(store, lease)
     with pytest.raises(UsageError, match="has read no problem yet"):
         explain(folder.look(), "p2")
     for stage in STAGES[:4]:

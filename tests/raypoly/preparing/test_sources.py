@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.preparing import load_sources, output
-from raypoly.preparing.config import SourceConfig
+from raypoly.preparing import load_sources, output_files
+from raypoly.preparing.prepare_config import SourceConfig
 from tests.raypoly.preparing.rows import bytes_of, row, written
 
 
@@ -83,9 +83,9 @@ def test_what_a_row_says_of_itself_may_be_anything(tmp_path: Path) -> None:
     assert [it.facts.tags for it in loaded.candidates] == [(), ("kept",)]
     assert [(it.facts.difficulty, it.facts.date) for it in loaded.candidates] == [(None, None)] * 2
     assert loaded.decisions[2].reason != ""
-    bytes_of(output.parquet, loaded.candidates)
-    bytes_of(output.jsonl, loaded.candidates)
-    output.exclusions(loaded.decisions)
+    bytes_of(output_files.parquet, loaded.candidates)
+    bytes_of(output_files.jsonl, loaded.candidates)
+    output_files.exclusions(loaded.decisions)
 
 
 def test_a_file_without_a_usable_row_is_named(tmp_path: Path) -> None:

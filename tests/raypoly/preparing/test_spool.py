@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from raypoly.preparing.candidates import Candidate, Facts, content
-from raypoly.preparing.spool import Spool
+from raypoly.preparing.candidates import Candidate, SourceFacts, content
+from raypoly.preparing.problem_buffer import ProblemBuffer
 from raypoly.values import Problem, TestSuite
 
 
@@ -17,7 +17,7 @@ def problem(number: int) -> Problem:
 
 def test_what_is_kept_comes_back_in_any_order_from_memory_and_from_a_file() -> None:
     for memory in (1 << 20, 1000):
-        spool = Spool(memory)
+        spool = ProblemBuffer(memory)
         kept = [spool.keep(problem(number)) for number in range(50)]
         assert [kept[number].problem for number in (49, 0, 25, 0)] == [problem(number) for number in (49, 0, 25, 0)]
         assert spool.keep(problem(50)).problem == problem(50), "one more after others were read"
@@ -27,7 +27,7 @@ def test_what_is_kept_comes_back_in_any_order_from_memory_and_from_a_file() -> N
 
 
 def test_a_candidate_is_its_problem_as_it_is_asked() -> None:
-    one = Candidate.of(problem(1), Facts("mine", 1), Spool())
+    one = Candidate.of(problem(1), SourceFacts("mine", 1), ProblemBuffer())
     assert (one.id, one.has_solution, one.problem) == ("p1", False, problem(1))
     asked = replace(one, ask=lambda it: replace(it, prompt=f"{it.prompt}!", metadata={}))
     assert asked.problem == replace(problem(1), prompt="Say 1.!", metadata={})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raypoly.problems.formats.row import asked
+from raypoly.problems.formats.row_fields import asked
 from raypoly.values import Problem, TestSuite
 
 _STATEMENTS = {

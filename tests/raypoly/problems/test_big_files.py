@@ -19,9 +19,10 @@ from tests.raypoly.problems.big_files import peak_of, write
 WHOLE = os.environ.get("RAYPOLY_BIG_FILE")
 SIZE = int(float(WHOLE) * (1 << 30)) if WHOLE else 96 << 20
 SMALL_CACHES = (
-    "import raypoly.scoring.pool as pool, raypoly.sandbox.sandbox as sandbox\n"
+    "import raypoly.scoring.local_pool as pool, raypoly.sandbox.sandbox as sandbox\n"
     "pool.WINDOW_CHARACTERS = sandbox.SUITE_CHARACTERS = 4 << 20\n"
-    "import raypoly.preparing.spool as spool, raypoly.preparing.output as output, raypoly.store.local as local\n"
+    "import raypoly.preparing.problem_buffer as spool, raypoly.preparing.output_files as output\n"
+    "import raypoly.store.local_store as local\n"
     "spool.MEMORY = output._GROUP_CHARACTERS = local._CHUNK = 1 << 20"
 )
 STREAM = (

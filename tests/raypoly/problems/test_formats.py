@@ -6,9 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from format_rows import APPS, CONTEST, HELPER, HUMANEVAL, LCB, LEETCODE, MBPP, PLUS, Row, passes, refusal
 
 from raypoly.problems.formats import problem_of, program_of
+from tests.raypoly.problems.format_rows import (
+    APPS,
+    CONTEST,
+    HELPER,
+    HUMANEVAL,
+    LCB,
+    LEETCODE,
+    MBPP,
+    PLUS,
+    Row,
+    passes,
+    refusal,
+)
 
 
 @pytest.mark.parametrize("row", [LEETCODE, HUMANEVAL, HELPER, MBPP, PLUS], ids=lambda row: str(row["task_id"]))

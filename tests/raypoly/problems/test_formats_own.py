@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from format_rows import APPS, CONTEST, HELPER, HUMANEVAL, LCB, LEETCODE, MBPP, OWN, PLUS, Row, packed, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,20 @@ from raypoly.config import ProblemsConfig
 from raypoly.problems.formats import problem_of, program_of, row_of
 from raypoly.problems.puzzles import load_puzzles
 from raypoly.values import Problem
+from tests.raypoly.problems.format_rows import (
+    APPS,
+    CONTEST,
+    HELPER,
+    HUMANEVAL,
+    LCB,
+    LEETCODE,
+    MBPP,
+    OWN,
+    PLUS,
+    Row,
+    packed,
+    refusal,
+)
 
 OWN_TESTS = [
     {"kind": "check", "source": "def check(candidate):\n    assert candidate(1, 2) == 3\n"},

@@ -12,9 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from format_rows import APPS, CONTEST, FUNCTIONAL, LCB, LEETCODE, STDIN, Row, cases, packed, passes, refusal
 
 from raypoly.problems.formats import problem_of
+from tests.raypoly.problems.format_rows import (
+    APPS,
+    CONTEST,
+    FUNCTIONAL,
+    LCB,
+    LEETCODE,
+    STDIN,
+    Row,
+    cases,
+    packed,
+    passes,
+    refusal,
+)
 
 
 def test_livecodebench_functional_tests_are_calls_with_json_arguments() -> None:

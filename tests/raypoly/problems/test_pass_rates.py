@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
-from raypoly.problems.by_pass_rate import ByPassRate
+from raypoly.problems.pass_rate_order import PassRateOrder
 from raypoly.problems.pass_rates import FLOOR, PassRates, row_of
-from raypoly.problems.taking import Taking
+from raypoly.problems.step_problems import StepProblems
 from raypoly.values import Problem, TestSuite
 
 PROBLEMS = [Problem(f"p{i}", "", "f", TestSuite("calls", "[]")) for i in range(40)]
@@ -22,12 +22,12 @@ N = 8
 PASSES = st.none() | st.integers(0, N)
 
 
-def order(rows: list[dict[str, Any]], per_step: int = 4, seed: int = 0) -> ByPassRate:
+def order(rows: list[dict[str, Any]], per_step: int = 4, seed: int = 0) -> PassRateOrder:
     """As a start has it that finds these rows in the journal."""
     rates = PassRates()
     for row in rows:
         rates.take(row)
-    return ByPassRate(PROBLEMS, per_step, seed, rates)
+    return PassRateOrder(PROBLEMS, per_step, seed, rates)
 
 
 def row(names: list[str], passed: list[int | None]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def lived(outcomes: list[list[int | None]], seed: int) -> tuple[list[list[str]],
     """What a run that is never interrupted draws, and the rows that it writes."""
     drawn, rows = [], []
     rates = PassRates()
-    here = ByPassRate(PROBLEMS, 4, seed, rates)
+    here = PassRateOrder(PROBLEMS, 4, seed, rates)
     for step, passed in enumerate(outcomes):
         names = [problem.id for problem in here.batch(step)]
         drawn.append(names)
@@ -116,11 +116,11 @@ def test_another_seed_or_step_draws_otherwise_and_too_few_problems_are_refused()
 
 def test_further_problems_of_a_step_are_the_next_of_its_own_ranking() -> None:
     here = order([row(["p0", "p1"], [0, N])])
-    taking = Taking(here, here.place(3), 4)
+    taking = StepProblems(here, here.place(3), 4)
     assert [p.id for p in taking.planned] == [p.id for p in here.batch(3)]
     further = [*taking.more(2), *taking.more(3)]
     assert len({p.id for p in (*taking.planned, *further)}) == 9
     wider = order([row(["p0", "p1"], [0, N])], per_step=9)
     assert [p.id for p in wider.batch(3)] == [p.id for p in (*taking.planned, *further)]
     with pytest.raises(UsageError, match=r"train\.refill=37 are 41 problems a step"):
-        ByPassRate(PROBLEMS, 4, 0, PassRates(), refill=37)
+        PassRateOrder(PROBLEMS, 4, 0, PassRates(), refill=37)

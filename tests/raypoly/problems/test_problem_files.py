@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from format_rows import HUMANEVAL, MBPP, OWN
 
 from raypoly.errors import UsageError
 from raypoly.problems.formats import problem_of, read_problems, row_of
+from tests.raypoly.problems.format_rows import HUMANEVAL, MBPP, OWN
 from tests.raypoly.sandbox.problems import SHARED
 
 
@@ -36,7 +36,7 @@ def test_files_are_read_by_content_and_bad_lines_are_named(tmp_path: Path) -> No
 
 
 def test_a_line_beyond_the_limit_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raypoly.problems.formats.files.LONGEST_LINE", 2000)
+    monkeypatch.setattr("raypoly.problems.formats.row_files.LONGEST_LINE", 2000)
     (tmp_path / "rows.jsonl").write_text(f'{{"a": "{"x" * 3_000_000}"}}\n{json.dumps(OWN)}\n')
     file = read_problems(tmp_path / "rows.jsonl")
     assert [problem.id for problem in file.problems] == ["add"]

@@ -9,17 +9,17 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from step_counter import compile_body, run
 
 from raypoly.config import ProblemsConfig, ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build
 from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.budgets import PATIENCE, PROFILES
-from raypoly.problems.puzzles.mistakes import spoil
-from raypoly.problems.puzzles.solutions import STRATEGIES, render
+from raypoly.problems.puzzles.puzzle_budgets import PATIENCE, PROFILES
+from raypoly.problems.puzzles.puzzle_mistakes import spoil
+from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem
+from tests.raypoly.problems.step_counter import compile_body, run
 
 WRONG = 100
 """Wrong solutions that are run; their steps are counted, which is slow."""

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statements import PROBLEMS, problem, prompt
 
 from benchmarks.similars.planted import KINDS
 from raypoly.problems.formats import problem_of
-from raypoly.problems.formats.row import asked
+from raypoly.problems.formats.row_fields import asked
 from raypoly.problems.similar import duplicates, overlaps
-from raypoly.problems.similar.grams import Hasher, jaccard, near
 from raypoly.problems.similar.markup import plain
-from raypoly.problems.similar.statement import statement_of
+from raypoly.problems.similar.ngrams import Hasher, jaccard, near
+from raypoly.problems.similar.statement_words import statement_of
 from raypoly.values import Problem
+from tests.raypoly.problems.statements import PROBLEMS, problem, prompt
 from tests.raypoly.sandbox.problems import SHARED
 
 LEETCODE = SHARED / "data" / "leetcode"

@@ -117,8 +117,8 @@ def test_a_damaged_parquet_file_and_a_row_too_large_are_named(tmp_path: Path, mo
     path = tmp_path / "rows.parquet"
     rows = [CODE_CONTESTS, CODE_CONTESTS | {"name": "2_A", "description": "x" * 5000}]
     pq.write_table(pa.Table.from_pylist(rows), path)
-    monkeypatch.setattr("raypoly.problems.formats.parquet.LARGEST_ROW", 4000)
-    monkeypatch.setattr("raypoly.problems.formats.parquet.SMALL_BYTES", 4000)
+    monkeypatch.setattr("raypoly.problems.formats.parquet_rows.LARGEST_ROW", 4000)
+    monkeypatch.setattr("raypoly.problems.formats.parquet_rows.SMALL_BYTES", 4000)
     file = read_problems(path)
     assert [problem.id for problem in file.problems] == [CODE_CONTESTS["name"]]
     assert [(it.line, it.reason.split()[:2]) for it in file.rejected] == [(2, ["more", "than"])]

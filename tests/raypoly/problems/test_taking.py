@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.problems.order import Order
-from raypoly.problems.taking import Taking
+from raypoly.problems.epoch_order import EpochOrder
+from raypoly.problems.step_problems import StepProblems
 from raypoly.values import Problem, TestSuite
 
 PROBLEMS = [Problem(str(i), "", "f", TestSuite("calls", "[]")) for i in range(23)]
@@ -14,22 +14,22 @@ PROBLEMS = [Problem(str(i), "", "f", TestSuite("calls", "[]")) for i in range(23
 
 @pytest.mark.parametrize("step", [0, 1, 3, 4, 11])
 def test_without_more_a_step_takes_its_batch(step: int) -> None:
-    order = Order(PROBLEMS, 5, seed=3)
-    assert Taking(order, order.place(step), 5).planned == order.batch(step)
+    order = EpochOrder(PROBLEMS, 5, seed=3)
+    assert StepProblems(order, order.place(step), 5).planned == order.batch(step)
 
 
 def test_steps_that_take_no_more_follow_each_other_as_batches_do() -> None:
-    order, place = Order(PROBLEMS, 5, seed=0), 0
+    order, place = EpochOrder(PROBLEMS, 5, seed=0), 0
     for step in range(10):
-        taking = Taking(order, place, 5)
+        taking = StepProblems(order, place, 5)
         assert taking.planned == order.batch(step)
         place = taking.place
 
 
 def test_an_epochs_problems_are_taken_once_whichever_step_takes_them() -> None:
-    order, place, found = Order(PROBLEMS, 5, seed=1), 0, []
+    order, place, found = EpochOrder(PROBLEMS, 5, seed=1), 0, []
     for more in (3, 0, 5, 3):
-        taking = Taking(order, place, 5)
+        taking = StepProblems(order, place, 5)
         found += [*taking.planned, *taking.more(more)]
         assert taking.count == 5 + more
         place = taking.place
@@ -40,11 +40,11 @@ def test_an_epochs_problems_are_taken_once_whichever_step_takes_them() -> None:
 
 def test_no_step_takes_a_problem_twice_where_an_epoch_ends_in_it() -> None:
     for seed in range(20):
-        taking = Taking(Order(PROBLEMS, 5, seed, refill=18), 15, 5)
+        taking = StepProblems(EpochOrder(PROBLEMS, 5, seed, refill=18), 15, 5)
         ids = [problem.id for problem in (*taking.planned, *taking.more(18))]
         assert len(set(ids)) == 23
 
 
 def test_a_step_that_could_take_more_than_there_are_is_refused() -> None:
     with pytest.raises(UsageError, match=r"prompts_per_step=5 and train\.refill=19 are 24 problems a step, but there"):
-        Order(PROBLEMS, 5, 0, refill=19)
+        EpochOrder(PROBLEMS, 5, 0, refill=19)

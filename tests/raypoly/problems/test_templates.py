@@ -19,15 +19,15 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build
 from raypoly.problems.formats import problem_of, read_problems
-from raypoly.problems.formats.row import ANSWER
-from raypoly.problems.over_long import MARK, fitted, fitted_as_trained, shortened
-from raypoly.problems.prompts import parts_of
+from raypoly.problems.formats.row_fields import ANSWER
+from raypoly.problems.long_prompts import MARK, fitted, fitted_as_trained, shortened
+from raypoly.problems.prompt_parts import parts_of
 from raypoly.problems.templates import load_template
-from raypoly.rundir import identity
+from raypoly.run_identity import identity
 from raypoly.values import Int32, Problem, TestSuite
+from tests.raypoly.offline.rescore.runs import row_of, write_problems
 from tests.raypoly.problems.format_rows import APPS, CONTEST, HUMANEVAL, LCB, MBPP, OWN, PLUS
 from tests.raypoly.problems.format_rows import LEETCODE as LEETCODE_ROW
-from tests.raypoly.rescoring.runs import row_of, write_problems
 from tests.raypoly.sandbox.problems import SHARED
 
 DATA = SHARED / "data/leetcode"

@@ -14,10 +14,10 @@ from raypoly.config import ProblemsConfig, ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build
 from raypoly.problems.formats import program_of
-from raypoly.problems.untested import require_tests, with_tests
-from raypoly.problems.verl import truth_of
+from raypoly.problems.verl_rows import truth_of
+from raypoly.problems.without_tests import require_tests, with_tests
 from raypoly.sandbox import Sandbox
-from raypoly.sandbox.extract import extract_code
+from raypoly.sandbox.code_extraction import extract_code
 from raypoly.settings import load
 from tests.raypoly.problems.verl_rows import SCHEMA, code, gsm8k, write
 from tests.raypoly.tiny_model import TEXTS
@@ -69,7 +69,7 @@ def test_answers_to_problems_without_tests_are_not_run(tmp_path: Path) -> None:
 
 
 def test_messages_are_rendered_by_the_chat_template(tmp_path: Path) -> None:
-    from raypoly.policy.tiny import build_tokenizer
+    from raypoly.policy.tiny_model import build_tokenizer
 
     tokenizer = build_tokenizer(TEXTS)
     tokenizer.save_pretrained(tmp_path / "bare")

@@ -56,7 +56,7 @@ def test_an_output_is_right_if_it_is_expected_or_the_checker_takes_it(
 def test_a_checker_that_takes_no_output_is_the_problems_fault(
     sandbox: Sandbox, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raypoly.sandbox.scripts.CHECKER_SECONDS", 1.0)
+    monkeypatch.setattr("raypoly.sandbox.script_run.CHECKER_SECONDS", 1.0)
     with pytest.raises(BrokenTests, match="checker of problem two numbers"):
         sandbox.score(checked_by(source), WRONG)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from raypoly.config import ScorerConfig
 from raypoly.sandbox import Sandbox
 from raypoly.sandbox.channel import Clock
-from raypoly.sandbox.child import wire
-from raypoly.sandbox.zygote import Zygote
+from raypoly.sandbox.child import plain_data
+from raypoly.sandbox.zygote_client import Zygote
 from tests.raypoly.sandbox.problems import calls
 
 
@@ -16,8 +16,8 @@ def breaches(isolation: str, secret: Path) -> list[str]:
     found: set[str] = set()
     for forker in (zygote, zygote.template("")):
         child = forker.fork(10, Clock(10, 10))
-        child.send(wire.pack(("probe", os.getpid(), str(secret))))
-        found |= set(wire.decode(child.receive()))
+        child.send(plain_data.pack(("probe", os.getpid(), str(secret))))
+        found |= set(plain_data.decode(child.receive()))
         forker.reap(child)
     zygote.close()
     return sorted(found)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from raypoly.config import ScorerConfig
-from raypoly.sandbox import Sandbox, reader
+from raypoly.sandbox import Sandbox, compile_check
 from raypoly.sandbox.channel import Child
-from raypoly.sandbox.child import wire
-from raypoly.sandbox.reader import Reader
+from raypoly.sandbox.child import plain_data
+from raypoly.sandbox.compile_check import CompileCheck
 from raypoly.sandbox.sandbox import READ_AFTER
-from raypoly.sandbox.zygote import Forker
+from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem, TestSuite
 from tests.raypoly.sandbox.problems import calls, check
 
@@ -72,7 +72,7 @@ def test_the_verdict_is_the_one_that_a_process_of_its_own_gives(
     problem, code = KINDS[kind], TEXTS[text]
     reading.score(ADD, BAD)  # so that the next is read ahead
     got = reading.score(problem, code)
-    monkeypatch.setattr(Reader, "refusal", lambda reader, code: None)
+    monkeypatch.setattr(CompileCheck, "refusal", lambda reader, code: None)
     want = plain.score(problem, code)
     assert _without_time(got) == _without_time(want)
 
@@ -113,8 +113,8 @@ def test_where_programs_compile_none_is_read_ahead(reading: Sandbox, monkeypatch
     for _ in range(READ_AFTER):
         reading.score(ADD, GOOD)
     asked = []
-    refusal = Reader.refusal
-    monkeypatch.setattr(Reader, "refusal", lambda reader, code: asked.append(code) or refusal(reader, code))
+    refusal = CompileCheck.refusal
+    monkeypatch.setattr(CompileCheck, "refusal", lambda reader, code: asked.append(code) or refusal(reader, code))
     for code in (BAD, *[GOOD] * 30, BAD, GOOD, BAD):
         reading.score(ADD, code)
     assert asked == [*[GOOD] * READ_AFTER, GOOD, BAD]
@@ -123,7 +123,7 @@ def test_where_programs_compile_none_is_read_ahead(reading: Sandbox, monkeypatch
 def test_a_reader_is_replaced_when_it_has_read_its_share(
     children: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "PROGRAMS", 5)
+    monkeypatch.setattr(compile_check, "PROGRAMS", 5)
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
         assert {sandbox.score(ADD, BAD).status for _ in range(4)} == {"error"}
@@ -143,8 +143,8 @@ def test_a_reader_that_dies_takes_no_verdict_along() -> None:
 
 
 def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "SECONDS", 0.02)
-    monkeypatch.setattr(reader, "LONGEST", 1 << 20)
+    monkeypatch.setattr(compile_check, "SECONDS", 0.02)
+    monkeypatch.setattr(compile_check, "LONGEST", 1 << 20)
     slow = "\n".join(f"def f{number}(a, b): return a + b" for number in range(12_000))
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
@@ -153,7 +153,7 @@ def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch:
         verdict = sandbox.score(ADD, f"{slow}\n{BAD}")
         assert (verdict.status, "SyntaxError" in verdict.detail) == ("error", True)
         assert sandbox.score(ADD, f"{slow}\n{GOOD}").status == "passed"
-        monkeypatch.setattr(reader, "SECONDS", 1.0)
+        monkeypatch.setattr(compile_check, "SECONDS", 1.0)
         sandbox.score(ADD, BAD)
         assert _reader_of(sandbox) is not first
 
@@ -172,7 +172,7 @@ def test_what_a_reader_says_can_only_be_that_a_program_does_not_compile(monkeypa
         sandbox.score(ADD, BAD)
         sandbox.score(ADD, BAD)
         for said in (("ok", 3, None, None), ("ready",), ("syntax",), ("over", "steps", 1), "syntax"):
-            monkeypatch.setattr(_reader_of(sandbox), "receive", lambda said=said: wire.encode(said))
+            monkeypatch.setattr(_reader_of(sandbox), "receive", lambda said=said: plain_data.encode(said))
             assert sandbox.score(ADD, GOOD).status == "passed"
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raypoly.sandbox.child import wire
+from raypoly.sandbox.child import plain_data
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 keys = st.integers() | st.text() | st.tuples(st.integers(), st.text())
@@ -30,27 +30,27 @@ def exact(value: Any) -> Any:
 
 @given(values)
 def test_plain_data_comes_back_exactly(value: Any) -> None:
-    assert exact(wire.decode(wire.encode(value))) == exact(value)
+    assert exact(plain_data.decode(plain_data.encode(value))) == exact(value)
 
 
 @given(st.binary(max_size=300))
 @settings(max_examples=2000)
 def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     try:
-        wire.decode(data)
-    except wire.Malformed:
+        plain_data.decode(data)
+    except plain_data.Malformed:
         return
 
 
 @given(values, st.data())
 @settings(max_examples=500)
 def test_damaged_messages_are_decoded_or_refused(value: Any, data: st.DataObject) -> None:
-    message = bytearray(wire.encode(value))
+    message = bytearray(plain_data.encode(value))
     for _ in range(data.draw(st.integers(1, 4))):
         message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
     try:
-        wire.decode(bytes(message[: data.draw(st.integers(0, len(message)))]))
-    except wire.Malformed:
+        plain_data.decode(bytes(message[: data.draw(st.integers(0, len(message)))]))
+    except plain_data.Malformed:
         return
 
 
@@ -59,20 +59,20 @@ def test_what_is_too_large_or_too_deep_is_refused() -> None:
     for _ in range(10_000):
         nested = [nested]
     for value in (nested, [0] * 10**7, "x" * 10**8, 1 << 10**9, list(range(10**7))):
-        with pytest.raises(wire.TooLarge):
-            wire.encode(value, limit=1 << 16)
+        with pytest.raises(plain_data.TooLarge):
+            plain_data.encode(value, limit=1 << 16)
 
 
 def test_lengths_that_lie_cost_no_memory() -> None:
     for tag in b"luezmsbioQDIL":
-        with pytest.raises(wire.Malformed):
-            wire.decode(bytes([tag]) + b"\xff\xff\xff\xff" + b"n" * 10)
+        with pytest.raises(plain_data.Malformed):
+            plain_data.decode(bytes([tag]) + b"\xff\xff\xff\xff" + b"n" * 10)
 
 
 def test_keys_made_to_collide_are_refused() -> None:
     colliding = [((1 << 61) - 1) * i for i in range(30_000)]
-    with pytest.raises(wire.Malformed, match="collide"):
-        wire.decode(wire.encode({str(i): {value} for i, value in enumerate(colliding)}))
+    with pytest.raises(plain_data.Malformed, match="collide"):
+        plain_data.decode(plain_data.encode({str(i): {value} for i, value in enumerate(colliding)}))
 
 
 def test_objects_that_are_no_plain_data_equal_nothing() -> None:
@@ -84,15 +84,15 @@ def test_objects_that_are_no_plain_data_equal_nothing() -> None:
         pass
 
     for value in (Equal(), Number(3), object, print, iter([1])):
-        decoded = wire.decode(wire.encode(value))
+        decoded = plain_data.decode(plain_data.encode(value))
         assert decoded not in (3, [1], None)
         assert decoded != value or isinstance(value, Equal)
 
 
 def test_keys_made_to_collide_are_refused_before_they_cost_time() -> None:
     def colliding(count: int) -> bytes:
-        return wire.encode({(None, (2**61 - 1) * number) for number in range(count)})
+        return plain_data.encode({(None, (2**61 - 1) * number) for number in range(count)})
 
-    assert len(wire.decode(colliding(60))) == 60
-    with pytest.raises(wire.Malformed, match="collide"):
-        wire.decode(colliding(100))
+    assert len(plain_data.decode(colliding(60))) == 60
+    with pytest.raises(plain_data.Malformed, match="collide"):
+        plain_data.decode(colliding(100))

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raypoly.sandbox.child import nodes, wire
+from raypoly.sandbox.child import linked_nodes, plain_data
 
 INPUTS = int(os.environ.get("RAYPOLY_FUZZ", "20000"))
 BATCH = 200
@@ -31,7 +31,9 @@ TAGS = b"jntfdcLTIluezmsbioQD"
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
 keys = st.integers() | st.text() | st.tuples(st.integers(), st.text())
-chains = st.builds(wire.Nodes, st.sampled_from(["ListNode", "TreeNode"]), st.lists(st.tuples(scalars) | st.none()))
+chains = st.builds(
+    plain_data.Nodes, st.sampled_from(["ListNode", "TreeNode"]), st.lists(st.tuples(scalars) | st.none())
+)
 values = st.recursive(
     scalars | chains | st.lists(st.integers(), min_size=4) | st.lists(st.floats(allow_nan=False), min_size=4),
     lambda inner: (
@@ -101,11 +103,11 @@ def damaged(message: bytes, other: bytes, rng: random.Random) -> bytes:
     return bytes(result)
 
 
-def decode(data: bytes, make: nodes.NodeMaker = wire.Nodes) -> Any:
+def decode(data: bytes, make: linked_nodes.NodeMaker = plain_data.Nodes) -> Any:
     """What is decoded, None where it is refused in the one way that callers expect."""
     try:
-        return wire.decode(data, make)
-    except wire.Malformed:
+        return plain_data.decode(data, make)
+    except plain_data.Malformed:
         return None
 
 
@@ -128,18 +130,18 @@ def allowed(size: int) -> int:
 @settings(max_examples=max(1, INPUTS // BATCH), deadline=None, suppress_health_check=list(HealthCheck))
 def test_damaged_messages_are_decoded_or_refused_in_bounded_memory(value: Any, other: Any, seed: int) -> None:
     rng = random.Random(seed)
-    message, spliced = wire.encode(value), wire.encode(other)
+    message, spliced = plain_data.encode(value), plain_data.encode(other)
     for number in range(BATCH):
         data = damaged(message, spliced, rng)
-        decode(data, rng.choice((wire.Nodes, nodes.maker({}))))
+        decode(data, rng.choice((plain_data.Nodes, linked_nodes.maker({}))))
         if number % SAMPLED == 0:
             assert peak(data) <= allowed(len(data))
 
 
 @pytest.mark.parametrize("header", [bytes((tag, 0, 0, 0, 1)) for tag in SEQUENCES] + [b"L", b"T", b"I", b"LI", b"TL"])
 def test_nesting_is_refused_before_the_stack_ends(header: bytes) -> None:
-    with pytest.raises(wire.Malformed):
-        wire.decode(header * 100_000)
+    with pytest.raises(plain_data.Malformed):
+        plain_data.decode(header * 100_000)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +153,14 @@ def test_nesting_is_refused_before_the_stack_ends(header: bytes) -> None:
 def test_a_message_full_of_the_smallest_values_costs_a_small_multiple_of_its_size(item: bytes) -> None:
     count = (1 << 18) // len(item)
     data = b"l" + count.to_bytes(4, "big") + item * count
-    assert len(wire.decode(data)) == count
+    assert len(plain_data.decode(data)) == count
     assert peak(data) <= allowed(len(data))
 
 
 def exact(value: Any) -> Any:
     """A value with its types spelled out: 1, 1.0 and True are equal, their types are not."""
-    if isinstance(value, wire.Nodes):
-        return wire.Nodes, value.kind, exact(value.values)
+    if isinstance(value, plain_data.Nodes):
+        return plain_data.Nodes, value.kind, exact(value.values)
     if isinstance(value, list | tuple):
         return type(value), [exact(item) for item in value]
     if isinstance(value, set | frozenset):
@@ -171,7 +173,7 @@ def exact(value: Any) -> Any:
 @given(values)
 @settings(deadline=None)
 def test_what_was_encoded_comes_back_exactly(value: Any) -> None:
-    assert exact(wire.decode(wire.encode(value))) == exact(value)
+    assert exact(plain_data.decode(plain_data.encode(value))) == exact(value)
 
 
 @pytest.mark.parametrize("item", [b"e\0\0\0\0", b"m\0\0\0\0", b"Ll\0\0\0\0", b"o\0\0\0\0"])

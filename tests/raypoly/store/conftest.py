@@ -9,10 +9,10 @@ import pyarrow.fs as pafs
 import pytest
 
 from raypoly.store import Store, open_store
-from raypoly.store.filesystem import FilesystemBackend
+from raypoly.store.filesystem_backend import FilesystemBackend
 from raypoly.store.location import Location
-from raypoly.store.options import StorageOptions
-from raypoly.store.remote import RemoteStore
+from raypoly.store.remote_store import RemoteStore
+from raypoly.store.storage_options import StorageOptions
 from tests.s3_server import S3Server, s3_server
 
 Open = Callable[[], Store]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from raypoly.store import Lease, Store
-from raypoly.store.holding import look, newest_epoch
+from raypoly.store.lease_probe import look, newest_epoch
 from raypoly.store.location import Location
 from tests.raypoly.store.conftest import Open
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly.errors import CorruptData
-from raypoly.store.parquet import decode_table, encode_table
+from raypoly.store.checked_parquet import decode_table, encode_table
 
 TABLE = pa.table({"text": ["raypoly.sha256 @" + "0" * 64, "b"], "tokens": pa.array([[1, 2], []], pa.list_(pa.int32()))})
 METADATA = {"digest": "ab12", "metrics": '{"note": "raypoly.sha256"}'}

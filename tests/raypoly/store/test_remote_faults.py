@@ -13,7 +13,7 @@ import pytest
 from raypoly.errors import StaleEpoch, StorageError, UsageError
 from raypoly.store import Store, open_store
 from raypoly.store.location import Location
-from raypoly.store.options import StorageOptions
+from raypoly.store.storage_options import StorageOptions
 from tests.s3_server import Fault, Request, S3Server
 
 HASTY = StorageOptions(timeout=1.0, patience=20.0)

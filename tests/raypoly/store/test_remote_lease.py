@@ -16,8 +16,8 @@ import pytest
 from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.location import Location
-from raypoly.store.options import StorageOptions
-from raypoly.store.remote import RemoteStore
+from raypoly.store.remote_store import RemoteStore
+from raypoly.store.storage_options import StorageOptions
 from tests.s3_server import Fault, Request, S3Server
 
 TIMEOUT = 3.0
@@ -25,7 +25,7 @@ TIMEOUT = 3.0
 HOLD = f"""
     import sys
     from raypoly.store import Lease, open_store
-    from raypoly.store.options import StorageOptions
+    from raypoly.store.storage_options import StorageOptions
     store = open_store(sys.argv[1], StorageOptions(timeout={TIMEOUT}, patience=5.0))
     lease = Lease.acquire(store, "raypoly train")
     print(lease.epoch, flush=True)

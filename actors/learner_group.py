@@ -1,0 +1,170 @@
+"""The driver's side of a learner: one actor a rank, called together, up and down together.
+
+    learners = Learners(config, model_path, options, care, note)
+    standing = await learners.start(checkpoint.reader)
+    await learners.call("learn", lambda rank: rank.accumulate.remote(rows))       # every rank; rank 0's answer
+
+Ranks wait for each other within a call. Where one is lost the others can't go on, so whoever catches `LOST` stops all
+of them and starts others: at another port, on nodes that are there now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from actors.calls import LOST, START, CallContext, result
+from actors.learner import WRITING, LearnerActor, Standing
+from actors.watched import GROUP
+from raypoly.config import Config
+from raypoly.errors import RaypolyError
+from raypoly.policy.places import Place
+from raypoly.store.shards import ShardReader
+
+T = TypeVar("T")
+
+_NEIGHBOUR_SECONDS = 60.0
+"""A rank whose neighbour dies may fail in what they do together before Ray tells of the death, by so long at most."""
+_PLACING_SECONDS = 30.0
+"""Waiting for GPUs longer than this is told."""
+
+
+class LearnerGroup:
+    """All ranks of one learner. Used from one event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        model_path: Path,
+        options: Callable[[int], dict[str, Any]],
+        care: CallContext,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`options`: Ray's, for the rank of a number."""
+        self._config, self._model_path, self._options = config, model_path, options
+        self._care, self._note, self.ranks = care, note, config.train.ranks
+        self._actors: list[Any] = []
+        self._group: PlacementGroup | None = None
+        self.started = 0
+        """How often, so far."""
+
+    @property
+    def actors(self) -> dict[str, Any]:
+        """The actors' handles by name."""
+        return {self._who(rank): actor for rank, actor in enumerate(self._actors)}
+
+    async def start(self, checkpoint: ShardReader | None) -> Standing:
+        """New actors with the starting model, or with a checkpoint of any number of ranks. Those there were are
+        ended."""
+        self.stop()
+        self._actors = []
+        self.started += 1
+        own = await self._placed()
+        actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
+        for rank in range(self.ranks):
+            name = self._who(rank) if self.started == 1 else f"{self._who(rank)}-{self.started}"
+            self._actors.append(
+                actor.options(name=name, **self._options(rank), **own).remote(str(self._model_path), self._config)
+            )
+        if self.ranks == 1:
+            return await self.call(START, lambda rank: rank.setup.remote(checkpoint))
+        first = self._actors[0]
+        host, port = await self._one(START, self._who(0), first, first.meeting.remote())
+        places = iter([Place(rank, self.ranks, host, port) for rank in range(self.ranks)])
+        return await self.call(START, lambda rank: rank.setup.remote(checkpoint, next(places)))
+
+    async def call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        """Ask every rank; rank 0's answer when all have answered. Raises one of `LOST` where any of them is lost."""
+        return (await self.each(stage, ask))[0]
+
+    async def first(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        """Ask rank 0 alone. Raises as `call`."""
+        who, actor = next(iter(self.actors.items()))
+        return await self._one(stage, who, actor, ask(actor))
+
+    async def reference(self, stage: str, ask: Callable[[Any], Any]) -> Any:
+        """Ask every rank; the reference to rank 0's answer, owned by this process."""
+        asked: list[Any] = []
+
+        def keep(rank: Any) -> Any:
+            asked.append(ask(rank))
+            return asked[-1]
+
+        await self.each(stage, keep)
+        return asked[0]
+
+    async def each(
+        self, stage: str, ask: Callable[[Any], Awaitable[T]], actors: Mapping[str, Any] | None = None
+    ) -> Sequence[T]:
+        """Ask every rank, or those of `actors` that were; all answers, in rank order. Raises as `call`."""
+        asked = self.actors if actors is None else actors
+        tasks = [asyncio.ensure_future(self._one(stage, who, actor, ask(actor))) for who, actor in asked.items()]
+        try:
+            return await asyncio.gather(*tasks)
+        except (*LOST, RaypolyError):
+            raise
+        except Exception as error:
+            lost = await _lost(tasks)
+            if lost is None:
+                raise
+            raise lost from error
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def shared(self, value: T) -> T:
+        """What every rank is sent: one copy of it in the object store."""
+        return value if self.ranks == 1 else ray.put(value)
+
+    def stop(self) -> None:
+        """End all ranks."""
+        for actor in self._actors:
+            ray.kill(actor)
+        if self._group is not None:
+            remove_placement_group(self._group)
+            self._group = None
+
+    async def _one(self, stage: str, who: str, actor: Any, answer: Awaitable[T]) -> T:
+        with self._care.calls.waiting(stage, who, actor):
+            return await result(answer)
+
+    async def _placed(self) -> dict[str, Any]:
+        """What is added to each rank's options: several with a GPU each get them all at once, near each other."""
+        given = self._options(0)
+        if self.ranks == 1 or "num_gpus" not in given or "scheduling_strategy" in given:
+            return {}
+        each = {"CPU": given["num_cpus"], "GPU": given["num_gpus"]}
+        self._group = placement_group([each] * self.ranks, strategy="PACK")
+        ready = asyncio.ensure_future(result(self._group.ready()))
+        done, _ = await asyncio.wait([ready], timeout=_PLACING_SECONDS)
+        if not done:
+            there = ray.cluster_resources().get("GPU", 0.0)
+            self._note(f"Waiting for train.ranks={self.ranks} free GPUs; the cluster has {there:g} in all.")
+        with self._care.calls.waiting(START, "Ray's placement of the learner's ranks"):
+            await ready
+        return {"scheduling_strategy": PlacementGroupSchedulingStrategy(self._group)}
+
+    def _who(self, rank: int) -> str:
+        return "learner" if self.ranks == 1 else f"learner-{rank}"
+
+
+async def _lost(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
+    """The loss of a rank, where one follows; a failure alone is the others' wait for ever."""
+    pending = {task for task in tasks if not task.done()}
+    until = asyncio.get_running_loop().time() + _NEIGHBOUR_SECONDS
+    while pending and (left := until - asyncio.get_running_loop().time()) > 0:
+        _, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if _loss(tasks) is not None:
+            break
+    return _loss(tasks)
+
+
+def _loss(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
+    errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
+    return next((error for error in errors if isinstance(error, LOST)), None)

@@ -1,0 +1,178 @@
+"""vLLM in this process. All that touches vLLM's internals is in this file and, for weights that come without Ray's
+object store, in `vllm_transfer.py`.
+
+Facts that shape it (vLLM 0.32): `reload_weights` is right for untied heads only, on a CPU a tied head keeps its old
+weights in silence, hence the refusal; the prefix cache survives a reload and must be reset; on AMX processors bf16
+kernels die unless the tile state was asked for; `processed_logprobs` is the log-probability after temperature. Asleep
+at level 2 a GPU keeps neither weights nor cache: weights are woken, filled, and then the cache is. A CPU engine that
+sleeps keeps its memory and answers nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig
+
+from raypoly.config import GeneratorConfig
+from raypoly.engines import Asleep, Sample, SampleRequest, Weights
+from raypoly.engines.end_tokens import end_tokens
+from raypoly.engines.transfer import Parcel
+from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
+from raypoly.errors import UsageError
+from raypoly.values import Float32, Int32
+
+
+class VllmEngine:
+    """One in-process vLLM engine."""
+
+    def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
+        cuda = torch.cuda.is_available()
+        _prepare_process(config, dtype, cuda)
+        vllm = checked_vllm()  # after the environment is set: vLLM reads it at import
+        if not cuda and AutoConfig.from_pretrained(model_path).tie_word_embeddings:
+            raise UsageError(
+                f"model.path={model_path} ties its head to its embedding, whose updates vLLM's CPU engine ignores: "
+                "set generator.engine=transformers."
+            )
+        self._config = config
+        self._stop = end_tokens(model_path)
+        self._vllm = vllm
+        self._asleep = False
+        self._engine: Any = vllm.LLMEngine.from_engine_args(
+            vllm.EngineArgs(
+                model=str(model_path),
+                dtype=dtype,
+                max_model_len=config.max_prompt_tokens + config.max_tokens,
+                max_num_seqs=config.max_sequences,
+                logprobs_mode="processed_logprobs",
+                generation_config="vllm",
+                enable_prefix_caching=True,
+                block_size=32 if not cuda else None,
+                gpu_memory_utilization=config.gpu_memory_fraction,
+                enable_sleep_mode=cuda and config.placement == "colocated",
+                weight_transfer_config=backend(config.transport),
+                disable_log_stats=True,
+                # A CPU engine compiles nothing (it would need a C++ compiler and half a minute), and never cuts a
+                # prompt in two: seeded sampling behind a partial prefill needs a generator offset, which CPUs lack.
+                enforce_eager=not cuda,
+                enable_chunked_prefill=cuda,
+                max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
+                seed=0,
+            )
+        )
+        self._submitted = 0
+        self.decoded = 0
+        """Steps of the engine so far: a sign of life within a long group."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
+        self._check_awake()
+        place: dict[str, tuple[int, int]] = {}
+        groups: dict[int, list[Sample | None]] = {}
+        for request in requests:
+            groups[request.slot] = [None] * len(request.seeds)
+            prompt = {"prompt_token_ids": request.prompt_tokens.tolist()}
+            limit = request.limit(self._config.max_tokens)
+            for index, seed in enumerate(request.seeds):
+                self._submitted += 1
+                name = str(self._submitted)
+                place[name] = (request.slot, index)
+                own = {"temperature": 0.0} if request.greedy else {"seed": seed}
+                self._engine.add_request(name, prompt, self._params(max_tokens=limit, **own))
+        while self._engine.has_unfinished_requests():
+            self.decoded += 1
+            for output in self._engine.step():
+                if not output.finished:
+                    continue
+                slot, index = place[output.request_id]
+                groups[slot][index] = _sample(output.outputs[0])
+                done = [sample for sample in groups[slot] if sample is not None]
+                if len(done) == len(groups[slot]):
+                    yield slot, done
+
+    def update_weights(self, weights: Weights) -> None:
+        tensors = [(name, torch.from_numpy(np.ascontiguousarray(value))) for name, value in weights.items()]
+        with self._renewed():
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": tensors})
+
+    def connect(self, info: Mapping[str, Any]) -> None:
+        self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": dict(info)})
+
+    def receive(self, parcel: Parcel) -> None:
+        info = update_info(self._config.transport, parcel)
+        with self._renewed():
+            self._engine.collective_rpc("start_weight_update")
+            self._engine.collective_rpc("update_weights", kwargs={"update_info": info})
+            self._engine.collective_rpc("finish_weight_update")
+
+    def sleep(self) -> None:
+        self._asleep = True
+        self._engine.sleep(level=2)
+
+    @contextmanager
+    def _renewed(self) -> Iterator[None]:
+        """Inside, weights are replaced; afterwards the engine is awake, with nothing left of the old ones."""
+        if self._asleep:
+            self._engine.wake_up(tags=["weights"])
+        yield
+        if self._asleep:
+            self._engine.wake_up(tags=["kv_cache"])
+            self._asleep = False
+        if not self._engine.reset_prefix_cache():
+            raise RuntimeError("vLLM kept its prefix cache after a weight update: requests are still running")
+
+    def _check_awake(self) -> None:
+        if self._asleep:
+            raise Asleep("vllm")
+
+    def prompt_logprobs(self, tokens: Int32) -> Float32:
+        self._check_awake()
+        self._submitted += 1
+        params = self._params(max_tokens=1, prompt_logprobs=0)
+        self._engine.add_request(str(self._submitted), {"prompt_token_ids": tokens.tolist()}, params)
+        found = None
+        while self._engine.has_unfinished_requests():
+            for output in self._engine.step():
+                found = output.prompt_logprobs if output.finished else None
+        assert found is not None
+        ids = tokens.tolist()
+        return np.array([found[i][ids[i]].logprob for i in range(1, len(ids))], dtype=np.float32)
+
+    def _params(self, **changes: Any) -> Any:
+        chosen: dict[str, Any] = {
+            "temperature": self._config.temperature,
+            "max_tokens": self._config.max_tokens,
+            "stop_token_ids": self._stop,
+            "logprobs": 0,
+            "detokenize": False,
+        }
+        return self._vllm.SamplingParams(**(chosen | changes))
+
+
+def _prepare_process(config: GeneratorConfig, dtype: str, cuda: bool) -> None:
+    """What vLLM reads from the environment, and what its CPU kernels need of the process."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    if cuda:
+        return
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # vLLM's log-prob ranks are compiled even in eager mode
+    os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+    os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(max(1, round(config.memory_gib)))
+    os.environ["OMP_NUM_THREADS"] = str(config.threads)
+    torch.set_num_threads(config.threads)
+    if dtype == "bfloat16" and hasattr(torch.cpu, "_init_amx"):
+        torch.cpu._init_amx()
+
+
+def _sample(output: Any) -> Sample:
+    tokens = np.array(output.token_ids, dtype=np.int32)
+    logprobs = [position[token].logprob for token, position in zip(tokens.tolist(), output.logprobs, strict=True)]
+    ended = output.finish_reason == "stop"
+    return Sample(tokens, np.array(logprobs, dtype=np.float32), "stop" if ended else "length")

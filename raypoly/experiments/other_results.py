@@ -1,0 +1,85 @@
+"""Runs that were trained in another folder or on another machine, by the results.json that was left there.
+
+    runs, at_once = with_results(runs, [Path("docs/results-objectives.json")], print)
+
+A run is taken where it began with the same config file and the same keys; what it came to is not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from raypoly.errors import UsageError
+from raypoly.experiments.planned_runs import PlannedRun
+from raypoly.experiments.run_result import RunResult
+
+
+@dataclass(frozen=True)
+class _File:
+    """What is read of a results.json."""
+
+    config: str | None
+    at_once: int
+    runs: list[dict[str, Any]]
+
+
+def with_results(
+    runs: Sequence[PlannedRun], files: Sequence[Path], say: Callable[[str], None]
+) -> tuple[list[PlannedRun], int]:
+    """The runs, those that a file has finished and this folder has not with the file's result; and the most runs that
+    went on at once anywhere. Raises `UsageError` where a file can't be read.
+    """
+    found: dict[tuple[str | None, tuple[str, ...]], RunResult] = {}
+    at_once = 1
+    for file in files:
+        read = _read(file)
+        at_once = max(at_once, read.at_once)
+        for values in read.runs:
+            overrides, result = _result(file, values)
+            if result.finished:
+                found.setdefault((read.config, overrides), result)
+    planned = {(run.base, run.keys) for run in runs}
+    for key, result in found.items():
+        if key not in planned:
+            say(f"Note: {result.arm}-s{result.seed} of --also is no run of this experiment, and is left out.")
+    return [_with(run, found) for run in runs], at_once
+
+
+def _with(run: PlannedRun, found: dict[tuple[str | None, tuple[str, ...]], RunResult]) -> PlannedRun:
+    result = found.get((run.base, run.keys))
+    if result is None or run.finished:
+        return run
+    return replace(run, elsewhere=replace(result, arm=run.arm, start=run.start))
+
+
+def _read(file: Path) -> _File:
+    try:
+        return TypeAdapter(_File).validate_python(json.loads(file.read_bytes()))
+    except OSError as error:
+        why = error.strerror
+        raise UsageError(f"--also {file} can't be read ({why}): give an experiment's results.json.") from None
+    except (ValueError, ValidationError) as error:
+        raise UsageError(f"--also {file} is not the results.json of an experiment: {_first(error)}.") from None
+
+
+def _result(file: Path, values: dict[str, Any]) -> tuple[tuple[str, ...], RunResult]:
+    kept = {"start": "", **values}
+    overrides = kept.pop("overrides", None)
+    try:
+        keys = TypeAdapter(tuple[str, ...]).validate_python(overrides)
+        return keys, TypeAdapter(RunResult).validate_python(kept)
+    except ValidationError as error:
+        raise UsageError(f"--also {file}: one of its runs is not what an experiment writes: {_first(error)}.") from None
+
+
+def _first(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        item = error.errors()[0]
+        return f"{'.'.join(map(str, item['loc'])) or 'the file'}: {str(item['msg']).lower()}"
+    return str(error)

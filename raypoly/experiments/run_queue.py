@@ -1,0 +1,102 @@
+"""The runs of an experiment, so many at once, until each has been tried once in this start.
+
+    ended = Running(runs, at_once=1, say=print).to_the_end()
+
+Whatever is killed, the same command goes on: a finished run is not done again, one that was begun goes on where it
+stood, and one that a process of a killed experiment still trains is waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from raypoly.experiments.eta import ExperimentETA
+from raypoly.experiments.planned_runs import PlannedRun
+from raypoly.experiments.run_result import one_line, seconds_of
+from raypoly.experiments.training_process import RunningTraining, TrainingExit, is_held
+from raypoly.planning.plan_text import duration
+
+LOOK_SECONDS = 0.2
+"""Between looks at what goes on."""
+
+
+class RunQueue:
+    """What is to be done in this start, and what is known of its time."""
+
+    def __init__(self, runs: Sequence[PlannedRun], at_once: int, say: Callable[[str], None]) -> None:
+        self._runs, self._at_once, self._say = runs, at_once, say
+        todo = [run for run in runs if not run.finished]
+        # What an earlier start left behind uses the machine already, so it is what this one waits for first.
+        self._waiting = deque(sorted(todo, key=lambda run: not is_held(run)))
+        self._going: list[RunningTraining] = []
+        self._left_behind: list[PlannedRun] = []
+        self._outlook = ExperimentETA()
+        self._begun = {run.name for run in todo if run.directory.resumes}
+        for run in runs:
+            if run.finished:
+                self._outlook.add(run.steps, seconds_of(run))
+
+    def to_the_end(self) -> list[TrainingExit]:
+        """How each run of this start came out; those that were finished before are not among them."""
+        ended: list[TrainingExit] = []
+        with self._none_is_left():
+            while self._waiting or self._going or self._left_behind:
+                self._start()
+                time.sleep(LOOK_SECONDS)
+                ended += self._look()
+        return ended
+
+    def _start(self) -> None:
+        while self._waiting and len(self._going) + len(self._left_behind) < self._at_once:
+            run = self._waiting.popleft()
+            going = RunningTraining.begin(run)
+            if going is None:
+                self._say(f"{run.name}: a process of an earlier start is at it, and is waited for")
+                self._left_behind.append(run)
+            else:
+                self._going.append(going)
+
+    def _look(self) -> Iterator[TrainingExit]:
+        for run in [run for run in self._left_behind if not is_held(run)]:
+            self._left_behind.remove(run)
+            if run.finished:
+                yield self._told(TrainingExit(run, "finished", seconds_of(run), "finished, by an earlier start"))
+            else:
+                self._waiting.appendleft(run)
+        for going in [going for going in self._going if going.over]:
+            self._going.remove(going)
+            yield self._told(going.end())
+
+    def _told(self, ended: TrainingExit) -> TrainingExit:
+        run = ended.run
+        if ended.outcome == "finished":
+            self._outlook.add(run.steps, seconds_of(run) if run.name in self._begun else ended.seconds)
+        result = one_line(run) if ended.outcome == "finished" else ""
+        self._say(f"{run.name}: {ended.words}{result}  {duration(ended.seconds)}{self._rest()}")
+        return ended
+
+    def _rest(self) -> str:
+        """How many runs are not done yet, and how long they will take."""
+        going = [(each.run.steps, each.seconds) for each in self._going]
+        going += [(run.steps, 0.0) for run in (*self._left_behind, *self._waiting)]
+        if not going:
+            return ""
+        left = self._outlook.left(going)
+        estimate = f", some {duration(left / self._at_once)}" if left is not None else ""
+        return f"; {len(going)} of {len(self._runs)} left{estimate}"
+
+    @contextmanager
+    def _none_is_left(self) -> Iterator[None]:
+        """On the way out, whatever the reason, the processes of this start commit and end."""
+        try:
+            yield
+        finally:
+            if self._going:
+                self._say(f"{', '.join(each.run.name for each in self._going)}: what is under way is committed")
+            for each in self._going:
+                each.stop()
+            for each in self._going:
+                each.end()

@@ -1,0 +1,185 @@
+"""How far two labellings of the same programs agree.
+
+    adjusted_rand([7, 7, 7, 0], [1, 1, 2, 0])               # 1/3
+    pairs([7, 7, 7, 0], [1, 1, 2, 0]).precision             # 1/3: of three pairs put together one belongs together
+    mean_interval([0.9, 0.4, 1.0], seed=0)                  # mean over groups, 95 % interval
+    paired_test(aris_of_view_a, aris_of_view_b, seed=0)     # is one better, over the same groups?
+
+A labelling is N whole numbers, one a program: equal numbers say "same strategy", and 0 says "degenerate". The numbers
+themselves mean nothing. Each degenerate program counts as a cluster of its own, as clustering does with noise points
+that must not be dropped: were they left out, a judge could call every hard program degenerate and lose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raypoly.values import Float64, Int32, Labels
+
+Ids = Sequence[int] | Int32
+DRAWS = 10_000
+EXACT_UP_TO = 16
+"""Differences up to which all sign patterns are enumerated."""
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """What was found, what was said, what was there; they add up over groups."""
+
+    hits: int = 0
+    said: int = 0
+    there: int = 0
+
+    def __add__(self, other: PairCounts) -> PairCounts:
+        return PairCounts(self.hits + other.hits, self.said + other.said, self.there + other.there)
+
+    @property
+    def precision(self) -> float | None:
+        """hits / said; None where nothing was said."""
+        return self.hits / self.said if self.said else None
+
+    @property
+    def recall(self) -> float | None:
+        """hits / there; None where nothing was there."""
+        return self.hits / self.there if self.there else None
+
+    @property
+    def f1(self) -> float | None:
+        """Harmonic mean, 2 hits / (said + there); None where nothing was said and nothing there."""
+        return 2 * self.hits / (self.said + self.there) if self.said + self.there else None
+
+
+@dataclass(frozen=True)
+class ConfidenceInterval:
+    """A mean over groups and where it would lie for other groups of the kind."""
+
+    mean: float
+    low: float
+    high: float
+    groups: int
+
+
+@dataclass(frozen=True)
+class LabelComparison:
+    """Two judges, or two views, over the same groups."""
+
+    difference: float
+    """Mean over groups of the first less the second."""
+    p_value: float
+    """Two-sided: how often chance alone, swapping the two at random within each group, is as far apart."""
+    groups: int
+    exact: bool
+    """Whether all patterns of swaps were enumerated."""
+
+
+def ids_of(labels: Labels) -> Int32:
+    """int32 [N], 0 only where degenerate. Raises `ValueError` where a program's strategy is unknown."""
+    if not labels.known:
+        raise ValueError(f"{labels.judge} left a program without a strategy; only whole labellings can be compared.")
+    return np.array(labels.strategies, np.int32)
+
+
+def adjusted_rand(one: Ids, other: Ids) -> float:
+    """The adjusted Rand index (Hubert & Arabie 1985, equation 5): 1 for equal partitions, 0 on average by chance.
+
+    With n_ij the sizes of the overlaps, a_i and b_j those of the clusters, S, A and B the sums over i and j of
+    C(n_ij, 2), C(a_i, 2) and C(b_j, 2), and T = C(N, 2):
+
+        ARI = (S - A B / T) / ((A + B) / 2 - A B / T)
+
+    The denominator is 0 only where both are one cluster or both are all singletons (or N < 2): equal, so 1. One
+    cluster, or all singletons, against anything else is 0. Symmetric. Raises `ValueError` where lengths differ.
+    """
+    first, second = _together(one), _together(other, len(one))
+    both, a, b = (_pairs_in(table) for table in (first & second, first, second))
+    total = len(one) * (len(one) - 1) // 2
+    denominator = (a + b) * total - 2 * a * b
+    return 2 * (both * total - a * b) / denominator if denominator else 1.0
+
+
+def pairs(said: Ids, gold: Ids) -> PairCounts:
+    """Pairs of programs put together. Low precision is over-merging, low recall over-splitting.
+
+    Raises `ValueError` where lengths differ.
+    """
+    first, second = _together(said), _together(gold, len(said))
+    return PairCounts(_pairs_in(first & second), _pairs_in(first), _pairs_in(second))
+
+
+def degenerates(said: Ids, gold: Ids) -> PairCounts:
+    """Programs called degenerate. Raises `ValueError` where lengths differ."""
+    if len(said) != len(gold):
+        raise ValueError(_lengths(len(said), len(gold)))
+    first, second = np.asarray(said) == 0, np.asarray(gold) == 0
+    return PairCounts(int(np.sum(first & second)), int(np.sum(first)), int(np.sum(second)))
+
+
+def run_to_run(runs: Sequence[Ids]) -> float:
+    """Mean adjusted Rand index over all pairs of runs of one judge on one group. Raises `ValueError` below two runs."""
+    if len(runs) < 2:
+        raise ValueError("Agreement from run to run needs two runs at least.")
+    return float(np.mean([adjusted_rand(one, other) for one, other in combinations(runs, 2)]))
+
+
+def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws: int = DRAWS) -> ConfidenceInterval:
+    """The mean of one value a group, with a percentile bootstrap interval over groups (Efron & Tibshirani 1993, §13.3).
+
+    `values` is [groups]. The same seed gives the same interval. Raises `ValueError` where there is no group.
+    """
+    array = np.asarray(values, np.float64)
+    if array.size == 0:
+        raise ValueError("A mean over groups needs one group at least.")
+    drawn = np.random.default_rng(seed).integers(0, array.size, (draws, array.size))
+    low, high = np.quantile(array[drawn].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return ConfidenceInterval(float(array.mean()), float(low), float(high), array.size)
+
+
+def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: int = DRAWS) -> LabelComparison:
+    """Fisher's paired permutation test on the mean difference, two-sided; both are [groups], in the same order.
+
+    If nothing sets the two apart, the sign of each group's difference is a coin's. All sign patterns are enumerated up
+    to `EXACT_UP_TO` differences that are not 0; beyond that `draws` random ones, with the observed pattern counted as
+    one of them, p = (1 + hits) / (1 + draws), which never is 0 (Phipson & Smyth 2010).
+    Raises `ValueError` where lengths differ or there is no group.
+    """
+    if len(one) != len(other) or len(one) == 0:
+        raise ValueError(f"A paired test needs the same groups on both sides, not {len(one)} and {len(other)}.")
+    differences: Float64 = np.asarray(one, np.float64) - np.asarray(other, np.float64)
+    mean, changed = float(differences.mean()), differences[differences != 0]
+    exact = changed.size <= EXACT_UP_TO
+    rng = np.random.default_rng(seed)
+    signs = _all_signs(changed.size) if exact else rng.integers(0, 2, (draws, changed.size), np.int8) * 2 - 1
+    observed = abs(float(changed.sum()))
+    far = np.abs(signs @ changed) >= observed - _ROUNDING * float(np.abs(changed).sum())
+    p_value = float(far.mean()) if exact else (1 + int(far.sum())) / (1 + draws)
+    return LabelComparison(mean, p_value, len(one), exact)
+
+
+def _together(ids: Ids, length: int | None = None) -> NDArray[np.bool_]:
+    """bool [N, N]: whether two programs share a cluster; a degenerate one shares it with none but itself."""
+    array = np.asarray(ids, np.int64)
+    if length is not None and len(array) != length:
+        raise ValueError(_lengths(length, len(array)))
+    table: NDArray[np.bool_] = (array[:, None] == array[None, :]) & (array[:, None] != 0)
+    return table
+
+
+def _pairs_in(table: NDArray[np.bool_]) -> int:
+    """Unordered pairs of two different programs."""
+    return int(np.count_nonzero(np.triu(table, 1)))
+
+
+def _all_signs(count: int) -> NDArray[np.int8]:
+    """int8 [2^count, count] of -1 and 1."""
+    bits = np.arange(1 << count)[:, None] >> np.arange(count)[None, :] & 1
+    return (bits * 2 - 1).astype(np.int8)
+
+
+def _lengths(one: int, other: int) -> str:
+    return f"Two labellings of one group have the same length, not {one} and {other}."

@@ -1,0 +1,174 @@
+"""Answers that were paid for, kept on disk by what was asked: shared by runs, arms, evaluations and processes.
+
+    cache = AnswerCache(folder, limit_mib=256)
+    cache.put(key, {"3f2a...": Assigned(1, "heap")})
+    cache.get(key)                                       # None where nobody asked yet
+
+One SQLite file with a write-ahead log: an answer is durable when `put` returns, a process killed at any moment leaves
+the file sound, and any number of processes of one machine may use it. It holds hashes, ids and strategy names, never a
+program or a key. Nothing here ever stops a judge: a cache that can't be used is warned about once and done without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from raypoly.caches import cache_root
+from raypoly.judge.openai.judge_reply import AssignedCluster
+
+T = TypeVar("T")
+Answer = Mapping[str, AssignedCluster]
+
+_LOG = logging.getLogger(__name__)
+_FILE = "answers.sqlite"
+_TOUCH_SECONDS = 3600.0
+"""A use is written down again only after this long: reading a cache should seldom write."""
+_PRUNE_EVERY = 64
+_KEEP = 0.9
+"""Share of the limit that is left after pruning."""
+_OVERHEAD = 160
+"""Bytes of a row beside its answer, about."""
+
+
+def folder_of(cache_dir: str | None) -> Path:
+    """Where answers are kept: `judge.cache_dir`, else `judge` in the user's caches."""
+    return cache_root() / "judge" if cache_dir is None else Path(cache_dir).expanduser().absolute()
+
+
+def key_of(*parts: str) -> str:
+    """The key of what was asked: SHA-256 over its parts, which can't run into each other."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class AnswerCache:
+    """A size-capped store of answers; threads may share one."""
+
+    def __init__(self, folder: Path, limit_mib: float) -> None:
+        self.path = folder / _FILE
+        self.limit = int(limit_mib * (1 << 20))
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._puts = 0
+        self.failures = 0
+        if self.limit > 0:
+            self._carefully(self._open)
+
+    def get(self, key: str) -> dict[str, AssignedCluster] | None:
+        """The answer, by program hash."""
+        found = self._carefully(lambda: self._read(key))
+        if found is None:
+            return None
+        try:
+            return {name: AssignedCluster(int(cluster), str(strategy)) for name, (cluster, strategy) in found.items()}
+        except (TypeError, ValueError):
+            return None
+
+    def put(self, key: str, answer: Answer) -> None:
+        """Keep an answer; on the disk when this returns."""
+        text = json.dumps({name: [found.cluster, found.strategy] for name, found in answer.items()})
+        self._carefully(lambda: self._write(key, text))
+
+    def size(self) -> tuple[int, int]:
+        """(answers, bytes) that are kept."""
+        return self._carefully(self._measure) or (0, 0)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._carefully(lambda: self._run("DELETE FROM answers"))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _carefully(self, action: Callable[[], T]) -> T | None:
+        """Do it under the lock; None where the cache can't be used."""
+        with self._lock:
+            if self._connection is None and action != self._open:
+                return None
+            try:
+                return action()
+            except (sqlite3.Error, OSError, ValueError) as error:
+                self.failures += 1
+                if self.failures == 1:
+                    _LOG.warning(
+                        "The judge's cache %s can't be used (%s): answers are asked for anew.", self.path, error
+                    )
+                return None
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._connection = self._connected()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # locked, full or read-only: the file may well be sound
+                raise
+            aside = self.path.with_name(f"{_FILE}.damaged-{time.time_ns()}")
+            self.path.rename(aside)
+            _LOG.warning(
+                "The judge's cache %s is damaged (%s): it is kept as %s and begun anew.", self.path, error, aside
+            )
+            self._connection = self._connected()
+        self._prune()
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            # A commit that waits for no disk survives kill -9, and answers that come together don't queue for it.
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS answers"
+                " (key TEXT PRIMARY KEY, answer TEXT NOT NULL, bytes INTEGER NOT NULL, used REAL NOT NULL)"
+                " WITHOUT ROWID"
+            )
+            connection.execute("CREATE INDEX IF NOT EXISTS by_use ON answers (used)")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _run(self, statement: str, *values: object) -> list[tuple[object, ...]]:
+        assert self._connection is not None
+        return self._connection.execute(statement, values).fetchall()
+
+    def _read(self, key: str) -> dict[str, tuple[int, str]] | None:
+        rows = self._run("SELECT answer, used FROM answers WHERE key = ?", key)
+        if not rows:
+            return None
+        answer, used = rows[0]
+        if time.time() - float(str(used)) > _TOUCH_SECONDS:
+            self._run("UPDATE answers SET used = ? WHERE key = ?", time.time(), key)
+        found: dict[str, tuple[int, str]] = json.loads(str(answer))
+        return found
+
+    def _write(self, key: str, text: str) -> None:
+        size = len(text) + _OVERHEAD
+        self._run("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", key, text, size, time.time())
+        self._puts += 1
+        if self._puts % _PRUNE_EVERY == 0:
+            self._prune()
+
+    def _measure(self) -> tuple[int, int]:
+        ((count, total),) = self._run("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM answers")
+        return int(str(count)), int(str(total))
+
+    def _prune(self) -> None:
+        """Forget what was used longest ago, until the rest is well below the limit."""
+        total = self._measure()[1]
+        if total <= self.limit:
+            return
+        for key, size in self._run("SELECT key, bytes FROM answers ORDER BY used"):
+            self._run("DELETE FROM answers WHERE key = ?", key)
+            total -= int(str(size))
+            if total <= _KEEP * self.limit:
+                return

@@ -1,0 +1,132 @@
+"""What the judge answers: a list of {index, strategy, cluster_id}, taken only where it covers every program once.
+
+found = parse('{"programs": [{"index": 1, "strategy": "heap", "cluster_id": 4}]}', 1)   # [Assigned(4, "heap")]
+majority([[1, 1, 2], [7, 7, 7], [3, 3, 5]])                                              # [1, 1, 2]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+DEGENERATE = 0
+_OTHER_DEGENERATE = 100
+_STRATEGY_CHARS = 200
+_FENCE = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
+
+
+class InvalidAnswer(Exception):
+    """The answer labels other programs than were asked for, or is no JSON of the right shape."""
+
+
+@dataclass(frozen=True)
+class AssignedCluster:
+    """One program's place in an answer."""
+
+    cluster: int
+    """As the judge numbered it; 0 for degenerate."""
+    strategy: str
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(strict=True)
+    index: int
+    strategy: str = ""
+    cluster_id: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    degenerate: bool = False
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(strict=True)
+    programs: list[_Entry]
+
+
+def schema(count: int, indexed: bool) -> dict[str, Any]:
+    """JSON schema of an answer about `count` programs.
+
+    The portable one keeps to what every server's strict mode takes, and is the same for all counts, so that it does
+    not break a cached prefix. The indexed one fixes index and number of the entries in the grammar.
+    """
+    if not indexed:
+        return _object(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
+    cluster = {"type": "integer", "enum": list(range(count + 1))}
+    entries = [_entry({"type": "integer", "const": index}, cluster, {"maxLength": 80}) for index in range(1, count + 1)]
+    return _object(
+        programs={"type": "array", "prefixItems": entries, "items": False, "minItems": count, "maxItems": count}
+    )
+
+
+def parse(text: str, count: int) -> list[AssignedCluster]:
+    """What the answer says of programs 1..count, in that order. Raises `InvalidAnswer` with what is wrong in words."""
+    entries = _entries(text)
+    by_index = {entry.index: entry for entry in entries}
+    wanted = set(range(1, count + 1))
+    if len(entries) != count or set(by_index) != wanted:
+        missing, extra = sorted(wanted - set(by_index)), sorted(set(by_index) - wanted)
+        said = f"missing {missing[:10]}, unknown {extra[:10]}"
+        raise InvalidAnswer(f"it has {len(entries)} entries for the indices 1 to {count} ({said}), one each is needed")
+    return [_assigned(by_index[index], count) for index in sorted(wanted)]
+
+
+def majority(runs: Sequence[Sequence[int]]) -> list[int]:
+    """One clustering of n programs from S runs by co-assignment majority, invariant to how each run numbers its ids.
+
+    A program is degenerate (0) where more than half of the runs say so. Two others are joined where more than half of
+    the runs put them together; clusters are the connected components, numbered from 1 by first occurrence.
+    """
+    count = len(runs[0])
+    ids = [DEGENERATE if 2 * sum(run[i] == DEGENERATE for run in runs) > len(runs) else -1 for i in range(count)]
+    following = 1
+    for first in range(count):
+        if ids[first] != -1:
+            continue
+        ids[first] = following
+        reached = [first]
+        while reached:
+            here = reached.pop()
+            for other in range(count):
+                if ids[other] == -1 and 2 * sum(run[here] == run[other] != DEGENERATE for run in runs) > len(runs):
+                    ids[other] = following
+                    reached.append(other)
+        following += 1
+    return ids
+
+
+def _entries(text: str) -> list[_Entry]:
+    fenced = _FENCE.fullmatch(text)
+    try:
+        # not strict: the grammars of vLLM's servers let a bare line end or control character into a string
+        found = json.loads(fenced.group(1) if fenced else text, strict=False)
+        return _Reply.model_validate(found).programs
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the start"
+        raise InvalidAnswer(f"it is not JSON of the form asked for ({first['msg']} at {where})") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswer(f"it is not JSON ({error})") from None
+
+
+def _assigned(entry: _Entry, count: int) -> AssignedCluster:
+    """100 is another common way to say degenerate; with a hundred programs it may be an id."""
+    degenerate = entry.degenerate or (entry.cluster_id == _OTHER_DEGENERATE and count < _OTHER_DEGENERATE)
+    # what no screen or file can show, a lone half of a surrogate pair included, becomes a space
+    strategy = "".join(c if c.isprintable() else " " for c in entry.strategy[:_STRATEGY_CHARS])
+    return AssignedCluster(DEGENERATE if degenerate else entry.cluster_id, strategy)
+
+
+def _entry(index: dict[str, Any], cluster: dict[str, Any], strategy: dict[str, Any]) -> dict[str, Any]:
+    return _object(index=index, strategy={"type": "string", **strategy}, cluster_id=cluster)
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

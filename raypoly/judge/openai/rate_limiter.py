@@ -1,0 +1,154 @@
+"""When the next request may go: requests and tokens a minute, pauses that the server asks for, calls in flight.
+
+    limiter = Limiter(requests=None, tokens=None, concurrency=64)
+    limiter.delay(now, tokens=2400) -> 0.0                # None: when a call in flight has ended
+    sent = limiter.start(now, tokens=2400)
+    limiter.answered(sent, now, tokens=2311, headers=response.headers)
+
+The first call goes alone, because its answer tells the limits; then twice as many at each round, until a refusal or a
+failure halves them. Pure state: no clock, no thread, no waiting (`raypoly.judge.openai.request_gate` has those).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from raypoly.judge.openai.rate_window import RateUse, Window
+
+LONGEST_PAUSE = 60.0
+"""Seconds for which a refusal without a word about when holds requests back, at most."""
+_TOKEN_MARGIN = 0.015
+"""More than of requests: tokens are estimated until the answer says how many they were."""
+_LATELY, _OFTEN = 0.05, 0.15
+"""Weight of the newest answer in the share of refusals, and the share from which on they are taken for a limit."""
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request on its way."""
+
+    at: float
+    request: RateUse
+    tokens: RateUse
+
+
+class Limiter:
+    """The limits of one server and key."""
+
+    def __init__(self, requests: int | None, tokens: int | None, concurrency: int) -> None:
+        self.requests, self.tokens = Window(requests, guesses=True), Window(tokens, margin=_TOKEN_MARGIN)
+        self._most = concurrency
+        self._allowed = 1.0
+        self._starting = True
+        self._in_flight = 0
+        self._paused_until = float("-inf")
+        self._cut_at = float("-inf")
+        self._refusals = 0
+        self._refused_share = 0.0
+
+    @property
+    def allowed(self) -> int:
+        """Calls that may be in flight now."""
+        return int(self._allowed)
+
+    def delay(self, now: float, tokens: float) -> float | None:
+        """Seconds until a request of about so many tokens may go; None where a call in flight has to end first."""
+        if self._in_flight >= self.allowed:
+            return None
+        return max(0.0, self._paused_until - now, self.requests.delay(now, 1), self.tokens.delay(now, tokens))
+
+    def start(self, now: float, tokens: float) -> Sent:
+        """Count a request that goes now."""
+        self._in_flight += 1
+        return Sent(now, self.requests.use(now, 1), self.tokens.use(now, tokens))
+
+    def answered(self, sent: Sent, now: float, tokens: float | None, headers: Mapping[str, str]) -> None:
+        """It was served; `tokens` is what it used, None where the server did not say."""
+        self._in_flight -= 1
+        self._refusals = 0
+        self._refused_share *= 1 - _LATELY
+        if tokens is not None:
+            self.tokens.correct(sent.tokens, tokens)
+        self._hear(sent, now, headers)
+        self._allowed = min(self._most, self._allowed + (1 if self._starting else 1 / self._allowed))
+
+    def refused(self, sent: Sent, now: float, headers: Mapping[str, str]) -> None:
+        """It was answered 429. Nothing goes before the moment that the server names, or a growing pause of our own."""
+        self._in_flight -= 1
+        self.tokens.correct(sent.tokens, 0)
+        self._refused_share += _LATELY * (1 - self._refused_share)
+        self._hear(sent, now, headers)
+        if sent.at >= self._cut_at:
+            self._refusals += 1
+            windows = self.requests, self.tokens
+            burst = not any(window.nearly_used(now) for window in windows)
+            for window in windows:
+                window.refused(now, burst, often=self._refused_share > _OFTEN)
+            self._cut(now)
+            # bursts of a known limit are no more from here on, so that as many as before may soon be in flight
+            self._starting = burst and any(window.known for window in windows)
+        pause = retry_after(headers)
+        if pause is None:
+            pause = _reset(headers)
+        if pause is None:
+            pause = min(LONGEST_PAUSE, 2.0 ** (self._refusals - 1))
+        self._paused_until = max(self._paused_until, now + pause)
+
+    def failed(self, sent: Sent, now: float) -> None:
+        """It was not answered at all, or by an error of the server's: fewer at once."""
+        self._in_flight -= 1
+        if sent.at >= self._cut_at:
+            self._cut(now)
+
+    def resume(self, now: float) -> None:
+        """A probe was served: no pause holds any more."""
+        self._paused_until = now
+        self._starting = True
+
+    def _cut(self, now: float) -> None:
+        """Once for all the calls that were in flight together."""
+        self._starting = False
+        self._allowed = max(1.0, self._allowed / 2)
+        self._cut_at = now
+
+    def _hear(self, sent: Sent, now: float, headers: Mapping[str, str]) -> None:
+        for window, use, kind in ((self.requests, sent.request, "requests"), (self.tokens, sent.tokens, "tokens")):
+            limit, remaining = (_number(headers.get(f"x-ratelimit-{what}-{kind}")) for what in ("limit", "remaining"))
+            window.heard(now, use, limit, remaining)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait; None where it does not say, or gives a date."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    seconds = _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
+    return seconds if seconds is not None and seconds >= 0 else None
+
+
+def seconds(duration: str) -> float | None:
+    """`6m0s`, `1s`, `20ms`, `1.5` in seconds; None for anything else."""
+    if (plain := _number(duration)) is not None:
+        return plain
+    found = _DURATION.fullmatch(duration.strip())
+    if found is None or not any(found.groups()):
+        return None
+    return sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1, 0.001), strict=True))
+
+
+def _reset(headers: Mapping[str, str]) -> float | None:
+    """When the kind that ran out comes back, at most a minute; None where no header tells."""
+    waits = []
+    for kind in ("requests", "tokens"):
+        wait = seconds(headers.get(f"x-ratelimit-reset-{kind}", ""))
+        if wait is not None and _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0:
+            waits.append(min(wait, LONGEST_PAUSE))
+    return max(waits) if waits else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,196 @@
+"""One rate limit of a server, as the sum of what was used in the last minute.
+
+    window = Window(cap=500)
+    window.delay(now, 1) -> 0.0          # seconds until that much may be used
+    use = window.use(now, 1)             # later perhaps window.correct(use, 2)
+    window.heard(limit=500, remaining=311, before=use, now=now)
+
+A sum over a sliding minute is within every usual kind of limit: fixed windows, sliding ones, and buckets that refill.
+It allows a burst into an idle minute; whoever had to wait goes on evenly, so that nobody new waits for a minute to end,
+and in steady use it comes to 98 % of the limit. A refusal takes the bursts away. Pure arithmetic: the caller brings the
+time, in seconds of any clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+HOLD, _LONGEST_HOLD = 60.5, 61.5
+"""Seconds for which a use counts: a minute, and what a request may be late on the wire; more where that was refused."""
+_NEARLY = 0.9
+"""Share of a known limit: a refusal above it is one of the minute's sum, one below it is one of a burst."""
+MARGIN = 0.01
+"""Share of the limit that is left alone."""
+_NOTICEABLE = 0.03
+"""Share of the limit by which the server's count has to be above ours before someone else is taken to use the key."""
+_GUESSED = 0.97
+_ENOUGH = 5
+"""Uses in the last minute from which on a limit can be guessed by a refusal."""
+_STREAK, _SEEN = 120.0, 10.0
+"""Refusals within so many seconds of each other add up; each is taken to have seen so many seconds of the minute."""
+_SURE = 3
+_LAG, _SHORTEST_LAG = 0.5, 0.25
+"""Seconds that a late request may make up for where requests go evenly: at first, and after refusals even so."""
+_LONG, _CATCH_UP = 5.0, 10.0
+"""After so many seconds of waiting for room in the minute, only so many are made up for."""
+_EVENLY, _BRIEFLY = 600.0, 60.0
+"""Seconds for which there are no bursts after a burst was refused, twice as long each time; and after another refusal.
+"""
+
+
+@dataclass
+class RateUse:
+    """Something that was used, and what was left of the limit afterwards (None where no limit was known)."""
+
+    at: float
+    amount: float
+    left: float | None
+
+
+class Window:
+    """Uses of the last minute, against the lower of our cap and the server's limit."""
+
+    def __init__(self, cap: float | None, guesses: bool = False, margin: float = MARGIN) -> None:
+        """`guesses`: whether a refusal by a server that tells no limit is taken for one on this kind."""
+        self._cap, self._guesses, self._margin = cap, guesses, margin
+        self._told: float | None = None
+        self._guess: float | None = None
+        self._growth, self._grows_at = 0.0, 0.0
+        self._strikes, self._struck_at = 0, float("-inf")
+        self._uses: deque[RateUse] = deque()
+        self._sum = 0.0
+        self._next = float("-inf")
+        self._full_since: float | None = None
+        self._hold = HOLD
+        self._even_until, self._evenly = float("-inf"), _EVENLY
+        self._lag = _LAG
+
+    @property
+    def limit(self) -> float | None:
+        """Units a minute; None where nobody said and no refusal has taught us."""
+        known = [limit for limit in (self._cap, self._told) if limit is not None]
+        return min(known) if known else self._guess
+
+    @property
+    def known(self) -> bool:
+        """Whether somebody said what the limit is."""
+        return self._cap is not None or self._told is not None
+
+    def delay(self, now: float, amount: float) -> float:
+        """Seconds until `amount` may be used; more than the whole limit may be used once nothing else is."""
+        self._forget(now)
+        self._grow(now)
+        limit = self._usable()
+        if limit is None:
+            return 0.0
+        pause = 0.0
+        over = self._sum + amount - limit
+        for use in self._uses:
+            if over <= 0:
+                break
+            over -= use.amount
+            pause = max(pause, use.at + self._hold - now)
+        if pause > 0 and self._full_since is None:
+            self._full_since = now
+        return max(pause, self._next - now)
+
+    def use(self, now: float, amount: float) -> RateUse:
+        """Count a use."""
+        self._sum += amount
+        limit = self.limit
+        if limit is not None:
+            # a long wait for a full minute to pass is no credit: a burst now would fill the next one as fast
+            waited = 0.0 if self._full_since is None else now - self._full_since
+            credit = self._lag if now < self._even_until else _CATCH_UP if waited > _LONG else HOLD
+            self._next = max(self._next, now - credit) + self._stretch(amount)
+            self._full_since = None
+        use = RateUse(now, amount, self._left())
+        self._uses.append(use)
+        return use
+
+    def correct(self, use: RateUse, amount: float) -> None:
+        """A use turned out to be another amount."""
+        if self._uses and use.at >= self._uses[0].at:
+            self._sum += amount - use.amount
+            self._next += self._stretch(amount) - self._stretch(use.amount)
+        use.amount = amount
+
+    def heard(self, now: float, before: RateUse, limit: float | None, remaining: float | None) -> None:
+        """The server's own words about one request: units a minute, and what it has left.
+
+        Where it has less left than we know of, somebody else uses the key: that counts as used.
+        """
+        self._forget(now)
+        if limit is None or limit <= 0:
+            return
+        self._told = limit
+        left = self._left()
+        if remaining is None or not 0 <= remaining <= limit or left is None:
+            return
+        expected = left if before.left is None else min(left, before.left)
+        others = expected - remaining
+        if self.limit == self._told and others > max(_NOTICEABLE * limit, before.amount):
+            self._sum += others
+            self._uses.append(RateUse(now, others, None))
+
+    def nearly_used(self, now: float) -> bool:
+        """Whether a refusal now may be one of the minute's sum: some request came late, or others use the key too."""
+        self._forget(now)
+        limit = self.limit
+        return self.known and limit is not None and self._sum >= _NEARLY * limit
+
+    def refused(self, now: float, burst: bool, often: bool) -> None:
+        """The server said 429: no bursts for a while, or guess the limit where nobody tells it.
+
+        `often`: whether refusals are too many to come of a server that is overloaded now and then.
+        """
+        self._forget(now)
+        if self.known and not burst:
+            self._hold = min(_LONGEST_HOLD, self._hold + 0.25)
+            self._even_until, self._next = max(self._even_until, now + _BRIEFLY), max(self._next, now)
+        elif self.known or self._strikes >= _SURE:
+            self._go_evenly(now)
+        if often and not self.known and self._guesses and self._sum >= _ENOUGH:
+            # a lone refusal after a short burst says little; several in a row mean that this was a minute's worth
+            self._strikes = self._strikes + 1 if now < self._struck_at + _STREAK else 1
+            self._struck_at = now
+            seen = min(HOLD, max(now - self._uses[0].at, _SEEN * self._strikes))
+            self._guess = _GUESSED * self._sum * HOLD / seen
+            self._growth, self._grows_at = 0.02, now + 20
+
+    def _stretch(self, amount: float) -> float:
+        """Seconds for which such a use is all that goes, where requests go evenly."""
+        limit = self._usable()
+        return 0.0 if limit is None else self._hold * min(1.0, amount / max(limit, 1.0))
+
+    def _go_evenly(self, now: float) -> None:
+        if now < self._even_until:
+            self._lag = max(_SHORTEST_LAG, self._lag / 2)
+        elif self._even_until > float("-inf"):
+            self._evenly *= 2
+        self._even_until = now + self._evenly
+        self._next = max(self._next, now)
+
+    def _usable(self) -> float | None:
+        limit = self.limit
+        return None if limit is None else limit - int(self._margin * limit)
+
+    def _left(self) -> float | None:
+        limit = self.limit
+        return None if limit is None else limit - self._sum
+
+    def _grow(self, now: float) -> None:
+        """A guess rises, faster the longer nothing was refused."""
+        while self._guess is not None and now >= self._grows_at:
+            self._guess *= 1 + self._growth
+            self._growth = min(1.0, 2 * self._growth)
+            self._grows_at += 20
+            if self._guess > 1e7:
+                self._guess = None
+
+    def _forget(self, now: float) -> None:
+        while self._uses and self._uses[0].at + self._hold <= now:
+            self._sum -= self._uses.popleft().amount
+        if not self._uses:
+            self._sum = 0.0

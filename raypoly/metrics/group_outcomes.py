@@ -1,0 +1,89 @@
+"""What is known of a group's N rollouts at one time: when they were trained on or measured, or now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from raypoly.judge.structural import structural_labels
+from raypoly.metrics.pass_at_k import ProblemOutcome, drawn_strategies
+from raypoly.values import Verdict
+
+UNTRACED = "untraced"
+"""Correct programs that no trace was had of count as one kind of their own in an evaluation."""
+
+
+@dataclass(frozen=True)
+class GroupOutcomes:
+    """Verdicts and what follows from them, each [N]."""
+
+    statuses: tuple[str, ...]
+    strategies: tuple[str | None, ...]
+    """By execution trace; None where the verdict brought no evidence."""
+    structural: tuple[int, ...] | None = None
+    """By structure, 0 where degenerate; None where no evidence is kept."""
+    rewards: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict], rewards: Iterable[float] | None) -> Self:
+        labels = structural_labels(verdicts)
+        return cls(
+            tuple(verdict.status for verdict in verdicts),
+            tuple(None if verdict.evidence is None else verdict.evidence.strategy for verdict in verdicts),
+            None if labels is None else labels.strategies,
+            None if rewards is None else tuple(map(float, rewards)),
+        )
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Self:
+        """From the JSON values of `row`."""
+        structural, rewards = (None if row[name] is None else tuple(row[name]) for name in ("structural", "rewards"))
+        return cls(tuple(row["statuses"]), tuple(row["strategies"]), structural, rewards)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return vars(self)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every verdict says what a program is worth."""
+        return "infra" not in self.statuses
+
+    @property
+    def correct(self) -> list[int]:
+        """The places of the programs that passed."""
+        return [place for place, status in enumerate(self.statuses) if status == "passed"]
+
+    @property
+    def _right(self) -> list[str | None]:
+        """The strategies of the correct programs."""
+        return [self.strategies[place] for place in self.correct]
+
+    @property
+    def drawn_strategies(self) -> float | None:
+        """Distinct strategies by execution trace among the correct programs, in 8 draws or all N where N is smaller;
+        None where one brought no evidence."""
+        found = self._right
+        return None if None in found else drawn_strategies(len(self.statuses), [name for name in found if name])
+
+    def outcome(self, labels: Sequence[int] | None) -> ProblemOutcome:
+        """What the group counts as in an evaluation; `labels` are the judge's."""
+        return ProblemOutcome(
+            len(self.statuses),
+            tuple(UNTRACED if name == "" else name for name in self._right),
+            self._correct(labels),
+            self._correct(self.structural),
+        )
+
+    def differs(self, other: GroupOutcomes) -> list[int]:
+        """The places of rollouts that count for something else: by status, or by reward where both have one; those
+        whose verdict is `infra` on either side count for nothing."""
+        rewards = zip(self.rewards or (), other.rewards or (), strict=True) if self.rewards and other.rewards else ()
+        paid = {place for place, (one, two) in enumerate(rewards) if one != two}
+        statuses = enumerate(zip(self.statuses, other.statuses, strict=True))
+        return [place for place, pair in statuses if "infra" not in pair and (pair[0] != pair[1] or place in paid)]
+
+    def _correct(self, ids: Sequence[int] | None) -> tuple[int, ...] | None:
+        """The strategies of the correct programs; a degenerate one, which passed somehow, is none."""
+        return None if ids is None else tuple(ids[place] for place in self.correct if ids[place])

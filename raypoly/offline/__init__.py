@@ -1,0 +1,1 @@
+"""Commands on files and on finished runs, without Ray: score programs, label groups, score a run again."""

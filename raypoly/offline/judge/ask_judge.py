@@ -1,0 +1,116 @@
+"""Ask a judge about group after group, several at a time, and keep their order.
+
+    for seen, answer in ask(build(config), observed):
+        answer.labels                # None where the judge refused, and `answer.reason` says why
+        answer.strategies[1]         # "hash table", where the judge has a name for it
+
+Threads are daemons: an interrupted command ends at once, however long a server takes to answer.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from raypoly.errors import JudgeRefused
+from raypoly.judge import Judge
+from raypoly.judge.approach_priority import approach_of
+from raypoly.judge.structural import StructuralJudge, signature
+from raypoly.offline.judge.program_groups import ObservedGroup
+from raypoly.values import Evidence, Labels
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE = 16
+"""Groups a judge is asked about at the same time; it knows itself how many calls its server bears."""
+TROUBLE = "the sandbox could not run its programs: "
+"""How the reason begins where it was not the judge that gave no labels."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a judge said of one group."""
+
+    labels: Labels | None
+    reason: str = ""
+    """Why there are no labels."""
+    strategies: Mapping[int, str] = field(default_factory=dict)
+    """What a strategy id stands for, where the judge says so."""
+
+    @property
+    def ids(self) -> list[int] | None:
+        """A strategy id of each program, 0 where degenerate."""
+        return None if self.labels is None else list(self.labels.strategies)
+
+
+def ask(judge: Judge, groups: Iterable[ObservedGroup]) -> Iterator[tuple[ObservedGroup, Answer]]:
+    """Each group with its answer, in order. Raises `JudgeUnavailable` when the first group without one is due."""
+    return in_order(lambda seen: answer(judge, seen), groups, AT_ONCE)
+
+
+def answer(judge: Judge, seen: ObservedGroup) -> Answer:
+    """A judge's answer about one group, with its names for strategies. Raises `JudgeUnavailable`."""
+    if seen.trouble:
+        return Answer(None, TROUBLE + seen.trouble)
+    told: Callable[..., Any] | None = getattr(judge, "clusters", None)
+    try:
+        if told is None:
+            labels = judge.label(seen.group.problem, seen.rollouts, seen.verdicts)
+            strategies = _structural(seen, labels) if isinstance(judge, StructuralJudge) else {}
+        else:
+            clusters = told(seen.group.problem, seen.rollouts, seen.verdicts)
+            labels, strategies = clusters.labels, clusters.strategies
+    except JudgeRefused as error:
+        return Answer(None, str(error))
+    if not labels.known:
+        return Answer(None, f"{labels.judge} left a program without a strategy.")
+    return Answer(labels, strategies=dict(strategies))
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[tuple[T, R]]:
+    """Each item with `work` of it, in order; up to `at_once` at a time, each in a thread. Raises what `work` raises."""
+    tasks: queue.SimpleQueue[tuple[Future[R], T] | None] = queue.SimpleQueue()
+
+    def serve() -> None:
+        while (task := tasks.get()) is not None:
+            future, item = task
+            try:
+                future.set_result(work(item))
+            except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
+                future.set_exception(error)
+
+    for _ in range(at_once):
+        threading.Thread(target=serve, name="judging", daemon=True).start()
+    under_way: deque[tuple[T, Future[R]]] = deque()
+    try:
+        for item in items:
+            future: Future[R] = Future()
+            under_way.append((item, future))
+            tasks.put((future, item))
+            while under_way and (len(under_way) >= at_once or under_way[0][1].done()):
+                first, done = under_way.popleft()
+                yield first, done.result()
+        for first, done in under_way:
+            yield first, done.result()
+    finally:
+        for _ in range(at_once):
+            tasks.put(None)
+
+
+def _structural(seen: ObservedGroup, labels: Labels) -> dict[int, str]:
+    """The structural judge's own words, by the first program of each strategy."""
+    names: dict[int, str] = {}
+    for strategy, verdict in zip(labels.ids, seen.verdicts, strict=True):
+        if strategy and verdict.evidence is not None:
+            names.setdefault(int(strategy), _named(verdict.evidence))
+    return names
+
+
+def _named(evidence: Evidence) -> str:
+    return approach_of(frozenset(evidence.features)) if evidence.features else ", ".join(sorted(signature(evidence)))

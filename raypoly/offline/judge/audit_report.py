@@ -1,0 +1,164 @@
+"""`raypoly judge audit`: the table, the groups that went worst, the JSON file, and whether it was good enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from raypoly.errors import RaypolyError, StorageError, UsageError
+from raypoly.judge.gold import GoldGroup, groups
+from raypoly.judge.label_agreement import LabelComparison
+from raypoly.offline.judge.audit_measures import (
+    CONSISTENCIES,
+    MEASURES,
+    AuditedGroup,
+    Measure,
+    compared,
+    measured,
+    unmet,
+    wanted,
+)
+from raypoly.offline.judge.judge_audit import AuditResult, audit
+from raypoly.offline.judge.judge_choice import JudgeChoice
+
+
+def audit_file(
+    gold: Path | None,
+    choices: Sequence[JudgeChoice],
+    *,
+    require: Sequence[str] = (),
+    runs: int = 1,
+    consistency: bool = True,
+    worst: int = 0,
+    json_out: Path | None = None,
+) -> None:
+    """Audit the first judge, beside the second where there is one, and print a table.
+
+    Raises `UsageError` before anything starts, and `RaypolyError` at the end where a requirement is not met.
+    """
+    required = _possible(wanted(require), runs, consistency)
+    golds = groups(gold)
+    if json_out is not None and not json_out.absolute().parent.is_dir():
+        raise UsageError(f"--json {json_out} can't be written: there is no such folder.")
+    audited = audit(golds, choices, runs, consistency)
+    tables = [measured(each.results) for each in audited]
+    tests = compared(audited[0].results, audited[1].results) if len(audited) > 1 else {}
+    console = _console()
+    console.print(_table(audited, tables, tests))
+    for each in audited:
+        if each.spent:
+            _say(console, f"{each.judge}: {each.spent}")
+    for result in _worst(audited[0].results, worst):
+        _say(console, _described(result, next(each for each in golds if each.id == result.id)))
+    if json_out is not None:
+        _write(json_out, gold, audited, tables, tests)
+    if short := unmet(tables[0], required):
+        raise RaypolyError(f"The judge {audited[0].judge} is not good enough: {'; '.join(short)}.")
+
+
+def _possible(required: dict[str, float], runs: int, consistency: bool) -> dict[str, float]:
+    """Raises `UsageError` for a requirement that this audit will not measure."""
+    if "run_to_run" in required and runs < 2:
+        raise UsageError("--require run_to_run needs --runs 2 or more.")
+    if not consistency and (asked := [name for name in required if name in CONSISTENCIES]):
+        raise UsageError(f"--require {asked[0]} and --no-consistency don't go together: drop one.")
+    return required
+
+
+def _table(
+    audited: Sequence[AuditResult], tables: Sequence[Mapping[str, Measure]], tests: Mapping[str, LabelComparison]
+) -> Table:
+    table = Table(title=f"{len(audited[0].results)} groups; 95 % intervals over groups", title_justify="left")
+    table.add_column("measure")
+    for column in _columns(audited):
+        table.add_column(column, justify="right")
+    if tests:
+        table.add_column("difference", justify="right")
+        table.add_column("p", justify="right")
+    for name in tables[0]:
+        cells = [_cell(each.get(name, Measure(None))) for each in tables]
+        if tests:
+            test = tests.get(name)
+            cells += ["", ""] if test is None else [f"{test.difference:+.3f}", f"{test.p_value:.3g}"]
+        table.add_row(MEASURES[name], *cells)
+    return table
+
+
+def _console() -> Console:
+    """Standard output, wide enough for two judges where no terminal says how wide it is."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, 120))
+
+
+def _columns(audited: Sequence[AuditResult]) -> list[str]:
+    """What sets the judges apart: their names, and the keys in which two of one name differ."""
+    if len(audited) == 1 or audited[0].judge != audited[1].judge:
+        return [each.judge for each in audited]
+    first, second = (each.config.model_dump(mode="json") for each in audited)
+    differ = [key for key in first if first[key] != second[key]]
+    return [
+        "\n".join([each.judge, *(f"{key}={config[key]}" for key in differ)])
+        for each, config in zip(audited, (first, second), strict=True)
+    ]
+
+
+def _cell(measure: Measure) -> str:
+    if measure.value is None:
+        return "-"
+    text = f"{measure.value:.3f}"
+    return text if measure.interval is None else f"{text} [{measure.interval.low:.2f}, {measure.interval.high:.2f}]"
+
+
+def _worst(results: Sequence[AuditedGroup], count: int) -> list[AuditedGroup]:
+    """Refused groups first, then by adjusted Rand index; groups that are wholly right are none of them."""
+    ranked = sorted(results, key=lambda result: -2.0 if result.ari is None else result.ari)
+    return [result for result in ranked if result.ari is None or result.ari < 1][:count]
+
+
+def _described(result: AuditedGroup, gold: GoldGroup) -> str:
+    lines = [f"{result.id}: " + (f"refused: {result.reason}" if result.ari is None else f"ARI {result.ari:.3f}")]
+    lines.append("  gold   " + " ".join(map(str, result.gold)))
+    if result.found is not None:
+        lines.append("  found  " + " ".join(map(str, result.found)))
+    lines += [f"  {name} = {text}" for name, text in sorted(gold.strategies.items())]
+    return "\n".join(lines)
+
+
+def _write(
+    path: Path,
+    gold: Path | None,
+    audited: Sequence[AuditResult],
+    tables: Sequence[Mapping[str, Measure]],
+    tests: Mapping[str, LabelComparison],
+) -> None:
+    """Raises `StorageError`."""
+    judges: list[dict[str, Any]] = [
+        {
+            "judge": each.judge,
+            "config": each.config.model_dump(mode="json"),
+            "measures": {name: asdict(measure) for name, measure in table.items()},
+            "groups": [{**asdict(result), "ari": result.ari} for result in each.results],
+        }
+        for each, table in zip(audited, tables, strict=True)
+    ]
+    document = {
+        "gold": "" if gold is None else str(gold),
+        "judges": judges,
+        "tests": {name: asdict(test) for name, test in tests.items()},
+    }
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        beside.write_text(json.dumps(document, indent=1) + "\n")
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"--json {path} can't be written: {error.strerror}.") from error
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,167 @@
+"""Groups of programs from a file, as a judge wants to see them: rollouts, and verdicts with evidence.
+
+    with observing(choice.scorer) as observe:
+        for seen in observe(read_groups(Path("groups.jsonl"))):
+            judge.label(seen.group.problem, seen.rollouts, seen.verdicts)
+
+A file of programs has no verdicts yet. They come from sandboxes of this machine, by the row's own tests where it has
+some; without any, a program that loads passes, and its text alone says what it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from raypoly.config import ScorerConfig
+from raypoly.errors import UsageError
+from raypoly.judge.gold import GoldGroup, read_row
+from raypoly.judge.gold.prelude import PRELUDE
+from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.row_files import read_lines
+from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring import LocalPool
+from raypoly.scoring.program_queue import BROKEN
+from raypoly.values import Problem, Rollout, TestSuite, Verdict
+
+_NO_TESTS = "def check(candidate):\n    pass\n"
+_METHOD = re.compile(
+    r"^class[ \t]+Solution\b.*?^[ \t]+(?:async[ \t]+)?def[ \t]+([A-Za-z]\w*)", re.MULTILINE | re.DOTALL
+)
+_FENCE = "```"
+_FUNCTION = re.compile(r"^(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class ProgramGroup:
+    """One problem with N programs."""
+
+    id: str
+    problem: Problem
+    """Its `answer` is `completion`: nothing has to be taken out of a program's text any more."""
+    programs: tuple[str, ...]
+    """A blank one is no code. Of a response with a fenced block only the program is here."""
+
+
+@dataclass(frozen=True)
+class ObservedGroup:
+    """A group with what sandboxes found in its N programs."""
+
+    group: ProgramGroup
+    verdicts: tuple[Verdict, ...]
+
+    @cached_property
+    def rollouts(self) -> tuple[Rollout, ...]:
+        """The programs as responses; nobody sampled them, so they have no tokens."""
+        return tuple(_rollout(program) for program in self.group.programs)
+
+    @property
+    def trouble(self) -> str:
+        """Why the sandbox could not run a program, empty where it ran them all."""
+        return next((v.detail.removeprefix(BROKEN) for v in self.verdicts if v.status == "infra"), "")
+
+
+Observe = Callable[[Iterable[ProgramGroup]], Iterator[ObservedGroup]]
+
+
+class _Row(BaseModel):
+    """A line of the file; other columns are let be."""
+
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+    id: str = Field(min_length=1)
+    problem: str
+    programs: list[str | None] = Field(min_length=1)
+    entry_point: str = ""
+    prelude: str | None = None
+    tests: str = ""
+
+
+def read_groups(path: Path) -> list[ProgramGroup]:
+    """All groups of a file of `{id, problem, programs, entry_point?, prelude?, tests?}`, in its order.
+
+    Raises `UsageError`, with file and line, where a row is no group, and where the file has none or can't be read.
+    """
+    found: dict[str, ProgramGroup] = {}
+    for number, line in read_lines(path):
+        group = _group(line, f"{path}:{number}")
+        if group.id in found:
+            raise UsageError(f"{path}:{number}: {group.id!r} appears a second time; ids have to differ.")
+        found[group.id] = group
+    if not found:
+        raise UsageError(f"{path} has no group; a row is {{id, problem, programs}}.")
+    return list(found.values())
+
+
+def of_gold(gold: GoldGroup) -> ProgramGroup:
+    """A gold group without its labels."""
+    return _of(gold.as_problem(), gold.programs)
+
+
+@contextmanager
+def observing(config: ScorerConfig) -> Iterator[Observe]:
+    """A pool of sandboxes; what it gives runs the programs of groups and keeps their order. One call at a time."""
+    with LocalPool(config, evidence=True, calibrate=False) as pool:
+
+        def observe(groups: Iterable[ProgramGroup]) -> Iterator[ObservedGroup]:
+            waiting: list[ProgramGroup] = []
+
+            def programs() -> Iterator[tuple[Problem, str | None]]:
+                for group in groups:
+                    waiting.append(group)
+                    for program in group.programs:
+                        yield _for(group.problem, program), program if program.strip() else None
+
+            verdicts: list[Verdict] = []
+            for verdict in pool.score(programs()):
+                verdicts.append(verdict)
+                if len(verdicts) == len(waiting[0].programs):
+                    yield ObservedGroup(waiting.pop(0), tuple(verdicts))
+                    verdicts = []
+
+        yield observe
+
+
+def entry_point_of(program: str) -> str:
+    """What a program seems to define for its caller, by its text: the first method of `Solution`, else function."""
+    if method := _METHOD.search(program):
+        return f"Solution().{method[1]}"
+    function = _FUNCTION.search(program)
+    return function[1] if function else ""
+
+
+def _for(problem: Problem, program: str) -> Problem:
+    """The problem, with the program's own entry point where the row names none."""
+    if problem.entry_point:
+        return problem
+    name = entry_point_of(program)
+    # the pool knows a problem by its id, and this is another one
+    return replace(problem, id=f"{problem.id} [{name}]", entry_point=name, prelude=without(problem.prelude, name))
+
+
+def _rollout(program: str) -> Rollout:
+    none = np.zeros(0, np.int32)
+    return Rollout(none, none, np.zeros(0, np.float32), program, "stop", seed=0, weight_version=0)
+
+
+def _group(line: bytes, where: str) -> ProgramGroup:
+    row = read_row(line, where, _Row)
+    problem = Problem(
+        id=row.id,
+        prompt=row.problem,
+        entry_point=row.entry_point,
+        tests=TestSuite("check", row.tests or _NO_TESTS),
+        prelude=without(PRELUDE if row.prelude is None else row.prelude, row.entry_point),
+    )
+    return _of(problem, [program or "" for program in row.programs])
+
+
+def _of(problem: Problem, texts: Sequence[str]) -> ProgramGroup:
+    programs = (extract_code(problem, text) or "" if _FENCE in text else text for text in texts)
+    return ProgramGroup(problem.id, replace(problem, answer="completion"), tuple(programs))

@@ -1,0 +1,117 @@
+"""What a run keeps of its rollouts, group by group, of training steps and of evaluations alike.
+
+    for part in parts_of(run):
+        groups, reported = read_part(run, part)
+        groups[0].rollouts, groups[0].then.statuses, reported["reward"]
+
+Nothing of a run is changed. Steps and evaluations come in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.run import Run
+from raypoly.store.catalogue import PREFIX, Catalogue, step_key
+from raypoly.store.checked_parquet import decode_table
+from raypoly.store.rollout_files import read_evaluation
+from raypoly.store.sealed_json import unseal
+from raypoly.store.step_records import CompletedStep
+from raypoly.values import Rollout
+
+TRAIN = "train"
+_ASIDE = "evaluations/"
+"""Where `raypoly evaluate` writes."""
+_SAMPLES = {"problem_id", "rollout", "text", "finish_reason", "seed", "status", "strategy", "label"}
+_ASIDE_NAME = re.compile(r"^evaluations/([a-z]+)-step-(\d{6,9})-[^/]+\.parquet$")
+
+
+@dataclass(frozen=True, order=True)
+class StoredPart:
+    """Rollouts that were made together: a training step, or an evaluation of the weights after so many steps."""
+
+    step: int
+    split: str
+    """`train` for a step; of an evaluation what it measured, which may be training problems too."""
+    key: str
+    """The file in the run; of a step the name it has before it is bundled."""
+
+    @property
+    def training(self) -> bool:
+        return self.key == step_key(self.step)
+
+    @property
+    def told(self) -> str:
+        return f"step {self.step}" if self.training else f"{self.split} after step {self.step}"
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """One problem's N rollouts, and what the run knew of them."""
+
+    part: StoredPart
+    slot: int
+    problem_id: str
+    rollouts: tuple[Rollout, ...]
+    """Those of an evaluation are without tokens, which it does not keep."""
+    then: GroupOutcomes
+    labels: tuple[int, ...] | None
+    """[N]: the judge's strategies, 0 where degenerate; None where it was not asked or could not say."""
+
+
+def parts_of(run: Run) -> list[StoredPart]:
+    """Every step and evaluation whose rollouts are kept, in the order in which they were made."""
+    evaluations = Catalogue.of(run.store.list(PREFIX)).evaluations
+    parts = [StoredPart(step, TRAIN, step_key(step)) for step in run.steps]
+    parts += [StoredPart(step, split, key) for (step, split), key in evaluations.items()]
+    for key in run.store.list(_ASIDE):
+        if match := _ASIDE_NAME.match(key):
+            parts.append(StoredPart(int(match[2]), match[1], key))
+    return sorted(parts, key=lambda part: (part.step, part.training, part.split, part.key))
+
+
+def read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[str, Any]]:
+    """The groups of a step or an evaluation, in its order, and the numbers that the run reported of it.
+
+    Raises `StorageError` where its file is gone, `CorruptData`, `NewerSchema`.
+    """
+    if part.training:
+        completed = run.completed(part.step)
+        return list(_trained(part, completed)), completed.applied.metrics
+    if part.key.startswith(PREFIX):
+        found = read_evaluation(run.store, part.step, part.split)
+        return list(_evaluated(part, found.table)), found.payload
+    table, _ = decode_table(run.store.read(part.key))
+    results = part.key.removesuffix(".parquet") + ".json"
+    return list(_evaluated(part, table)), unseal(run.store.read(results), run.store.place(results))
+
+
+def _trained(part: StoredPart, completed: CompletedStep) -> Iterator[StoredGroup]:
+    for group, rewards in zip(completed.groups, completed.rewards, strict=True):
+        then = GroupOutcomes.of(group.verdicts or (), rewards if np.all(np.isfinite(rewards)) else None)
+        labels = None if group.labels is None else group.labels.strategies
+        yield StoredGroup(part, group.slot, group.problem_id, group.rollouts, then, labels)
+
+
+def _evaluated(part: StoredPart, table: pa.Table) -> Iterator[StoredGroup]:
+    if not set(table.column_names) >= _SAMPLES:
+        return  # it kept no samples
+    rows = table.to_pylist()
+    none = np.zeros(0, np.int32)
+    starts = [place for place, row in enumerate(rows) if row["rollout"] == 0]
+    for slot, (start, end) in enumerate(zip(starts, [*starts[1:], len(rows)], strict=True)):
+        group = rows[start:end]
+        rollouts = tuple(
+            Rollout(none, none, np.zeros(0, np.float32), row["text"], row["finish_reason"], row["seed"], part.step)
+            for row in group
+        )
+        labels = tuple(row["label"] for row in group)
+        then = GroupOutcomes(tuple(row["status"] for row in group), tuple(row["strategy"] for row in group))
+        yield StoredGroup(part, slot, group[0]["problem_id"], rollouts, then, None if None in labels else labels)

@@ -1,0 +1,85 @@
+"""What each device of a run holds, and whether it can.
+
+    holdings = memory(config, shape, device, layout)
+    check(config, shape, device, layout)            # `UsageError`: the part that is too much, and what to turn
+
+On one GPU that engine and learner share, what both hold counts in every phase; where the engine sleeps it counts while
+it samples and takes new weights; with GPUs of their own each counts alone. A part that is unknown is left out of sums,
+which then are "at least".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.planning.device_layout import Layout
+from raypoly.planning.engine_memory import engine_parts
+from raypoly.planning.gpus import Device
+from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts, trained_weights
+from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, size
+from raypoly.planning.model_shape import Shape
+from raypoly.planning.tuning_advice import enough
+from raypoly.preflight import BASE_MEMORY, GIB, WORKER_MEMORY
+
+ACTIVITY = {
+    "sampling": "while responses are sampled",
+    "logits": "while logits are computed",
+    "layers": "while gradients are computed",
+    "AdamW": "while AdamW steps",
+    "hand-over": "while new weights go to the engine",
+}
+
+
+def memory(config: Config, shape: Shape, device: Device, layout: Layout) -> Sequence[DeviceMemory]:
+    """Raises `UsageError` where the engine has no room for one sequence."""
+    learner = tuple(learner_parts(config, shape, layout))
+    engine = tuple(engine_parts(config, shape, device, layout))
+    if layout.kind == "split":
+        return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
+    if layout.kind == "cpu":
+        return [DeviceMemory("memory", (*learner, *engine, *_others(config)))]
+    return [DeviceMemory("the GPU", (*learner, *engine))]
+
+
+def host_memory(config: Config, shape: Shape, layout: Layout) -> DeviceMemory:
+    """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy and the file that is being
+    written beside training, and new weights twice, as the learner gives them and as Ray carries them."""
+    moments = 8 * trained_weights(config, shape)
+    on_their_way = [MemoryPart("weights on their way to the engine", 8 * shape.parameters, HAND_OVER)]
+    parts = (
+        MemoryPart("a checkpoint's copy", checkpoint_bytes(config, shape)),
+        MemoryPart("its largest file, being written", moments),
+        *(on_their_way if layout.through_host else []),
+        *_others(config),
+    )
+    return DeviceMemory("the host", parts)
+
+
+def check(config: Config, shape: Shape, device: Device, layout: Layout) -> None:
+    """Raise `UsageError` for the first device that can't hold its parts."""
+    for place, holding in enumerate(memory(config, shape, device, layout)):
+        if holding.needed <= device.memory:
+            continue
+        phase = holding.peak
+        largest = holding.largest(phase)
+
+        def need(changed: Config, place: int = place) -> int:
+            return memory(changed, shape, device, layout)[place].needed
+
+        elsewhere = "" if device.gpu else " (`--dry-run --gpu NAME` plans for a GPU that is not here.)"
+        raise UsageError(
+            f"This does not fit: {holding.where} ({device.name}) has {size(device.memory)}, and "
+            f"{size(holding.needed)} are needed {ACTIVITY[phase]}, of which {size(largest.bytes)} are {largest.name}. "
+            f"{enough(config, need, device)}{elsewhere}"
+        )
+
+
+def _others(config: Config) -> tuple[MemoryPart, ...]:
+    """What Ray, the libraries and the scorers take of the host, as `raypoly.preflight` counts it."""
+    workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
+    return (
+        MemoryPart("Ray, driver, libraries", round(BASE_MEMORY * GIB)),
+        MemoryPart("scorers", round(workers * GIB), ALWAYS, ("scorer.workers", "scorer.memory_mib")),
+    )

@@ -1,0 +1,133 @@
+"""What the engine holds on its device, and how many sequences it has room for.
+
+vLLM on a GPU takes `generator.gpu_memory_fraction` of it, whatever the model: weights, the room that its largest batch
+needs, CUDA graphs, and the KV cache in all that is left. A token's keys and values are 2 x layers x key-value heads x
+head size numbers. On a CPU the cache is `generator.memory_gib`. The engine of transformers makes room for a batch as it
+decodes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.planning.activations import width
+from raypoly.planning.device_layout import Layout
+from raypoly.planning.gpus import GIB, Device
+from raypoly.planning.learner_memory import CONTEXT
+from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, size
+from raypoly.planning.model_shape import Shape
+
+VLLM_BATCH = 8192
+"""Tokens of vLLM's largest batch, or one whole sequence where that is longer (`raypoly.engines.vllm_engine`)."""
+GRAPHS = GIB
+"""Of vLLM's CUDA graphs and workspaces. An estimate."""
+ASLEEP = 2 * GIB
+"""What an engine asleep still holds: its context, graphs and workspaces. An estimate."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """For sequences."""
+
+    tokens: int
+    """That the KV cache holds."""
+    longest: int
+    """Tokens of a sequence at its limits."""
+    wanted: int
+    """Sequences that are decoded at once where the cache has room."""
+
+    @property
+    def sequences(self) -> float:
+        """At their limits, of those wanted."""
+        return min(float(self.wanted), self.tokens / self.longest)
+
+
+def room(config: Config, shape: Shape, device: Device) -> Room | None:
+    """None where the engine is not one of raypoly's own."""
+    generator = config.generator
+    longest = generator.max_prompt_tokens + generator.max_tokens
+    rollouts = config.train.prompts_per_step * config.train.rollouts
+    wanted = min(generator.max_sequences, -(-rollouts // generator.engines))
+    if generator.engine == "transformers":
+        return Room(wanted * longest, longest, wanted)
+    if generator.engine != "vllm":
+        return None
+    cache = _vllm_cache(config, shape, device)
+    return Room(max(0, cache) // _token_bytes(config, shape), longest, wanted)
+
+
+def engine_parts(config: Config, shape: Shape, device: Device, layout: Layout) -> Iterator[MemoryPart]:
+    """Raises `UsageError` where the engine can't hold its own weights, or not one whole sequence."""
+    generator, gpu = config.generator, device.gpu
+    phases = SAMPLING if layout.kind == "colocated" else ALWAYS
+    weights = _weights(config, shape)
+    space = room(config, shape, device)
+    if space is None:
+        yield MemoryPart(f"engine {generator.engine}", None, phases)
+        return
+    share = ("generator.gpu_memory_fraction",) if gpu and generator.engine == "vllm" else ()
+    yield MemoryPart("engine: weights", weights, phases)
+    if generator.engine == "vllm":
+        if gpu:
+            yield MemoryPart("engine: largest batch and CUDA graphs", _vllm_work(config, shape), phases)
+        _check_room(config, shape, device, space)
+        cache = _vllm_cache(config, shape, device)
+        yield MemoryPart("engine: KV cache", cache, phases, share or ("generator.memory_gib",))
+    else:
+        cache = space.tokens * _token_bytes(config, shape)
+        # a layer's cache is copied whenever it grows
+        cache += cache // shape.layers + 2 * 8 * space.wanted * shape.vocabulary
+        yield MemoryPart("engine: KV cache of a batch", cache, phases, ("generator.max_sequences",))
+        if gpu:
+            yield MemoryPart("CUDA context and fragments of the engine", CONTEXT, phases)
+    if layout.kind == "colocated":
+        yield MemoryPart("engine asleep", ASLEEP, ALWAYS - SAMPLING)
+
+
+def _check_room(config: Config, shape: Shape, device: Device, space: Room) -> None:
+    if space.tokens >= space.longest:
+        return
+    generator = config.generator
+    one = space.longest * _token_bytes(config, shape)
+    if not device.gpu:
+        raise UsageError(
+            f"The engine's KV cache, generator.memory_gib={generator.memory_gib:g}, can't hold one sequence of "
+            f"{space.longest} tokens ({size(one)}): raise it, or lower generator.max_tokens."
+        )
+    rest = _weights(config, shape) + _vllm_work(config, shape)
+    needed = (rest + one) / device.memory
+    way = f"set it to {needed + 0.02:.2f} or more" if needed < 0.95 else "take a larger GPU or a smaller model"
+    fraction = generator.gpu_memory_fraction
+    raise UsageError(
+        f"The engine's KV cache does not fit: generator.gpu_memory_fraction={fraction:g} of {device.name} is "
+        f"{size(round(fraction * device.memory))}, its weights and largest batch take {size(rest)}, and one sequence "
+        f"of {space.longest} tokens {size(one)}: {way}, or lower generator.max_tokens."
+    )
+
+
+def _weights(config: Config, shape: Shape) -> int:
+    return width(config.model.dtype == "bfloat16") * shape.parameters
+
+
+def _token_bytes(config: Config, shape: Shape) -> int:
+    return shape.cache_bytes(width(config.model.dtype == "bfloat16"))
+
+
+def _vllm_work(config: Config, shape: Shape) -> int:
+    """Of the largest batch: the MLP's three arrays and the stream twice; logits of all sequences and two copies."""
+    generator = config.generator
+    tokens = max(VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
+    w = width(config.model.dtype == "bfloat16")
+    batch = tokens * w * (3 * shape.intermediate + 2 * shape.hidden)
+    return batch + 3 * 4 * generator.max_sequences * shape.vocabulary + GRAPHS
+
+
+def _vllm_cache(config: Config, shape: Shape, device: Device) -> int:
+    """Bytes; below zero where nothing is left."""
+    if not device.gpu:
+        return max(1, round(config.generator.memory_gib)) * GIB
+    taken = round(config.generator.gpu_memory_fraction * device.memory)
+    return taken - _weights(config, shape) - _vllm_work(config, shape)

@@ -1,0 +1,172 @@
+"""The sizes of a model, from its own `config.json`, and what follows from them: weights, cache, matrix products.
+
+    shape = shape_of("Qwen/Qwen3-4B-Base")      # a local folder, what the hub's cache holds, or a published model
+    shape.parameters                            # 4_022_468_096
+
+Known architectures are those that the learner trains: Qwen2 (2.5 with it), Qwen3 and Llama. Any other is None: unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SIZES = {
+    "vocabulary": "vocab_size",
+    "hidden": "hidden_size",
+    "intermediate": "intermediate_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+}
+"""Without one of them a config tells nothing."""
+_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder of L layers: H wide, heads of D numbers each, an MLP of I with a gate, V words."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_size: int
+    tied: bool
+    """Whether the head is the embedding."""
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    head_norm: bool = False
+    """Whether queries and keys are normalised (Qwen3)."""
+
+    @property
+    def queries(self) -> int:
+        """Width of all queries together."""
+        return self.heads * self.head_size
+
+    @property
+    def keys(self) -> int:
+        """Width of all keys together; values are as wide."""
+        return self.key_value_heads * self.head_size
+
+    @property
+    def head(self) -> int:
+        """Weights of the output projection, V H."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def layer_matrices(self) -> int:
+        """Weights of one layer's seven matrices: H (2 queries + 2 keys + 3 I)."""
+        return self.hidden * (2 * self.queries + 2 * self.keys + 3 * self.intermediate)
+
+    @property
+    def layer_parameters(self) -> int:
+        """With biases and norms."""
+        qkv = self.qkv_bias * (self.queries + 2 * self.keys)
+        mlp = self.mlp_bias * (2 * self.intermediate + self.hidden)
+        norms = 2 * self.hidden + self.head_norm * 2 * self.head_size
+        return self.layer_matrices + qkv + self.out_bias * self.hidden + mlp + norms
+
+    @property
+    def parameters(self) -> int:
+        """All weights; a tied head is counted once, as it is held once."""
+        return self.head * (1 if self.tied else 2) + self.layers * self.layer_parameters + self.hidden
+
+    def adapters(self, rank: int) -> int:
+        """Weights of LoRA on every linear layer but the head: rank x (inputs + outputs) of each (arXiv 2106.09685)."""
+        attention = 2 * (self.hidden + self.queries) + 2 * (self.hidden + self.keys)
+        return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
+
+    def cache_bytes(self, width: int) -> int:
+        """KV cache of one token, keys and values of every layer, at `width` bytes a number."""
+        return 2 * self.layers * self.keys * width
+
+
+def from_config(values: Mapping[str, Any]) -> Shape | None:
+    """The shape that a `config.json` describes; None where it is of another architecture or lacks a size."""
+    kind = values.get("model_type")
+    if kind not in _ARCHITECTURES or not all(isinstance(values.get(name), int) for name in _SIZES.values()):
+        return None
+    sizes = {ours: values[theirs] for ours, theirs in _SIZES.items()}
+    head_size = values.get("head_dim") or (128 if kind == "qwen3" else sizes["hidden"] // sizes["heads"])
+    bias = bool(values.get("attention_bias", False))
+    return Shape(
+        **sizes,
+        key_value_heads=values.get("num_key_value_heads") or sizes["heads"],
+        head_size=head_size,
+        tied=bool(values.get("tie_word_embeddings", False)),
+        qkv_bias=kind == "qwen2" or bias,
+        out_bias=kind != "qwen2" and bias,
+        mlp_bias=kind == "llama" and bool(values.get("mlp_bias", False)),
+        head_norm=kind == "qwen3",
+    )
+
+
+def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, tied: bool = False) -> Shape:
+    return Shape(151_936, hidden, intermediate, layers, heads, 8, 128, tied, head_norm=True)
+
+
+def _qwen2(hidden: int, intermediate: int, layers: int, heads: int, keys: int, words: int, size: int = 128) -> Shape:
+    return Shape(words, hidden, intermediate, layers, heads, keys, size, words == 151_936, qkv_bias=True)
+
+
+TINY = Shape(480, 96, 256, 3, 4, 2, 32, tied=False, head_norm=True)
+"""The tiny model of `warm_start` (`raypoly.policy.tiny_model`)."""
+PUBLISHED: Mapping[str, Shape] = {
+    "Qwen/Qwen3-0.6B": _qwen3(1024, 3072, 28, 16, tied=True),
+    "Qwen/Qwen3-1.7B": _qwen3(2048, 6144, 28, 16, tied=True),
+    "Qwen/Qwen3-4B": _qwen3(2560, 9728, 36, 32, tied=True),
+    "Qwen/Qwen3-8B": _qwen3(4096, 12288, 36, 32),
+    "Qwen/Qwen3-14B": _qwen3(5120, 17408, 40, 40),
+    "Qwen/Qwen3-32B": _qwen3(5120, 25600, 64, 64),
+    "Qwen/Qwen2.5-0.5B": _qwen2(896, 4864, 24, 14, 2, 151_936, size=64),
+    "Qwen/Qwen2.5-1.5B": _qwen2(1536, 8960, 28, 12, 2, 151_936),
+    "Qwen/Qwen2.5-3B": _qwen2(2048, 11008, 36, 16, 2, 151_936),
+    "Qwen/Qwen2.5-7B": _qwen2(3584, 18944, 28, 28, 4, 152_064),
+    "Qwen/Qwen2.5-14B": _qwen2(5120, 13824, 48, 40, 8, 152_064),
+    "Qwen/Qwen2.5-32B": _qwen2(5120, 27648, 64, 40, 8, 152_064),
+    "meta-llama/Llama-3.2-1B": Shape(128_256, 2048, 8192, 16, 32, 8, 64, tied=True),
+    "meta-llama/Llama-3.2-3B": Shape(128_256, 3072, 8192, 28, 24, 8, 128, tied=True),
+    "meta-llama/Llama-3.1-8B": Shape(128_256, 4096, 14336, 32, 32, 8, 128, tied=False),
+}
+"""By their names on the hub, without the words of `_VARIANTS`."""
+_VARIANTS = ("-Base", "-Instruct", "-Coder", "-Math", "-2507", "-Thinking")
+
+
+def shape_of(path: str | None) -> Shape | None:
+    """The shape of `model.path`; None where neither the folder, the hub's cache nor the table above knows it."""
+    if path is None:
+        return TINY
+    found = _config(path)
+    if found is not None:
+        return from_config(found)
+    name = path
+    for word in _VARIANTS:
+        name = name.replace(word, "")
+    return PUBLISHED.get(name)
+
+
+def _config(path: str) -> dict[str, Any] | None:
+    """What `config.json` says, of a folder here or of one that the hub's cache has; None where there is none."""
+    folder = Path(path).expanduser()
+    file: object = folder / "config.json"
+    if not folder.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            file = try_to_load_from_cache(path, "config.json")
+        except HFValidationError:
+            return None
+    if not isinstance(file, str | Path) or not Path(file).is_file():
+        return None
+    try:
+        values = json.loads(Path(file).read_text())
+    except (OSError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None

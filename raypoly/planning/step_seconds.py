@@ -1,0 +1,134 @@
+"""How long a step takes on a GPU, by stage; measured by nobody, so read it as a first guess that `--rehearse` replaces.
+
+Sampling. A decoding step of b sequences reads all weights and every sequence's cache once, and multiplies 2 P b times:
+    seconds = max((w P + b c k) / (bandwidth READING), 2 P b / (flops MULTIPLYING)) + LAUNCH
+with w the bytes of a weight, c the mean length so far and k the bytes of a token's cache. All sequences are taken to be
+equally long; prompts are read once a problem (the engine keeps prefixes).
+
+Gradients. 2 operations a weight and token forward and 4 backward, those of the layers once more where they are computed
+again; the head at response tokens, whose logits are computed twice, 8; attention 6 L A (length^2) and its repetition.
+    seconds = operations / (flops TRAINING)
+
+Log-probabilities behind several prompts, where the objective needs them: the forward operations alone, of every
+response behind each of its group's prompts.
+
+AdamW reads and writes 28 bytes a trained weight, and a digest is taken of the weights on the host, 4 bytes each.
+
+Hand-over: 4 bytes a weight, through the host copied COPIES times at HOST bytes a second, else read and written once.
+
+Scoring and judging are the programs' and the server's own time: unknown before they run. They hide behind sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raypoly import objectives
+from raypoly.config import Config
+from raypoly.objectives.objective_hooks import distinct_prompts
+from raypoly.planning.activations import width
+from raypoly.planning.device_layout import Layout
+from raypoly.planning.engine_memory import room
+from raypoly.planning.gpus import Device
+from raypoly.planning.learner_memory import trained_weights
+from raypoly.planning.model_shape import Shape
+
+READING = 0.6
+"""Share of the memory's bandwidth that decoding reaches."""
+MULTIPLYING = 0.5
+"""Share of the board's peak that large products reach, all told."""
+TRAINING = {False: 0.35, True: 0.5}
+"""The learner's share of it, as PyTorch runs its layers, and compiled: docs/gpu.md counts what is between products."""
+LAUNCH = 4e-3
+"""Seconds of a decoding step beside reading: launches, and one random draw a sequence with a seed of its own."""
+HOST, COPIES = 5e9, 3
+"""Bytes a second of a copy from or within the host, and copies of a weight on its way from learner to engine."""
+HASHED = 1.5e9
+"""Bytes a second of SHA-256 on one core."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Seconds by stage."""
+
+    sampling: float
+    gradients: float
+    update: float
+    """AdamW and the digest of the weights."""
+    hand_over: float
+    crossing: float = 0.0
+    """Log-probabilities behind several prompts."""
+
+    @property
+    def total(self) -> float:
+        """Without what scoring and judging add, and as if the learner began when all is sampled."""
+        return self.sampling + self.crossing + self.gradients + self.update + self.hand_over
+
+
+def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, response: int) -> Step | None:
+    """Of a step whose responses have `response` tokens each, with prompts at their limit; None where the device's speed
+    or the engine is unknown, or products are in float32."""
+    if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
+        return None
+    train, objective = config.train, objectives.of_run(config)
+    each = len(distinct_prompts(objective, "prompt", train.rollouts))
+    prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * train.rollouts
+    sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
+    if sampling is None:
+        return None
+    speed = device.flops * TRAINING[train.compile] * layout.ranks
+    crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
+    trained, parameters = trained_weights(config, shape), shape.parameters
+    digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / HASHED
+    return Step(
+        sampling=sampling,
+        gradients=operations(config, shape, prompts, rollouts, response) / speed,
+        update=28 * trained / layout.ranks / _bandwidth(device) + digest,
+        hand_over=4 * parameters * (COPIES / HOST if layout.through_host else 2 / _bandwidth(device)),
+        crossing=forward_operations(config, shape, prompts, crossed, response) / speed if crossed else 0.0,
+    )
+
+
+def sampling_seconds(
+    config: Config, shape: Shape, device: Device, layout: Layout, prompts: int, responses: int, length: int
+) -> float | None:
+    """Of so many responses in one submission; None where the device or the engine is unknown."""
+    space = room(config, shape, device)
+    if space is None or config.generator.engine != "vllm" or device.flops is None or config.model.dtype != "bfloat16":
+        return None
+    share = -(-responses // layout.engines)
+    prompt = config.generator.max_prompt_tokens
+    at_once = max(1.0, min(share, config.generator.max_sequences, space.tokens / (prompt + length)))
+    w, mean = width(config.model.dtype == "bfloat16"), prompt + length / 2
+    read = w * shape.parameters + at_once * mean * shape.cache_bytes(w)
+    multiplied = 2 * shape.parameters * at_once
+    a_step = max(read / _bandwidth(device), multiplied / (device.flops * MULTIPLYING)) + LAUNCH
+    prefill = 2 * shape.parameters * prompt * prompts / layout.engines / (device.flops * MULTIPLYING)
+    return share * length / at_once * a_step + prefill
+
+
+def operations(config: Config, shape: Shape, prompts: int, rollouts: int, response: int) -> float:
+    """Floating-point operations of a step's gradients; a prompt is computed once for a group's responses behind it."""
+    times = 8 if config.train.activation_checkpointing == "layers" else 6
+    return _operations(config, shape, prompts, rollouts, response, (times, 8))
+
+
+def forward_operations(config: Config, shape: Shape, prompts: int, responses: int, length: int) -> float:
+    """Floating-point operations of a forward pass over so many responses."""
+    return _operations(config, shape, prompts, responses, length, (2, 2))
+
+
+def _operations(
+    config: Config, shape: Shape, prompts: int, responses: int, length: int, times: tuple[int, int]
+) -> float:
+    """`times`: operations a weight and token, in the layers and in the head."""
+    prompt, (in_layers, in_head) = config.generator.max_prompt_tokens, times
+    tokens = prompts * prompt + responses * length
+    pairs = prompts * prompt**2 + responses * (length**2 + 2 * length * prompt)
+    body = in_layers * shape.layers * (shape.layer_matrices * tokens + shape.queries * pairs)
+    return float(body + in_head * shape.head * responses * length)
+
+
+def _bandwidth(device: Device) -> float:
+    assert device.bandwidth is not None, "a board whose products are known has a known memory"
+    return device.bandwidth * READING

@@ -1,0 +1,118 @@
+"""What a checkpoint holds of a learner: trained weights, the loss's head among them, and their moments, from ranks and
+to any number of ranks.
+
+keeper = Keeper(model, optimizer, ranks, adapters=False)
+snapshot = keeper.snapshot(version, reference_digest)       # this rank's part: some tensors, whole
+version = keeper.load(parts, check)                         # a part goes to one of the ranks that load
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from safetensors.torch import load as load_safetensors
+from torch.nn import Module
+from transformers import PreTrainedModel
+
+from raypoly.errors import CorruptData, UsageError
+from raypoly.policy.adapters import trained_weights
+from raypoly.policy.loss_heads import PREFIX, named_weights
+from raypoly.policy.ranks import Ranks
+from raypoly.policy.snapshots import ADAPTERS, HEAD, META, OPTIMIZER, Snapshot
+from raypoly.store.shards import WEIGHTS
+
+
+class CheckpointState:
+    """Of one rank's model and optimizer."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        optimizer: torch.optim.Optimizer,
+        ranks: Ranks,
+        adapters: bool,
+        head: Module | None = None,
+    ) -> None:
+        """`adapters`: of the model they alone are trained. `head`: the loss's."""
+        self._head = head
+        self._model, self._optimizer, self._ranks, self._adapters = model, optimizer, ranks, adapters
+        self._part = ADAPTERS if adapters else WEIGHTS
+        self._digest: str | None = None
+
+    def digest(self) -> str:
+        """Of all that is held of the weights, as they are now: equal iff they are bit-identical."""
+        self._digest = self._ranks.digest(self._state())
+        return self._digest
+
+    def changed(self) -> None:
+        """The weights are others than those of the last digest."""
+        self._digest = None
+
+    def snapshot(self, version: int, reference_digest: str | None) -> Snapshot:
+        """A copy on the host of what this rank writes; later updates don't reach it."""
+        names = self._trained()
+        state = self._optimizer.state_dict()["state"]
+        moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
+        ranks = self._ranks
+        weights = ranks.kept(self._state())
+        return Snapshot(
+            version=version,
+            weights={name: tensor for name, tensor in weights.items() if not name.startswith(PREFIX)},
+            weights_part=self._part,
+            moments=ranks.kept(moments),
+            reference_digest=reference_digest,
+            rank=ranks.rank,
+            weight_digest=None if ranks.size == 1 else self._digest or self.digest(),
+            head={name: tensor for name, tensor in weights.items() if name.startswith(PREFIX)},
+        )
+
+    def load(self, parts: Sequence[Mapping[str, bytes]], check: Callable[[str | None], None]) -> int:
+        """Take up the parts of all ranks' snapshots, of which this rank was given some; the version of the weights.
+
+        `check` is told the reference's digest before anything is changed. Raises `CorruptData` where the weights are
+        not what they were, `UsageError` where they are another model's.
+        """
+        (meta,) = itertools.chain(*self._ranks.gather([json.loads(files[META]) for files in parts if META in files]))
+        check(meta.get("reference_digest"))
+        heads = [files for files in parts if HEAD in files]
+        self._load_weights(_tensors(parts, self._part) | _tensors(heads, HEAD))
+        self._load_moments(_tensors(parts, OPTIMIZER))
+        version = int(meta["version"])
+        if self.digest() != meta["weight_digest"]:
+            raise CorruptData(f"the checkpoint of version {version} does not give back the weights it was made of")
+        return version
+
+    def _load_weights(self, found: Mapping[str, torch.Tensor]) -> None:
+        state, loaded = self._state(), set()
+        for name, tensor in self._ranks.placed(found):
+            if name not in state or state[name].shape != tensor.shape:
+                raise UsageError(f"The checkpoint has weights {name} of shape {list(tensor.shape)}, the model has not.")
+            state[name].copy_(tensor)
+            loaded.add(name)
+        if len(loaded) < len(state):
+            raise CorruptData(f"the checkpoint lacks the weights {min(state.keys() - loaded)}")
+
+    def _load_moments(self, found: Mapping[str, torch.Tensor]) -> None:
+        index = {name: i for i, name in enumerate(self._trained())}
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for key, value in self._ranks.placed(found):
+            name, _, field = key.rpartition("|")
+            state.setdefault(index[name], {})[field] = value
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+    def _state(self) -> Mapping[str, torch.Tensor]:
+        state: dict[str, torch.Tensor] = trained_weights(self._model) if self._adapters else self._model.state_dict()
+        return state if self._head is None else {**state, **{n: p.detach() for n, p in named_weights(self._head)}}
+
+    def _trained(self) -> list[str]:
+        """The optimizer's parameters by name, in its order."""
+        return [*trained_weights(self._model), *(name for name, p in named_weights(self._head) if p.requires_grad)]
+
+
+def _tensors(parts: Sequence[Mapping[str, bytes]], name: str) -> dict[str, torch.Tensor]:
+    """Of all files of this name."""
+    return {key: tensor for files in parts for key, tensor in load_safetensors(files[name]).items()}

@@ -1,0 +1,87 @@
+"""The learner's layers through `torch.compile`: what lies between matrix products in few kernels in place of many.
+
+    compile_layers(model, bf16=True, kind="products")       # in place, once, before the first update
+
+In a 4B model's layer norms, rotations, gates and roundings read and write 30 GB for 8,192 tokens, forward and backward:
+on an H200 as long as its products take. Attention stays what it is. Lengths and the number of rows may change from one
+micro-batch to the next: nothing is compiled again.
+
+What waits for the backward pass is the compiler's choice, by `train.activation_checkpointing`:
+
+    off         what costs a kernel to compute again waits
+    products    what can be computed from a layer's inputs and products does not
+    layers      a layer's input alone, as without compilation
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import torch
+from torch._functorch import config as partitioning
+from transformers import AttentionInterface, PreTrainedModel
+
+from raypoly.errors import UsageError
+from raypoly.policy.activation_checkpointing import Recomputing, recompute
+from raypoly.policy.attention import PACKED, attend
+from raypoly.policy.packing import MicroBatch, pack
+from raypoly.policy.policy_model import TOLERANCE, layers_of, response_logprobs
+from raypoly.policy.training_rows import TrainingRow
+
+BACKEND = "inductor"
+_SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+"""By which PyTorch leaves everything as it is, and says nothing."""
+_TOLERATED = {False: 1e-3, True: 0.1}
+"""Largest relative difference of the gradient's norm, without and with bf16."""
+
+
+def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> None:
+    """Compile for training and for log-probabilities alone: a minute. Raises `UsageError` where PyTorch can't, or where
+    what was compiled computes something else."""
+    from torch._dynamo.exc import TorchDynamoException  # seconds that nobody else needs
+
+    for name in _SWITCHES:
+        if os.environ.get(name) == "1":
+            raise UsageError(f"train.compile=true, but {name}=1 switches compilation off: unset one of the two.")
+    if kind == "layers":
+        recompute(model, kind)
+    batch = _batch()
+    logp_T, norm = _gradient(model, batch, bf16)
+    partitioning.aggressive_recomputation = kind == "products"
+    # One graph before attention and one after it: its segments are other ones each time.
+    AttentionInterface.register(PACKED, torch.compiler.disable(attend))  # type: ignore[no-untyped-call]
+    for layer in layers_of(model):
+        layer.compile(dynamic=True, backend=BACKEND)
+    try:
+        compiled_T, compiled_norm = _gradient(model, batch, bf16)
+        with torch.no_grad():
+            response_logprobs(model, batch, 1.0, bf16)
+    except TorchDynamoException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(
+            f"train.compile=true, but PyTorch can't compile this model here ({reason}). A C++ compiler has to be "
+            "installed (apt install g++, xcode-select --install), on a GPU Triton too; or set train.compile=false."
+        ) from error
+    worst, off = float((compiled_T - logp_T).abs().max()), abs(compiled_norm / norm - 1)
+    if not (worst <= TOLERANCE[bf16] and off <= _TOLERATED[bf16]):
+        raise UsageError(
+            f"Compiled, this model ({type(model).__name__}) is another one: a log-probability is off by {worst:.2g}, "
+            f"the gradient's norm by {off:.2g} of itself. Set train.compile=false."
+        )
+
+
+def _batch() -> MicroBatch:
+    """Two responses to one prompt, and one to another."""
+    tokens = np.arange(12, dtype=np.int32)
+    cuts = (tokens[:3], tokens[3:7]), (tokens[:3], tokens[7:12]), (tokens[2:4], tokens[4:9])
+    return pack([TrainingRow(prompt, own, np.zeros(len(own), np.float32), 1.0, 0) for prompt, own in cuts])
+
+
+def _gradient(model: PreTrainedModel, batch: MicroBatch, bf16: bool) -> tuple[torch.Tensor, float]:
+    """Log-probabilities, [T], and the norm of their sum's gradient."""
+    logp_T, _ = response_logprobs(model, batch, 1.0, bf16)
+    logp_T.sum().backward()  # type: ignore[no-untyped-call]
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    model.zero_grad(set_to_none=True)
+    return logp_T.detach(), float(norm)

@@ -1,0 +1,61 @@
+"""What a loss trains beside the policy, and what that reads: the mean of each prompt's last hidden states.
+
+head = make_head(loss, hidden_size, seed)                           # None for a loss without one
+head_S = answer(head, prompt_means(hidden_SH, segments))    # a number a response
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from raypoly.errors import UsageError
+from raypoly.losses.loss import Loss
+from raypoly.policy.segments import Segments
+
+PREFIX = "loss_head."
+"""Of its weights' names in a checkpoint and a digest."""
+
+
+def make_head(loss: Loss, hidden_size: int, seed: int) -> Module | None:
+    """On the host; the same seed draws the same weights on every device. Without dropout, since a step must repeat.
+
+    Raises `UsageError` where the loss does not ask for what a head reads.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = loss.head(hidden_size)
+    if head is None:
+        return None
+    if "prompt_hidden" not in loss.needs:
+        raise UsageError(
+            f"The loss {type(loss).__name__} has a head, which reads `prompt_hidden`: its `needs` must name it."
+        )
+    return head.eval()
+
+
+def named_weights(head: Module | None) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Its parameters by the names that a checkpoint has for them; none without a head."""
+    if head is not None:
+        yield from ((f"{PREFIX}{name}", parameter) for name, parameter in head.named_parameters())
+
+
+def answer(head: Module, prompt_hidden_SH: Tensor) -> Tensor:
+    """The head's, as no view of something: FSDP's hooks are on what is returned."""
+    found: Tensor = head(prompt_hidden_SH)
+    return found.clone()
+
+
+def prompt_means(hidden_SH: Tensor, segments: Segments) -> Tensor:
+    """The mean of each response's prompt, [responses, H], in the order of the responses, with gradient."""
+    starts = list(accumulate(segments.lengths, initial=0))
+    prompts = [i for i, prompt in enumerate(segments.prompts) if prompt is None]
+    exact = torch.promote_types(hidden_SH.dtype, torch.float32)
+    mean_PH = torch.stack([hidden_SH[starts[i] : starts[i + 1]].mean(0, dtype=exact) for i in prompts])
+    place = {segment: i for i, segment in enumerate(prompts)}
+    read_by = [place[prompt] for prompt in segments.prompts if prompt is not None]
+    return mean_PH.index_select(0, torch.tensor(read_by, device=mean_PH.device))

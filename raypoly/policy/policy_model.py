@@ -1,0 +1,118 @@
+"""The policy's model as the learner trains it: float32 weights, packed rows, no dropout.
+
+    model = load_model(path, device, bf16=True)
+    logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
+    logp_T, entropy_T, prompt_hidden_SH = forward(model, batch, 1.0, bf16=True, prompts=True)
+
+A model of a kind that would be computed wrongly this way is refused when it is loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Module, ModuleList
+from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedModel
+
+from raypoly.errors import UsageError
+from raypoly.policy.attention import PACKED, attend
+from raypoly.policy.logprobs import CHUNK_MIB, token_logprobs
+from raypoly.policy.loss_heads import prompt_means
+from raypoly.policy.packing import MicroBatch, pack
+from raypoly.policy.training_rows import TrainingRow
+
+TOLERANCE = {False: 1e-3, True: 0.5}
+"""Largest |difference| of a log-probability by the model itself and packed, without and with bf16."""
+
+AttentionInterface.register(PACKED, attend)
+
+
+class ModelOutputs(NamedTuple):
+    """Of one pass over packed rows."""
+
+    logp_T: Tensor
+    entropy_T: Tensor
+    prompt_hidden_SH: Tensor | None
+    """Mean of the last hidden states of each row's prompt; None where it was not asked for."""
+
+
+def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
+    """A causal language model with float32 weights, ready for training, in bf16 too if it is to be used so.
+
+    Raises `UsageError` where its log-probabilities, packed and in chunks, are not those that it gives itself.
+    """
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=PACKED).to(device)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0  # the gradient is that of the policy which sampled
+    for precision in sorted({False, bf16}):
+        check_model(model, precision)
+    return model.train()
+
+
+def response_logprobs(
+    model: PreTrainedModel, batch: MicroBatch, temperature: float, bf16: bool, chunk_mib: int = CHUNK_MIB
+) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy of the response tokens, float32 [T] each (float64 for a float64 model).
+
+    With `bf16` matrices are multiplied in bfloat16; weights, their gradients and all that is summed stay float32.
+    """
+    logp_T, entropy_T, _ = forward(model, batch, temperature, bf16, chunk_mib)
+    return logp_T, entropy_T
+
+
+def forward(
+    model: PreTrainedModel,
+    batch: MicroBatch,
+    temperature: float,
+    bf16: bool,
+    chunk_mib: int = CHUNK_MIB,
+    prompts: bool = False,
+) -> ModelOutputs:
+    """`response_logprobs`, and with `prompts` what the rows' prompts came to, as exactly as those."""
+    device = model.device
+    # Each weight is used once, so a cache of the rounded ones would only hold half the model's size.
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
+        hidden_1SH = model.base_model(
+            batch.input_ids.to(device),
+            position_ids=batch.positions.to(device),
+            segments=batch.segments.to(device),
+            use_cache=False,
+        ).last_hidden_state
+        hidden_TH = hidden_1SH[0].index_select(0, batch.predicts.to(device))
+        head_VH = model.get_output_embeddings().weight
+        logp_T, entropy_T = token_logprobs(hidden_TH, head_VH, batch.targets.to(device), temperature, chunk_mib)
+    return ModelOutputs(logp_T, entropy_T, prompt_means(hidden_1SH[0], batch.segments) if prompts else None)
+
+
+def layers_of(model: Module) -> list[Module]:
+    """The decoder's layers, in order: the longest list of modules in the model."""
+    lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
+    return max(lists, key=len, default=[])
+
+
+def check_model(model: PreTrainedModel, bf16: bool) -> None:
+    """Short rows, packed, against the model's own attention and logits in float32, one row at a time.
+
+    What it would notice: a bias or a soft cap on logits, attention with a cap or sinks, layers through which packed
+    rows see each other. Raises `UsageError`.
+    """
+    model.eval()
+    tokens = np.arange(5, dtype=np.int32)
+    rows = [TrainingRow(tokens[:cut], tokens[cut:], np.zeros(5 - cut, np.float32), 0.0, 0) for cut in (1, 3, 3)]
+    with torch.no_grad():
+        got, _ = response_logprobs(model, pack(rows), 1.0, bf16)
+        model.set_attn_implementation("eager")
+        logits_LV = model(torch.from_numpy(tokens.astype(np.int64))[None].to(model.device)).logits[0, :-1]
+        model.set_attn_implementation(PACKED)
+    own = logits_LV.log_softmax(-1).gather(1, torch.arange(1, 5, device=model.device)[:, None]).squeeze(1)
+    worst = float((got - torch.cat([own, own[2:], own[2:]])).abs().max())
+    if not worst <= TOLERANCE[bf16]:
+        raise UsageError(
+            f"The learner does not compute this model ({type(model).__name__}) as transformers does: a "
+            f"log-probability is off by {worst:.2g}; Qwen2, Qwen3 and Llama models are known to agree."
+        )

@@ -1,0 +1,44 @@
+"""What the learner trains on: one row a response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from raypoly.values import Float32, Float64, Int32, Rollout
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One response with its advantage. The learner knows no objective, no reward and no label."""
+
+    prompt_tokens: Int32
+    tokens: Int32
+    sampler_logprobs: Float32
+    advantage: float
+    weight_version: int
+
+    @property
+    def length(self) -> int:
+        """Prompt and response, in tokens."""
+        return len(self.prompt_tokens) + len(self.tokens)
+
+
+def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
+    """A group's rows: prompt by prompt, in the order in which rollouts first have them, and in rollout order."""
+    rows = [
+        TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
+        for rollout, advantage in zip(rollouts, advantages, strict=True)
+    ]
+    _, own = prompts_of(rollouts)
+    return [rows[i] for i in np.argsort(own, kind="stable")]
+
+
+def prompts_of(rollouts: Sequence[Rollout]) -> tuple[list[Int32], Int32]:
+    """The P distinct prompts in the order in which rollouts first have them, and which of them is whose, int32 [N]."""
+    numbers: dict[bytes, int] = {}
+    own = [numbers.setdefault(rollout.prompt_tokens.tobytes(), len(numbers)) for rollout in rollouts]
+    firsts = np.unique(own, return_index=True)[1]
+    return [rollouts[i].prompt_tokens for i in firsts], np.array(own, np.int32)

@@ -1,0 +1,153 @@
+"""The data card's values (`card.json`): what a preparation took in, left out and kept. `page.py` is for readers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly import __version__
+from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.decision_log import STAGES, Decision, StageName
+from raypoly.preparing.preparation_folder import influential
+from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
+from raypoly.preparing.sources import Loaded
+
+LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
+"""Words for difficulty, ascending; others stand behind them."""
+_FEWEST_TOKENS = 16
+
+Decisions = Mapping[StageName, Sequence[Decision]]
+
+
+@dataclass(frozen=True)
+class PreparationResult:
+    """What a preparation came to."""
+
+    config: PrepareConfig
+    loaded: Loaded
+    against: Loaded | None
+    decisions: Decisions
+    splits: Mapping[str, Sequence[Candidate]]
+    """Those that are not empty, in the order train, validation, test."""
+
+    @property
+    def kept(self) -> list[Candidate]:
+        return [it for part in self.splits.values() for it in part]
+
+
+def card(result: PreparationResult) -> dict[str, Any]:
+    """The card's values: a function of the problems and the config, whatever the machine or the moment."""
+    config, decisions, kept = result.config, result.decisions, result.kept
+    days = [it.facts.date for it in kept if it.facts.date]
+    return {
+        "name": config.run.name,
+        "raypoly": __version__,
+        "stages": stages(decisions, _skipped(result)),
+        "sources": _sources(result.loaded, config.sources),
+        "against": {} if result.against is None else _sources(result.against, config.against),
+        "pairs": [{"problem": d.problem_id, **d.facts} for d in decisions["same"] if d.reason],
+        "reasons": _reasons(decisions),
+        "samples": config.sampling.samples,
+        "band": [config.band.low, config.band.high],
+        "passes": _passes(decisions["sampling"]),
+        "prompt_tokens": _tokens(decisions["prompts"], kept, config.generator.max_prompt_tokens),
+        "splits": {name: len(part) for name, part in result.splits.items()},
+        "levels": sorted({_level(it) for it in kept}, key=lambda level: ((*LEVELS, level).index(level), level)),
+        "difficulty": {name: _counted(map(_level, part)) for name, part in result.splits.items()},
+        "tags": _counted(tag for it in kept for tag in set(it.facts.tags)),
+        "licences": _counted(it.facts.licence or "unknown" for it in kept),
+        "dates": [min(days), max(days)] if days else None,
+        "solutions": sum(it.has_solution for it in kept),
+        "config": influential(config),
+    }
+
+
+def stages(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
+    """For each stage how many problems came to it, and how many went on; `dropped` is None where nobody looked."""
+    rows, left = [], len(decisions["load"])
+    for name in STAGES:
+        dropped = sum(bool(decision.reason) for decision in decisions[name])
+        told = None if name in skipped else dropped
+        rows.append({"stage": name, "came": left, "dropped": told, "went_on": left - dropped})
+        left -= dropped
+    return rows
+
+
+def _skipped(result: PreparationResult) -> set[StageName]:
+    """Stages that the config leaves out."""
+    skipped: set[StageName] = set()
+    if not result.config.solutions.check and not result.config.solutions.require:
+        skipped.add("solutions")
+    if not any("tokens" in decision.facts for decision in result.decisions["prompts"]):
+        skipped.add("prompts")
+    if not result.config.sampling.samples:
+        skipped.add("sampling")
+    return skipped
+
+
+def encoded(values: Mapping[str, Any]) -> bytes:
+    """The bytes of `card.json`."""
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _sources(loaded: Loaded, configs: Mapping[str, SourceConfig]) -> dict[str, Any]:
+    used = Counter(decision.facts["source"] for decision in loaded.decisions if not decision.reason)
+    return {
+        file.name: {
+            "hub": configs[file.name].hub,
+            "file": configs[file.name].file or file.path.name,
+            "revision": file.revision,
+            "licence": configs[file.name].licence,
+            "sha256": file.sha256,
+            "rows": loaded.rows.get(file.name, 0),
+            "used": used[file.name],
+        }
+        for file in loaded.files
+    }
+
+
+def _reasons(decisions: Decisions) -> list[dict[str, Any]]:
+    """Kinds of reasons by stage, the commonest first."""
+    found = Counter((name, _kind(d.reason)) for name in STAGES for d in decisions[name] if d.reason)
+    order = sorted(found.items(), key=lambda item: (STAGES.index(item[0][0]), -item[1], item[0][1]))
+    return [{"stage": stage, "reason": reason, "problems": count} for (stage, reason), count in order]
+
+
+def _kind(reason: str) -> str:
+    """A reason without what tells one problem's from another's: numbers, ids, and what comes behind a colon."""
+    words = reason.partition(":")[0].partition(" (")[0].split()
+    return " ".join("N" if any(c.isdigit() for c in word) else word for word in words)
+
+
+def _passes(decisions: Iterable[Decision]) -> dict[str, int]:
+    """Problems by their passes, ascending; unknown ones last."""
+    found = Counter(decision.facts["passes"] for decision in decisions if "passes" in decision.facts)
+    known = {str(passes): found[passes] for passes in sorted(passes for passes in found if passes is not None)}
+    return known | ({"unknown": found[None]} if found[None] else {})
+
+
+def _tokens(decisions: Iterable[Decision], kept: Iterable[Candidate], limit: int) -> dict[str, Any]:
+    """Of the prompts' tokens; `histogram` by the upper end of each bin, a power of two."""
+    facts = [decision.facts for decision in decisions if decision.facts.get("tokens") is not None]
+    bins = Counter(max(_FEWEST_TOKENS, 1 << (it["tokens"] - 1).bit_length()) for it in facts)
+    ordered = sorted(it.prompt_tokens for it in kept if it.prompt_tokens is not None)
+    return {
+        "limit": limit,
+        "counted": len(facts),
+        "over_long": sum(it["tokens"] > limit for it in facts),
+        "cut": sum("tokens_now" in it for it in facts),
+        "kept": [ordered[0], ordered[len(ordered) // 2], ordered[-1]] if ordered else None,
+        "histogram": {str(end): bins[end] for end in sorted(bins)},
+    }
+
+
+def _level(it: Candidate) -> str:
+    return it.facts.difficulty or "unknown"
+
+
+def _counted(values: Iterable[str]) -> dict[str, int]:
+    """The commonest first, then by name."""
+    return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))

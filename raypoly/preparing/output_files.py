@@ -1,0 +1,144 @@
+"""The files that a preparation ends in: for each split a Parquet file with provenance, and the same as JSON lines.
+
+    data/train.parquet      raypoly's own row as columns (tests as JSON text) beside where each problem comes from
+    data/train.jsonl        raypoly's own rows (docs/problem-formats.md), provenance in their metadata
+
+Bytes are a function of the problems: no time, no path, no machine is in them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from raypoly.preparing.candidates import Candidate, content
+from raypoly.preparing.decision_log import Decision
+from raypoly.problems.formats import row_of
+from raypoly.problems.formats.long_integers import dumps
+from raypoly.values import Problem
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("prompt", pa.string()),
+        ("entry_point", pa.string()),
+        ("prelude", pa.string()),
+        ("prefix", pa.string()),
+        ("answer", pa.string()),
+        ("solution", pa.string()),
+        ("reference_seconds", pa.float64()),
+        ("tests", pa.string()),
+        ("metadata", pa.string()),
+        ("source", pa.string()),
+        ("revision", pa.string()),
+        ("licence", pa.string()),
+        ("row", pa.int64()),
+        ("sha256", pa.string()),
+        ("date", pa.string()),
+        ("difficulty", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("prompt_tokens", pa.int64()),
+        ("samples", pa.int64()),
+        ("passes", pa.int64()),
+    ]
+)
+_ROW_GROUP = 256
+_GROUP_CHARACTERS = 64 << 20
+"""Of tests in one group."""
+
+
+def jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
+    """One of raypoly's own rows a problem."""
+    for it in candidates:
+        file.write(f"{dumps(row_of(_told(it)))}\n".encode())
+
+
+def parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
+    """The same, and provenance in columns of its own."""
+    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        for rows in _row_groups(map(_columns, candidates)):
+            writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+
+def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """As many rows as one group of Parquet is made of; fewer where their tests are long."""
+    group: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += len(row["tests"])
+        if len(group) == _ROW_GROUP or size >= _GROUP_CHARACTERS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def exclusions(decisions: Iterable[Decision]) -> bytes:
+    """An exclusion list, as `problems.exclude` takes it: every problem and row that was left out, stage by stage.
+
+    A row that can't be used goes without its id where another row of that id can: it must not take that one along.
+    """
+    decisions = list(decisions)
+    usable = {it.problem_id for it in decisions if it.stage == "load" and not it.reason}
+    rows = (
+        {
+            "problem_id": None if it.stage == "load" and it.problem_id in usable else it.problem_id,
+            "reason": it.reason,
+            "stage": it.stage,
+            **_without_prompt(it.facts),
+        }
+        for it in decisions
+        if it.reason
+    )
+    return b"".join(f"{json.dumps(row)}\n".encode() for row in rows)
+
+
+def _without_prompt(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name != "prompt"}
+
+
+def _told(it: Candidate) -> Problem:
+    """The problem with its provenance among its metadata, as text."""
+    problem, facts = it.problem, it.facts
+    told = {
+        "source": facts.source,
+        "revision": facts.revision,
+        "licence": facts.licence,
+        "row": str(facts.row),
+        "sha256": content(problem),
+        "date": facts.date,
+        "difficulty": facts.difficulty,
+        "tags": ", ".join(facts.tags),
+        "passes": None if it.passes is None else f"{it.passes} of {it.samples}",
+    }
+    kept = {name: value for name, value in told.items() if value}
+    return replace(problem, metadata={**problem.metadata, **kept})
+
+
+def _columns(it: Candidate) -> dict[str, Any]:
+    problem, facts = it.problem, it.facts
+    row = row_of(problem)
+    return {
+        **{name: row.get(name, "") for name in ("id", "prompt", "entry_point", "prelude", "prefix", "solution")},
+        "answer": problem.answer,
+        "reference_seconds": problem.reference_seconds,
+        "tests": dumps(row["tests"]),
+        "metadata": json.dumps(dict(problem.metadata), sort_keys=True),
+        "source": facts.source,
+        "revision": facts.revision,
+        "licence": facts.licence,
+        "row": facts.row,
+        "sha256": content(problem),
+        "date": facts.date,
+        "difficulty": facts.difficulty,
+        "tags": list(facts.tags),
+        "prompt_tokens": it.prompt_tokens,
+        "samples": it.samples or None,
+        "passes": it.passes,
+    }

@@ -1,0 +1,102 @@
+"""Where a preparation lives: a run directory of its own kind, with lease and journal; the same command finds it again.
+
+folder = PreparationFolder.of(config)     # touches nothing
+store, lease = folder.open()              # makes the folder, takes the lease, commits preparation.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from raypoly.errors import CorruptData, UsageError
+from raypoly.preparing.prepare_config import PrepareConfig
+from raypoly.run_folder import hold, place_of
+from raypoly.run_identity import differences, foreign, identity, storage_options, values_of, without_effect
+from raypoly.store import Lease, Store, open_store
+from raypoly.store.location import Location
+from raypoly.store.sealed_json import seal, unseal
+
+CONFIG_KEY = "preparation.json"
+INPUTS_KEY = "inputs.json"
+_FREE = without_effect(PrepareConfig)
+_LATER = ("band.", "split.")
+"""Keys that say what is made of the samples: another start may change them, and nothing is sampled again."""
+
+
+@dataclass(frozen=True)
+class PreparationFolder:
+    """A preparation's place."""
+
+    location: Location
+    config: PrepareConfig
+
+    @classmethod
+    def of(cls, config: PrepareConfig) -> PreparationFolder:
+        """The place that the config means. Raises `UsageError` where it can't be used."""
+        name = f"prepare-{config.run.name}-{identity(config)}"
+        return cls(place_of(config.run, name, storage_options(config.of_a_run())), config)
+
+    @property
+    def name(self) -> str:
+        return self.location.name
+
+    @property
+    def uri(self) -> str:
+        return str(self.location)
+
+    def look(self) -> Store:
+        """For reading alone. Raises `UsageError` where another preparation, or none, is there."""
+        store = open_store(self.location, storage_options(self.config.of_a_run()), make=False)
+        _check(store, self.config)
+        return store
+
+    def open(self) -> tuple[Store, Lease]:
+        """Raises `LeaseHeld` where another driver lives, `UsageError` where something else is there."""
+        return hold(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
+
+    def _record(self, store: Store, _: Lease) -> None:
+        _check(store, self.config)
+        if not store.exists(CONFIG_KEY):
+            store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
+
+
+def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
+    """Note what files hold (SHA-256, hex), by what the config calls them; at a later start, raise `UsageError` where
+    one has changed."""
+    if not store.exists(INPUTS_KEY):
+        store.commit(INPUTS_KEY, seal({"files": digests}))
+        return
+    known = unseal(store.read(INPUTS_KEY), store.place(INPUTS_KEY))["files"]
+    changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
+    if changed:
+        raise UsageError(
+            f"The file of {changed[0]} is not the one that {store.uri} was begun with: bring the old one back, or add "
+            "run.fresh=true for a new preparation."
+        )
+
+
+def influential(config: PrepareConfig) -> dict[str, Any]:
+    """The dotted keys that affect results, with their values."""
+    return {key: value for key, value in values_of(config).items() if key not in _FREE}
+
+
+def _check(store: Store, config: PrepareConfig) -> None:
+    """Raise `UsageError` where the folder holds another preparation than the config's, or no preparation."""
+    if not store.exists(CONFIG_KEY):
+        strange = foreign(store)
+        if strange is not None:
+            raise UsageError(f"run.dir={store.uri} holds {strange} and no preparation: give a new or empty folder.")
+        return
+    try:
+        first = unseal(store.read(CONFIG_KEY), store.place(CONFIG_KEY))
+    except CorruptData as error:
+        raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
+    changes = differences(first, config)
+    refused = [change for change in changes if change.key not in _FREE and not change.key.startswith(_LATER)]
+    if refused:
+        raise UsageError(
+            f"The preparation in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
+            "Use the old values, another run.dir, or run.fresh=true for a new one."
+        )

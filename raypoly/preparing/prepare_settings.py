@@ -1,0 +1,131 @@
+"""From a YAML file and dotted overrides to a `PrepareConfig`.
+
+    config = load_config("configs/prepare/tiny.yaml", ["sources.leetcode.path=rows.jsonl", "band.high=15"])
+
+Every mistake is a `UsageError` of one sentence a key, as in `raypoly.settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from raypoly import settings
+from raypoly.errors import UsageError
+from raypoly.preparing.prepare_config import PrepareConfig
+from raypoly.run_identity import flat
+
+NAME = "NAME"
+"""Stands for the name that the user gives to a source."""
+
+
+def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
+    """The config of `path` with `overrides` (`section.key=value`, `sources.NAME.key=value`) laid over it."""
+    file = Path(path)
+    values = settings.document(file)
+    if not isinstance(values, dict):
+        raise UsageError(f"The config file {file} must hold sections such as `sources:`.")
+    values = {section: content for section, content in values.items() if content is not None}
+    given = [_lay(values, text) for text in overrides]
+    run = values.setdefault("run", {})
+    if isinstance(run, dict):
+        run.setdefault("name", file.stem)
+    _refuse_booleans(values, file, given)
+    try:
+        return PrepareConfig.model_validate(values)
+    except ValidationError as error:
+        raise UsageError("\n".join(_sentence(dict(item), file, given) for item in error.errors())) from error
+
+
+def documented() -> Iterator[tuple[str, FieldInfo]]:
+    """Every dotted key, with `NAME` for a source's name."""
+    yield from _keys(PrepareConfig, "")
+
+
+def _keys(kind: Any, prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if get_origin(inner) is dict:
+            yield from _keys(get_args(inner)[1], f"{prefix}{name}.{NAME}.")
+        elif isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _keys(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def _field(name: str) -> FieldInfo | None:
+    """The documented key that a dotted name means."""
+    section, _, rest = name.partition(".")
+    if section in ("sources", "against"):
+        name = f"{section}.{NAME}.{rest.partition('.')[2]}"
+    return dict(documented()).get(name)
+
+
+def _lay(values: dict[str, Any], text: str) -> str:
+    """Lay one override over the values; its key."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals:
+        raise UsageError(f"{text!r} is not an override: write section.key=value, such as sampling.samples=8.")
+    field = _field(name)
+    if field is None and (name, value.strip()) != ("sampling", "off"):
+        raise UsageError(_unknown(name, settings.GIVEN))
+    *outer, last = name.split(".")
+    node = values
+    for part in outer:
+        inner = node.get(part)
+        node[part] = dict(inner) if isinstance(inner, dict) else {}
+        node = node[part]
+    node[last] = settings.value_of(name, value, field)
+    return name
+
+
+def _refuse_booleans(values: Mapping[str, Any], file: Path, given: Sequence[str]) -> None:
+    """pydantic takes `true` for 1; nobody who writes `band.low: yes` means 1."""
+    for name, value in flat(values):
+        field = _field(name)
+        if (
+            isinstance(value, bool)
+            and field is not None
+            and bool not in (field.annotation, *get_args(field.annotation))
+        ):
+            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {takes(field)}.")
+
+
+def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str:
+    name = ".".join(str(part) for part in error["loc"])
+    origin = _origin(name, file, given)
+    if error["type"] == "extra_forbidden":
+        return _unknown(name, origin)
+    if name == "sources":
+        return f"{file} names no file of problems: give it sources.NAME.path, or sources.NAME.hub, .file and .revision."
+    field = _field(name)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if field is not None:
+        return f"{name}={error['input']} ({origin}) should be {takes(field)}."
+    return f"{name} ({origin}): {message[:1].lower()}{message[1:]}."
+
+
+def takes(field: FieldInfo) -> str:
+    """What a key takes, in words."""
+    return "a day such as 2025-03-01" if date in get_args(field.annotation) else settings.expected(field)
+
+
+def _origin(name: str, file: Path, given: Sequence[str]) -> str:
+    return settings.GIVEN if name in given else f"in {file}"
+
+
+def _unknown(name: str, origin: str) -> str:
+    known = [key for key, _ in documented()]
+    same_last = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    near = get_close_matches(name, same_last, n=1, cutoff=0.5) or get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"There is no key {name} ({origin}); did you mean {near[0]}?"
+    sections = ", ".join(PrepareConfig.model_fields)
+    return f"There is no key {name} ({origin}); the sections are {sections}, and docs/configuration.md lists all keys."

@@ -1,0 +1,117 @@
+"""Prompts by a template, in tokens: counted, and where they are too long dropped or cut by rule.
+
+candidates = asked(candidates, asks(config))
+texts = prompts_of(candidates)
+decisions = await measure(candidates, texts, config.prompts, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
+candidates = taken(candidates, decisions)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from raypoly.preparing.candidates import Ask, Candidate
+from raypoly.preparing.decision_log import Decision
+from raypoly.preparing.prepare_config import PrepareConfig, PromptsConfig, SourceConfig
+from raypoly.problems.long_prompts import Encode, cut, sizes
+from raypoly.problems.templates import asking, load_template
+from raypoly.problems.tokenizers import tokenizer_of
+from raypoly.values import TestSuite
+
+
+def templates(config: PrepareConfig) -> dict[str, str]:
+    """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` where one can't be read."""
+    texts = {key: load_template(name, key).texts for key, name in _named(config).items()}
+    return {key: hashlib.sha256(json.dumps(text).encode()).hexdigest() for key, text in texts.items()}
+
+
+def asks(config: PrepareConfig) -> dict[str, Ask | None]:
+    """What gives each source's problems their prompts, by its own template or else the config's; None where they stay
+    as they are. Raises `UsageError` where a template can't be used.
+    """
+    chat = config.prompts.chat_template
+    made = {key: asking(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
+    return {name: made.get(_key(name, source)) for name, source in config.sources.items()}
+
+
+def _named(config: PrepareConfig) -> dict[str, str]:
+    """The templates in use, by the keys that name them."""
+    named = {_key(name, it): it.template or config.prompts.template for name, it in config.sources.items()}
+    return {key: template for key, template in sorted(named.items()) if template != "none"}
+
+
+def _key(name: str, source: SourceConfig) -> str:
+    return "prompts.template" if source.template is None else f"sources.{name}.template"
+
+
+def asked(candidates: Sequence[Candidate], asks: Mapping[str, Ask | None]) -> list[Candidate]:
+    """The problems, from now on with prompts as their sources' are made."""
+    return [replace(it, ask=asks[it.facts.source]) for it in candidates]
+
+
+def prompts_of(candidates: Iterable[Candidate]) -> list[str]:
+    """Their prompts. Raises `UsageError` where the template can't ask one of them."""
+    return [it.problem.prompt for it in candidates]
+
+
+def encoder(name: str) -> Encode:
+    """By a folder's tokenizer, or the hub's. Raises `UsageError`."""
+    tokenizer = tokenizer_of(name, "prompts.tokenizer")
+
+    def encoded(texts: list[str]) -> list[list[int]]:
+        found: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return found
+
+    async def encode(texts: Sequence[str]) -> list[list[int]]:
+        return await asyncio.to_thread(encoded, list(texts))
+
+    return encode
+
+
+async def measure(
+    candidates: Sequence[Candidate], texts: Sequence[str], config: PromptsConfig, limit: int, encode: Encode | None
+) -> list[Decision]:
+    """A decision for each problem: the tokens of its prompt in `texts`, and what becomes of it where they are more
+    than `limit`.
+
+    Where a prompt is cut, the facts hold it as it is from now on. Without `encode` nothing is counted.
+    """
+    if encode is None:
+        return [Decision(it.id, "prompts") for it in candidates]
+    counts = await sizes(texts, encode)
+    shorter: dict[str, str] = {}
+    if config.over_long == "cut":
+        # all at once, and so without their tests
+        long = [
+            replace(it.problem, tests=TestSuite("none", ""))
+            for it, tokens in zip(candidates, counts, strict=True)
+            if tokens > limit
+        ]
+        shorter = {problem.id: problem.prompt for problem in await cut(long, limit, encode) if problem is not None}
+    now = dict(zip(shorter, await sizes(list(shorter.values()), encode), strict=True))
+    decisions = []
+    for it, tokens in zip(candidates, counts, strict=True):
+        facts: dict[str, Any] = {"tokens": tokens}
+        reason = f"its prompt has {tokens} tokens, generator.max_prompt_tokens is {limit}"
+        if it.id in shorter:
+            facts |= {"prompt": shorter[it.id], "tokens_now": now[it.id]}
+        kept = tokens <= limit or it.id in shorter
+        decisions.append(Decision(it.id, "prompts", "" if kept else reason, facts))
+    return decisions
+
+
+def taken(candidates: Sequence[Candidate], decisions: Sequence[Decision]) -> list[Candidate]:
+    """The problems that go on, with their prompts as they are from now on."""
+    by_id = {decision.problem_id: decision for decision in decisions}
+    kept = []
+    for it in candidates:
+        decision = by_id[it.id]
+        if not decision.reason:
+            tokens = decision.facts.get("tokens_now", decision.facts.get("tokens"))
+            kept.append(replace(it, prompt=decision.facts.get("prompt", it.prompt), prompt_tokens=tokens))
+    return kept

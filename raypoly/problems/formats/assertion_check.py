@@ -1,0 +1,111 @@
+"""Assertions that call a function by its name, made into a `check(candidate)` that calls a stand-in for it.
+
+check_of("assert double(2) == 4", code="def double(n): return 2 * n").source
+# def check(candidate):
+#     assert candidate(2) == 4
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import dataclass
+
+from raypoly.problems.formats.long_integers import long_integers
+from raypoly.problems.formats.python_source import bound, defined, loaded, parsed, without
+
+_BUILTINS = frozenset(dir(builtins)) | {"__name__"}
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+@dataclass(frozen=True)
+class AssertionCheck:
+    entry_point: str
+    prelude: str
+    """The imports that the data set gives to the program and its tests."""
+    source: str
+
+
+def check_of(tests: str, imports: str = "", setup: str = "", code: str = "") -> AssertionCheck:
+    """The check of one row; `code` is a known solution, which says what the program has to define.
+
+    Raises `ValueError` where the tests need more of the program than one function.
+    """
+    with long_integers():
+        given = [*parsed(imports, "test_imports").body, *parsed(setup, "test_setup_code").body]
+        asserts = parsed(tests, "tests").body
+        solution = parsed(code, "code") if code.strip() else None
+        prelude: list[ast.stmt] = [statement for statement in given if isinstance(statement, _IMPORTS)]
+        body = [statement for statement in given if not isinstance(statement, _IMPORTS)] + asserts
+        names = loaded(body).keys() - bound(body) - bound(prelude)
+        taken = _imports_used(solution, names)
+        starred = any(map(_is_star, prelude + body + taken))
+        name = _entry_point([n for n in loaded(body) if n in names - bound(taken)], solution, starred)
+        head = sorted(taken + [s for s in body if _is_head(s)], key=_is_future, reverse=True)
+        return AssertionCheck(name, without(_text(prelude), name), _text([*head, _function(name, body)]))
+
+
+def _imports_used(solution: ast.Module | None, names: set[str]) -> list[ast.stmt]:
+    """Imports of the known solution that the tests lean on: the authors run both in one module."""
+    found = [s for s in solution.body if isinstance(s, _IMPORTS)] if solution else []
+    return [s for s in found if not _is_future(s) and (_is_star(s) or bound([s]) & names)]
+
+
+def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -> str:
+    """The one of these names, which the tests read and do not bind, that the program has to define.
+
+    `starred`: some of the names may come from a star import.
+    """
+    if solution is None:
+        wanted = [name for name in names if name not in _BUILTINS]
+    else:
+        made = defined(solution)
+        missing = [name for name in names if name not in made | _BUILTINS]
+        if missing and not starred:
+            raise ValueError(f"tests: {missing[0]} is defined neither by them nor by code")
+        wanted = [name for name in names if name in made]
+        classes = {statement.name for statement in solution.body if isinstance(statement, ast.ClassDef)}
+        if built := [name for name in wanted if name in classes]:
+            raise ValueError(f"tests: they build objects of {built[0]}, a class that only the program defines")
+    if not wanted:
+        raise ValueError("tests: they call nothing that the program defines")
+    if len(wanted) > 1:
+        raise ValueError(f"tests: they use {' and '.join(wanted[:3])} of the program; only one function can be called")
+    return wanted[0]
+
+
+def _function(name: str, body: list[ast.stmt]) -> ast.stmt:
+    """`def check(candidate)` around the body, `name` in it being `candidate`."""
+    if "candidate" in bound(body):
+        raise ValueError("tests: they define candidate, which is the name of the function under test")
+    renamed = [_Renamed(name).visit(statement) for statement in body if not _is_head(statement)]
+    function = ast.parse("def check(candidate):\n    pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.body = renamed or function.body
+    return function
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name("candidate", node.ctx) if node.id == self._name else node
+
+
+def _text(statements: list[ast.stmt]) -> str:
+    module = ast.fix_missing_locations(ast.Module(statements, []))
+    return f"{ast.unparse(module)}\n" if statements else ""
+
+
+def _is_star(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names)
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _is_head(statement: ast.stmt) -> bool:
+    """Whether it may only stand outside a function."""
+    return _is_star(statement) or _is_future(statement)

@@ -1,0 +1,162 @@
+"""raypoly's own rows: every part of a `Problem` by name, the tests' cases as JSON values. Unknown columns are refused.
+
+{"id": "add", "entry_point": "add", "tests": {"kind": "calls", "cases": [{"args": [1, 2], "expected": 3}]}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from typing_extensions import TypedDict
+
+from raypoly.problems.formats.long_integers import dumps, loads
+from raypoly.problems.formats.row_fields import EntryPoint
+from raypoly.values import Comparison, Problem, TestSuite
+
+_STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class BudgetRow(TypedDict, total=False):
+    """What a call may spend."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    steps: Annotated[int, Field(ge=0)]
+    elements: Annotated[int, Field(ge=0)]
+    depth: Annotated[int, Field(ge=0)]
+
+
+class CallCase(TypedDict):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    args: list[Any]
+    expected: Any
+    kwargs: NotRequired[dict[str, Any]]
+    budget: NotRequired[BudgetRow | None]
+
+
+class StdinCase(TypedDict):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    input: str
+    output: str
+
+
+class OperationsCase(TypedDict):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    operations: Annotated[list[str], Field(min_length=1)]
+    args: list[list[Any]]
+    expected: list[Any]
+
+
+class _Tests(BaseModel):
+    model_config = _STRICT
+
+
+class CallTests(_Tests):
+    kind: Literal["calls"]
+    cases: Annotated[list[CallCase], Field(min_length=1), FailFast()]
+    comparison: Comparison = "exact"
+
+
+class CheckTests(_Tests):
+    kind: Literal["check"]
+    source: str
+
+    @model_validator(mode="after")
+    def _defines_check(self) -> CheckTests:
+        if "def check(" not in self.source:
+            raise ValueError("the source does not define check(candidate)")
+        return self
+
+
+class StdinTests(_Tests):
+    kind: Literal["stdin"]
+    cases: Annotated[list[StdinCase], Field(min_length=1), FailFast()]
+    checker: str = ""
+
+
+class OperationsTests(_Tests):
+    kind: Literal["operations"]
+    cases: Annotated[list[OperationsCase], Field(min_length=1), FailFast()]
+    comparison: Comparison = "exact"
+
+    @model_validator(mode="after")
+    def _aligned(self) -> OperationsTests:
+        for number, case in enumerate(self.cases):
+            if not len(case["operations"]) == len(case["args"]) == len(case["expected"]):
+                raise ValueError(f"case {number} has operations, args and expected of different lengths")
+        return self
+
+
+class _Row(BaseModel):
+    model_config = _STRICT
+    id: str = Field(min_length=1)
+    tests: Annotated[CallTests | CheckTests | StdinTests | OperationsTests, Field(discriminator="kind")]
+    prompt: str = ""
+    entry_point: EntryPoint | Literal[""] = ""
+    prelude: str = ""
+    prefix: str = ""
+    answer: Literal["completion", "fenced"] = "fenced"
+    solution: str = ""
+    reference_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    metadata: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_what_is_called(self) -> _Row:
+        if self.tests.kind in ("calls", "check") and not self.entry_point:
+            raise ValueError(f"entry_point: tests of kind {self.tests.kind} call it, so it has to be there")
+        return self
+
+
+def marks(row: Mapping[str, Any]) -> bool:
+    return "id" in row and "tests" in row and "problem" not in row
+
+
+def read(row: Mapping[str, Any]) -> Problem:
+    it = _Row.model_validate(row)
+    tests = it.tests
+    if isinstance(tests, CheckTests):
+        suite = TestSuite("check", tests.source)
+    else:
+        comparison = "exact" if isinstance(tests, StdinTests) else tests.comparison
+        checker = tests.checker if isinstance(tests, StdinTests) else ""
+        suite = TestSuite(tests.kind, dumps(row["tests"]["cases"]), comparison, checker)
+    return Problem(
+        it.id,
+        it.prompt,
+        it.entry_point,
+        suite,
+        prelude=it.prelude,
+        answer=it.answer,
+        prefix=it.prefix,
+        solution=it.solution,
+        reference_seconds=it.reference_seconds,
+        metadata=it.metadata,
+    )
+
+
+def row_of(problem: Problem) -> dict[str, Any]:
+    """The row that `problem_of` reads as `problem`, its `source` apart; parts that are empty are left out.
+
+    Raises `ValueError` where the tests are no JSON.
+    """
+    tests: dict[str, Any] = {"kind": problem.tests.kind}
+    if problem.tests.kind == "check":
+        tests["source"] = problem.tests.source
+    else:
+        tests["cases"] = loads(problem.tests.source)
+    if problem.tests.comparison != "exact":
+        tests["comparison"] = problem.tests.comparison
+    if problem.tests.checker:
+        tests["checker"] = problem.tests.checker
+    parts = {
+        "prompt": problem.prompt,
+        "entry_point": problem.entry_point,
+        "prelude": problem.prelude,
+        "prefix": problem.prefix,
+        "answer": "" if problem.answer == "fenced" else problem.answer,
+        "solution": problem.solution,
+        "reference_seconds": problem.reference_seconds,
+        "metadata": dict(problem.metadata),
+    }
+    return {"id": problem.id, **{name: value for name, value in parts.items() if value}, "tests": tests}

@@ -1,0 +1,81 @@
+"""Which problems are the same, and why.
+
+one, another = (compared(problem, hasher) for problem in problems)
+same(one, another)              # Likeness("same statement", 1.0), or None
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from raypoly.problems.similar.contrast_words import contrast
+from raypoly.problems.similar.ngrams import Hasher, UInt64, jaccard
+from raypoly.problems.similar.problem_names import ProblemNames, names_of, variants
+from raypoly.problems.similar.statement_words import StatementWords, statement_of
+from raypoly.values import Problem, TestSuite
+
+THRESHOLD = 0.82
+"""Similarity from which two statements are one, if nothing speaks against it. Of the 1890 problems of LeetCodeDataset
+v0.2, the most similar that differ and that only their names tell apart have 0.81."""
+WITH_NAME = 0.3
+"""The same, where both have the same name as well."""
+FEWEST_WORDS = 5
+"""A shorter statement says too little to tell problems apart."""
+
+Reason = Literal["same name", "same statement", "n-grams in common"]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Why two problems are the same."""
+
+    reason: Reason
+    similarity: float | None
+    """Jaccard similarity of the statements' n-grams, 0 to 1; None where a statement is missing or too short."""
+
+
+@dataclass(frozen=True)
+class ComparedProblem:
+    """A problem with what is compared of it."""
+
+    problem: Problem
+    """Without its tests, which may be large."""
+    preference: tuple[bool, int, int, str, str, str]
+    """The smaller one is kept: with a known solution, more tests, the longer prompt; then by what they say."""
+    names: ProblemNames
+    statement: StatementWords
+    grams: UInt64
+    """Empty where the statement has fewer than `FEWEST_WORDS`."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the statement; empty where it has too few words."""
+        return self.statement.digest if self.grams.size else ""
+
+
+def compared(problem: Problem, hasher: Hasher) -> ComparedProblem:
+    statement = statement_of(problem.prompt)
+    words = statement.words if len(statement.words) >= FEWEST_WORDS else ()
+    tests = problem.tests
+    preference = (
+        not problem.solution, -len(tests.source), -len(problem.prompt), problem.id, problem.prompt, tests.hash
+    )  # fmt: skip
+    light = replace(problem, tests=TestSuite(tests.kind, ""))
+    return ComparedProblem(light, preference, names_of(problem), statement, hasher.grams(words))
+
+
+def same(one: ComparedProblem, another: ComparedProblem) -> Likeness | None:
+    """Whether they are one problem; None where they are two. The order of the two does not matter."""
+    if variants(one.names, another.names):
+        return None
+    named = bool(one.names.slugs & another.names.slugs)
+    if not one.digest or not another.digest:
+        return Likeness("same name", None) if named else None
+    similarity = 1.0 if one.digest == another.digest else jaccard(one.grams, another.grams)
+    if named and similarity >= WITH_NAME:
+        return Likeness("same name", similarity)
+    if similarity < THRESHOLD or contrast(one.statement.all_words, another.statement.all_words):
+        return None
+    return Likeness("same statement" if one.digest == another.digest else "n-grams in common", similarity)

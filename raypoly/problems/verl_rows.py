@@ -1,0 +1,187 @@
+"""Problems from verl's Parquet files, read as they are (docs/from-verl.md).
+
+    load_verl(ProblemsConfig(source="verl", path="train.parquet", chat_template="Qwen/Qwen3-4B-Base")).splits["train"]
+
+A row has `data_source`, `prompt` (chat messages), `reward_model` with `ground_truth`, and perhaps `extra_info`; other
+columns are left alone. A ground truth that holds tests of programs becomes the problem's tests; any other leaves it
+without, for a `compute_score` function to judge. A row that can't be used is reported by file, row and reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from raypoly.config import ProblemsConfig
+from raypoly.errors import UsageError
+from raypoly.problems import ProblemSet
+from raypoly.problems.formats import parquet_rows, test_lists
+from raypoly.problems.formats.long_integers import dumps, loads
+from raypoly.problems.formats.row_fields import Identifier, reason
+from raypoly.problems.jsonl import set_of
+from raypoly.problems.tokenizers import tokenizer_of
+from raypoly.values import Problem, TestSuite
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("data_source", "prompt", "reward_model")
+OPTIONAL = ("extra_info", "images", "videos")
+PLAIN = "plain"
+NO_TEMPLATE = (
+    "problems.source=verl needs problems.chat_template: the folder or hub id of the tokenizer whose chat template "
+    f"makes prompts of messages, as a rule what model.path says, or {PLAIN} for their texts alone."
+)
+
+Render = Callable[[Sequence[Mapping[str, Any]]], str]
+"""A prompt of chat messages."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What verl hands to a reward function beside the response."""
+
+    data_source: str
+    ground_truth: Any
+    extra_info: Any
+
+
+class _Message(BaseModel):
+    role: str = Field(min_length=1)
+    content: str
+
+
+class _RewardModel(BaseModel):
+    ground_truth: Any
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+    data_source: Identifier
+    prompt: list[_Message] = Field(min_length=1)
+    reward_model: _RewardModel
+    extra_info: dict[str, Any] | None = None
+    images: Any = None
+    videos: Any = None
+
+
+def load_verl(config: ProblemsConfig) -> ProblemSet:
+    """The problems of `config.path`, a Parquet file or a folder of them, split by `config.seed`.
+
+    Raises `UsageError` where there is no file, no chat template, no usable row, or too few problems for the splits.
+    """
+    if config.path is None:
+        raise UsageError("problems.source=verl needs problems.path, a Parquet file or a folder of them.")
+    if config.chat_template is None:
+        raise UsageError(NO_TEMPLATE)
+    path = Path(config.path).expanduser()
+    return set_of(list(_read(path, renderer(config.chat_template))), config, path, "verl split")
+
+
+def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> Problem:
+    """The problem of one row. Raises `ValueError` that says which column is wrong, and how."""
+    try:
+        it = _Row.model_validate(row)
+        for name in ("images", "videos"):
+            if getattr(it, name):
+                raise ValueError(f"{name}: raypoly trains models of text alone")
+        truth = Truth(it.data_source, it.reward_model.ground_truth, it.extra_info)
+        told = {
+            "data_source": truth.data_source,
+            "ground_truth": _written("reward_model.ground_truth", truth.ground_truth),
+            "extra_info": _written("extra_info", truth.extra_info),
+        }
+        messages = [{key: value for key, value in message.items() if value is not None} for message in row["prompt"]]
+        tested = _tested(row, truth.ground_truth)
+    except ValueError as error:
+        raise ValueError(reason(error)) from None
+    content = hashlib.sha256(json.dumps([messages, told], sort_keys=True).encode()).hexdigest()
+    return replace(
+        tested, id=f"{truth.data_source}-{content[:12]}", prompt=render(messages), source=source, metadata=told
+    )
+
+
+def truth_of(problem: Problem) -> Truth:
+    """What the row that the problem was made of says. Raises `UsageError` where it was none of verl's."""
+    told = problem.metadata
+    if not {"data_source", "ground_truth", "extra_info"} <= told.keys():
+        raise UsageError(f"Problem {problem.id} has no ground truth of verl's: set problems.source=verl.")
+    return Truth(told["data_source"], json.loads(told["ground_truth"]), json.loads(told["extra_info"]))
+
+
+def _tested(row: Mapping[str, Any], ground_truth: Any) -> Problem:
+    """A problem with the tests that the ground truth holds, or with none."""
+    if _holds_tests(ground_truth):
+        return test_lists.read({"reward_model": row["reward_model"], "prompt": row["prompt"]})
+    return Problem("", "", "", TestSuite("none", ""))
+
+
+def _holds_tests(ground_truth: Any) -> bool:
+    try:
+        held = loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    except ValueError:
+        return False
+    if isinstance(held, list):
+        return bool(held) and all(isinstance(test, Mapping) and "input" in test for test in held)
+    return isinstance(held, Mapping) and bool({"functional", "inputs"} & held.keys())
+
+
+def _written(name: str, value: Any) -> str:
+    try:
+        return dumps(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _read(path: Path, render: Render) -> Iterator[Problem]:
+    """The problems of every file, each that is left out logged."""
+    known: set[str] = set()
+    for file in _files(path):
+        for number, row in _rows(file):
+            try:
+                if isinstance(row, ValueError):
+                    raise row
+                problem = problem_of_row(row, render, str(file))
+                if problem.id in known:
+                    raise ValueError("the same row came before")
+            except ValueError as error:
+                log.warning("%s row %d is left out: %s", file, number, error)
+            else:
+                known.add(problem.id)
+                yield problem
+
+
+def _files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise UsageError(f"problems.path={str(path)!r} is a folder without a file *.parquet.")
+    return files
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """As `parquet.rows`. Raises `UsageError` where the file lacks a column, too."""
+    names = parquet_rows.columns(path)
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise UsageError(f"{path} has no column {' and no '.join(missing)}: rows of verl's have {', '.join(COLUMNS)}.")
+    return parquet_rows.rows(path, (*COLUMNS, *OPTIONAL))
+
+
+def renderer(template: str, key: str = "problems.chat_template") -> Render:
+    """Raises `UsageError` where there is no such tokenizer, or none with a chat template."""
+    if template == PLAIN:
+        return lambda messages: "\n\n".join(message["content"] for message in messages)
+    tokenizer = tokenizer_of(template, key)
+    if not tokenizer.chat_template:
+        raise UsageError(f"{key}={template} is a tokenizer without a chat template: name another, or {PLAIN}.")
+
+    def render(messages: Sequence[Mapping[str, Any]]) -> str:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    return render

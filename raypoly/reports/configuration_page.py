@@ -1,0 +1,115 @@
+"""docs/configuration.md, written from the config's models so that it can't be out of date.
+
+python -m raypoly.reports.configuration_page docs/configuration.md      (make docs)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from raypoly import losses, objectives
+from raypoly.config import Config
+from raypoly.plugins import load
+from raypoly.preparing.prepare_settings import documented, takes
+from raypoly.reports.markdown import row
+from raypoly.settings import Key, expected, keys
+
+HEAD = """# Which keys are there, and what do they do?
+
+*Written by `make docs` from `raypoly/config.py`; a test holds it to that.*
+
+A config is a YAML file of sections, and every key can be set on the command line as `section.key=value`, which wins
+over the file. Without `--config` the embedded [configs/tiny.yaml](../configs/tiny.yaml) is used; what a file leaves
+out has the default below. `raypoly train --dry-run ...` prints the config that a command comes to, and starts nothing.
+
+A run folder is named by the keys that affect results, so the same command finds its run again and goes on with it. Keys
+marked **r** affect none: they may change whenever a run is started again. Any other difference is refused.
+
+A part named in the config (`objective.name`, `loss.name`, `judge.name`, `generator.engine`, `problems.source`,
+`reward.name`) is one of the known ones, or your own as `package.module:Name` with its folder on `PYTHONPATH`.
+"""
+
+PREPARATION = """## raypoly prepare
+
+A file of `raypoly prepare` ([data.md](data.md)) has the sections below beside `run`, `model`, `warm_start`,
+`generator`, `scorer` and `ray`, which are those above. NAME is whatever you call a file of problems. `against` has the
+evaluation sets whose problems are left out, with the same keys as `sources`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join(
+        [
+            HEAD,
+            *_sections(),
+            *_parameters("objective", objectives.KNOWN),
+            *_parameters("loss", losses.KNOWN),
+            *_preparation(),
+        ]
+    )
+
+
+def _sections() -> Iterator[str]:
+    for section, found in groupby(keys(), key=lambda key: key.name.partition(".")[0]):
+        model = Config.model_fields[section].annotation
+        yield f"## {section}\n\n{(model.__doc__ or '').strip()}\n"
+        yield "| key | default | takes | | what it does |\n|---|---|---|---|---|"
+        yield from map(_row, found)
+        yield ""
+
+
+def _row(key: Key) -> str:
+    mark = "**r**" if key.on_resume else ""
+    return _cells(f"`{key.name}`", _default(key.field), expected(key.field), mark, key.field.description or "")
+
+
+def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
+    """Parameters that stand beside the name of an objective or a loss."""
+    yield f"## Parameters beside {section}.name\n"
+    for name in sorted(known):
+        fields: Mapping[str, FieldInfo] = load(name, known, f"{section}.name").Config.model_fields
+        yield f"### {section}.name={name}\n"
+        if not fields:
+            yield "It takes no parameters.\n"
+            continue
+        yield "| key | default | takes | what it does |\n|---|---|---|---|"
+        for key, field in fields.items():
+            yield _cells(f"`{section}.{key}`", _default(field), expected(field), field.description or "")
+        yield ""
+
+
+def _preparation() -> Iterator[str]:
+    """Keys of `raypoly prepare` that training has not."""
+    yield PREPARATION
+    yield "| key | default | takes | what it does |\n|---|---|---|---|"
+    for name, field in documented():
+        if name.partition(".")[0] not in ("against", *Config.model_fields):
+            yield _cells(f"`{name}`", _default(field), takes(field), field.description or "")
+    yield ""
+
+
+def _default(field: FieldInfo) -> str:
+    default: Any = field.get_default(call_default_factory=True)
+    return "" if default is None or default is PydanticUndefined else f"`{_text(default)}`"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def _cells(*cells: str) -> str:
+    return row(*(cell.replace("<", "&lt;") for cell in cells))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())

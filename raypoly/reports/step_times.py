@@ -1,0 +1,130 @@
+"""Where the time of the steps went: a table and a waterfall of the mean step, and what each step waited for."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from raypoly.reports.run_figure import BLUES, GREEN, GREY, ORANGE, PINK, PURPLE, over_steps
+from raypoly.reports.run_table import DASH
+
+COLOURS: Mapping[str, str] = {
+    "generate": BLUES[2],
+    "score": GREEN,
+    "judge": ORANGE,
+    "cross": PINK,
+    "learn": PURPLE,
+    "sync": BLUES[4],
+    "idle": GREY,
+}
+"""Of what a step waits for, in the order in which a group meets it; not every run has all."""
+MOST_BARS = 60
+"""In the picture; beyond it neighbouring steps share a bar, their mean."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def time_rows(stage_seconds: Mapping[str, float], rows: Rows) -> list[tuple[str, str, str, str]]:
+    """Stage, seconds at work, seconds that steps waited for it, and these as a share; all steps of the run together.
+
+    A dash where rows of an earlier version did not say.
+    """
+    waited: Counter[str] = Counter()
+    for row in _told(rows):
+        waited.update(row["exposed"])
+    total = sum(waited.values())
+    names = [*COLOURS, *(name for name in stage_seconds if name not in COLOURS and name != "total")]
+    shown = [(name, stage_seconds.get(name), waited.get(name)) for name in names]
+    lines = [
+        (name, _seconds(busy), _seconds(exposed), DASH if exposed is None or not total else f"{exposed / total:.1%}")
+        for name, busy, exposed in shown
+        if busy is not None or exposed is not None
+    ]
+    if "total" in stage_seconds:
+        lines.append(("total", _seconds(stage_seconds["total"]), _seconds(total or None), ""))
+    return lines
+
+
+def tail_words(rows: Rows) -> str | None:
+    """One sentence on the last group of a step; None where nothing is known of it."""
+    tails = [row["tail"] for row in rows if row.get("tail") and row["tail"].get("seconds") is not None]
+    if not tails:
+        return None
+    length, exposed = (sum(tail[key] for tail in tails) / len(tails) for key in ("seconds", "exposed"))
+    return (
+        f"In the mean step the last group had its labels {length:.2f} s after the end of generation; for "
+        f"{exposed:.2f} s of that nothing hid scoring and judging."
+    )
+
+
+def times_figure(rows: Rows) -> bytes | None:
+    """PNG: the mean step as a waterfall, and each step's stack of what it waited for; None without such rows."""
+    told = _told(rows)
+    if not told:
+        return None
+    drawing = Figure(figsize=(16, 3.4), dpi=110, layout="constrained")
+    FigureCanvasAgg(drawing)
+    left, right = drawing.subplots(1, 2, width_ratios=(2, 3))
+    _mean_step(left, told)
+    _over_steps(right, told)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    png = io.BytesIO()
+    drawing.savefig(png, format="png")
+    return png.getvalue()
+
+
+def _mean_step(axes: Axes, rows: Rows) -> None:
+    """A bar a stage, each beginning where the one above it ends: together they are the step."""
+    begin = 0.0
+    stages = _stages(rows)
+    for place, stage in enumerate(stages):
+        exposed = _mean(rows, "exposed", stage)
+        axes.barh(place, exposed, left=begin, color=COLOURS[stage])
+        busy = "" if stage == "idle" else f", {_mean(rows, 'seconds', stage):.2f} at work"
+        axes.annotate(f"{exposed:.2f} s{busy}", (begin + exposed, place), (4, 0), textcoords="offset points",
+                      va="center", fontsize=8)  # fmt: skip
+        begin += exposed
+    axes.set_yticks(range(len(stages)), stages)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.35 * begin or 1.0)
+    axes.set(title="The mean step: what it waited for", xlabel="seconds")
+
+
+def _over_steps(axes: Axes, rows: Rows) -> None:
+    width = -(-len(rows) // MOST_BARS)
+    bins = [rows[i : i + width] for i in range(0, len(rows), width)]
+    steps = [float(some[0]["step"]) for some in bins]
+    floor = [0.0] * len(bins)
+    stages = _stages(rows)
+    for stage in stages:
+        values = [_mean(some, "exposed", stage) for some in bins]
+        axes.bar(steps, values, 0.9 * width, bottom=floor, color=COLOURS[stage], label=stage, align="edge")
+        floor = [low + value for low, value in zip(floor, values, strict=True)]
+    axes.set(title="Steps: what they waited for", ylabel="seconds")
+    over_steps(axes)
+    axes.legend(fontsize=8, frameon=False, ncols=len(stages), loc="upper center", bbox_to_anchor=(0.5, -0.2))
+
+
+def _stages(rows: Rows) -> list[str]:
+    """Those of the run; `cross` is one of few."""
+    return [stage for stage in COLOURS if stage != "cross" or any(stage in row["exposed"] for row in rows)]
+
+
+def _told(rows: Rows) -> Rows:
+    """The rows that say what the step waited for."""
+    return [row for row in rows if row.get("exposed")]
+
+
+def _mean(rows: Rows, key: str, stage: str) -> float:
+    return float(sum(row[key].get(stage, 0.0) for row in rows)) / len(rows)
+
+
+def _seconds(value: float | None) -> str:
+    return DASH if value is None else f"{value:,.1f}"

@@ -1,0 +1,90 @@
+"""A run's folder, of a training as of a preparation: where it is, and its lease.
+
+location = place_of(config.run, "puzzles-grpo-s0-1a2b3c4d", options)      # touches nothing
+store, lease = hold(location, options, "raypoly train", record)           # makes the folder, takes the lease
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from raypoly.config import RunConfig
+from raypoly.errors import StorageError, UsageError
+from raypoly.store import Lease, Store, open_store
+from raypoly.store.location import Location
+from raypoly.store.storage_options import StorageOptions
+
+
+def place_of(run: RunConfig, name: str, options: StorageOptions) -> Location:
+    """Where a run goes: `run.dir`, else a folder of this `name`; with `run.fresh` a place that nothing is in yet.
+
+    Raises `UsageError` where it can't be written.
+    """
+    location = Location.parse(runs()).child(name) if run.dir is None else Location.parse(run.dir)
+    with usable(location):
+        if run.fresh:
+            location = next(place for place in _numbered(location) if not _taken(place, options))
+        if location.folder is not None:
+            _check_writable(location.folder)
+    return location
+
+
+def runs() -> str:
+    """The folder, or the URI, of runs that are not told where to go."""
+    return os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs"
+
+
+def hold(
+    location: Location, options: StorageOptions, description: str, record: Callable[[Store, Lease], None]
+) -> tuple[Store, Lease]:
+    """Make the folder, take its lease, and `record` what begins there; the lease is given back where that fails.
+
+    Raises `LeaseHeld` where another driver lives, `UsageError` where the folder can't be written.
+    """
+    try:
+        store = open_store(location, options)
+        lease = Lease.acquire(store, description)
+    except StorageError as error:
+        raise UsageError(f"run.dir={location} can't be used: {error}") from error
+    try:
+        record(store, lease)
+    except BaseException:
+        lease.release()
+        raise
+    return store, lease
+
+
+@contextmanager
+def usable(location: Location) -> Iterator[None]:
+    """Say of an error that the place can't be used. Raises `UsageError`."""
+    try:
+        yield
+    except StorageError as error:
+        raise UsageError(f"run.dir={location} can't be used: {error}") from error
+    except OSError as error:
+        raise UsageError(f"run.dir={location} can't be used ({error.strerror}); give another run.dir.") from error
+
+
+def _numbered(location: Location) -> Iterator[Location]:
+    """The place, then the same with -2, -3 ..."""
+    yield location
+    yield from (location.sibling(f"{location.name}-{number}") for number in itertools.count(2))
+
+
+def _taken(location: Location, options: StorageOptions) -> bool:
+    """Whether anything is there."""
+    if location.folder is not None and location.folder.exists() and not location.folder.is_dir():
+        return True
+    return bool(open_store(location, options, make=False).peek())
+
+
+def _check_writable(path: Path) -> None:
+    """Before anything starts: the folder, or the nearest one above it that exists, takes files."""
+    above = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        reason = "is no folder" if not above.is_dir() else "is not writable"
+        raise UsageError(f"run.dir={path} can't be used: {above} {reason}; give another run.dir or set $RAYPOLY_RUNS.")

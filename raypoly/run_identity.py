@@ -1,0 +1,232 @@
+"""Run identity: which folder a config means, and whether the run in it may go on under this config.
+
+    directory = resolve(config)                      # touches nothing
+    store, lease = directory.open("raypoly train")   # makes the folder, takes the lease, commits config.json
+
+The same command names the same folder, so it resumes. Keys marked `on_resume` in `raypoly.config` may differ between
+the starts of a run, and each start's are kept in `starts/`; any other difference is refused. `train.steps` may grow;
+fewer steps than the run has completed are refused. Nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from raypoly import __version__
+from raypoly.config import Config, Section
+from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.run_folder import hold, place_of, usable
+from raypoly.store import Lease, Store, open_store
+from raypoly.store.catalogue import completed_steps
+from raypoly.store.location import Location
+from raypoly.store.sealed_json import seal, unseal
+from raypoly.store.storage_options import StorageOptions
+
+CONFIG_KEY = "config.json"
+STARTS = "starts/epoch-"
+_OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
+_NOT_IDENTITY = {"run.name"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key whose value differs from the run's first start."""
+
+    key: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.key} is {json.dumps(self.new)} now and was {json.dumps(self.old)}"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Where a run lives."""
+
+    location: Location
+    config: Config
+    resumes: bool
+    """Whether a run is there already."""
+    changes: tuple[Change, ...]
+    """What differs from its first start, all of it allowed."""
+
+    @property
+    def name(self) -> str:
+        return self.location.name
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path, or the URI: what another command is given."""
+        return str(self.location)
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine that is the run's, or works for it where the run lives in remote storage."""
+        return self.location.folder or storage_options(self.config).workspace(self.location)
+
+    def open(self, description: str = "raypoly", problems: str | None = None) -> tuple[Store, Lease]:
+        """Make the folder, take its lease, and commit `config.json` at the first start.
+
+        `problems` is the content hash of the problem set that this start trains on, kept with the start.
+        Raises `LeaseHeld` where another driver lives, `UsageError` where the folder can't be written or the run that
+        is there can't go on under this config.
+        """
+        record = partial(self._record_start, problems=problems)
+        return hold(self.location, storage_options(self.config), description, record)
+
+    def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
+        """Compare again, now that nobody else can write, and keep what this start was asked to do."""
+        changes = _checked_changes(store, self.config)
+        if not store.exists(CONFIG_KEY):
+            store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
+        done = max(completed_steps(store), default=-1) + 1
+        if self.config.train.steps < done:
+            raise UsageError(
+                f"train.steps={self.config.train.steps}, but the run in {self.uri} has completed {done} steps: "
+                f"ask for {done} or more, or add run.fresh=true for a new run."
+            )
+        start: dict[str, Any] = {"version": __version__, "completed": done, "changes": [vars(c) for c in changes]}
+        if problems is not None:
+            start["problems"] = problems
+        key = f"{STARTS}{lease.epoch:06d}.json"
+        if store.exists(key):
+            store.set_aside(key, "it tells of a start that has only now come")
+        store.commit(key, seal(start))
+
+
+def resolve(config: Config) -> RunDirectory:
+    """The run directory that a config means. Reads, and touches nothing.
+
+    Raises `UsageError` for a place that can't be used or holds something else than a run, and for keys that
+    differ from the run's first start and may not.
+    """
+    objective = config.objective.name.rpartition(":")[2].replace("/", "-")
+    options = storage_options(config)
+    location = place_of(config.run, f"{config.run.name}-{objective}-s{config.train.seed}-{identity(config)}", options)
+    with usable(location):
+        store = open_store(location, options, make=False)
+        return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
+
+
+def storage_options(config: Config) -> StorageOptions:
+    """How the config wants remote storage treated."""
+    run = config.run
+    scratch = None if run.scratch is None else Path(run.scratch).expanduser().absolute()
+    return StorageOptions(run.storage_timeout, run.storage_patience, scratch)
+
+
+def read_config(store: Store) -> Config:
+    """What a run was first started with. Raises `UsageError` where there is no run, or a damaged one."""
+    place = store.place(CONFIG_KEY)
+    try:
+        return parse_config(unseal(store.read(CONFIG_KEY), place), place)
+    except (StorageError, CorruptData) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(f"{place} can't be read ({reason}) Restore it, or name another run.") from error
+
+
+def problem_sets(store: Store) -> tuple[str, ...]:
+    """Content hashes of the problem sets of a run's starts, each once; empty where none of them said."""
+    said = (unseal(store.read(key), store.place(key)).get("problems") for key in store.list(STARTS))
+    return tuple(dict.fromkeys(name for name in said if name is not None))
+
+
+def parse_config(values: Mapping[str, Any], what: str) -> Config:
+    """A run's config from its file's values; keys that came later have their defaults. Raises `CorruptData`."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        unknown = [".".join(map(str, e["loc"])) for e in error.errors() if e["type"] == "extra_forbidden"]
+        reason = f"raypoly {__version__} does not know its {', '.join(unknown)}" if unknown else str(error)
+        raise CorruptData(f"{what} is another version's or damaged: {' '.join(reason.split())[:300]}.") from error
+
+
+def identity(config: Section) -> str:
+    """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults.
+
+    A key that a later version adds leaves the names of earlier runs as they are.
+    """
+    values = config.model_dump(mode="json", exclude_defaults=True)
+    free = without_effect(type(config))
+    kept = {key: value for key, value in flat(values) if key not in free}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
+    """What differs from the first start; nothing where there was none. Raises `UsageError` for what may not differ."""
+    first = _first_config(store)
+    if first is None:
+        return ()
+    changes = differences(first.model_dump(mode="json"), config)
+    free = without_effect(Config)
+    refused = [change for change in changes if change.key not in free]
+    if refused:
+        raise UsageError(
+            f"The run in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
+            "Use the old values, another run.dir, or run.fresh=true for a new run."
+        )
+    return changes
+
+
+def _first_config(store: Store) -> Config | None:
+    """What the run in a folder was started with; None where the folder is new."""
+    if store.exists(CONFIG_KEY):
+        return read_config(store)
+    strange = foreign(store)
+    if strange is not None:
+        raise UsageError(
+            f"run.dir={store.uri} holds {strange} and no run: give a new or an empty folder, "
+            f"or bring {CONFIG_KEY} back where it is a run that lost it."
+        )
+    return None
+
+
+def foreign(store: Store) -> str | None:
+    """Something that is there and that a start which has not recorded itself can't have left; None for nothing."""
+    return next((name for name in store.peek() if name not in _OURS_BEFORE_CONFIG), None)
+
+
+def differences(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
+    """The keys, in alphabetical order, that another config than `old` (its JSON values) has another value of."""
+    before, after = dict(flat(old)), values_of(new)
+    keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    return tuple(Change(key, before.get(key), after.get(key)) for key in keys)
+
+
+def without_effect(section: type[Section]) -> frozenset[str]:
+    """The dotted keys that do not affect results."""
+    return resumable(section) | _NOT_IDENTITY
+
+
+def resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
+    """The dotted keys that carry `on_resume`."""
+    keys: set[str] = set()
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            keys |= resumable(field.annotation, f"{prefix}{name}.")
+        elif isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("on_resume"):
+            keys.add(f"{prefix}{name}")
+    return frozenset(keys)
+
+
+def values_of(config: Section) -> dict[str, Any]:
+    """All its dotted keys with their JSON values."""
+    return dict(flat(config.model_dump(mode="json")))
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values, of sections within sections."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

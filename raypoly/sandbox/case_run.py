@@ -1,0 +1,96 @@
+"""Run a program against cases: calls of a function, or operations on an object."""
+
+from __future__ import annotations
+
+from raypoly.sandbox.candidate_process import CandidateProcess
+from raypoly.sandbox.channel import Clock
+from raypoly.sandbox.child.candidate import OPERATIONS
+from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, cut, shown
+from raypoly.sandbox.prepared_suite import Case, Cases, equal
+from raypoly.sandbox.zygote_client import Forker
+from raypoly.values import Problem
+
+
+class CaseRun:
+    """One program against the cases of one suite; used once. Raises `SandboxError` where the sandbox itself failed."""
+
+    def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases) -> None:
+        self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
+        self._entry_point = OPERATIONS if problem.tests.kind == "operations" else problem.entry_point
+        self._outcome = TestsOutcome(total=len(suite.cases))
+
+    def refused(self, refusal: Refusal) -> TestsOutcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal)
+
+    def judge(self, all_tests: bool) -> TestsOutcome:
+        """To the first test that fails, or with `all_tests` to the end, starting anew behind a test that killed it."""
+        following = 0
+        while following < len(self._suite.cases) and self._outcome.cpu_seconds < self._clock.in_all:
+            following = self._judge_from(following, all_tests)
+        return self._outcome
+
+    def measure(self, counted: bool) -> TestsOutcome:
+        """The counts of each test, or its CPU seconds; without budgets and without comparing."""
+        outcome = self._outcome
+        program = CandidateProcess(self._forker, self._clock, self._entry_point, self._code, counted)
+        try:
+            program.load()
+            for case in self._suite.cases:
+                before = program.spent()
+                program.send(case.unlimited)
+                outcome.counts.append(program.answer(program.message())[2])
+                outcome.seconds.append(program.spent() - before)
+        except TestStopped as stop:
+            outcome.stop(stop, len(outcome.counts) + 1, "")
+        finally:
+            outcome.cpu_seconds = program.end().cpu_seconds
+        return outcome
+
+    def _judge_from(self, start: int, all_tests: bool) -> int:
+        """Judge the tests from `start` on in one process; the test to go on with in another.
+
+        Where it may, a program gets all inputs at once and answers without waiting.
+        """
+        outcome, suite = self._outcome, self._suite
+        clock = Clock(self._clock.per_message, self._clock.in_all - outcome.cpu_seconds)
+        tests = None if suite.one_by_one else suite.inputs(start)
+        program = CandidateProcess(self._forker, clock, self._entry_point, self._code, suite.counted, tests)
+        try:
+            program.load()
+            for index, case in enumerate(suite.cases[start:], start):
+                alive = self._judge(program, index, case)
+                if outcome.status != "passed" and not all_tests:
+                    break
+                if not alive:
+                    return index + 1
+        except TestStopped as stop:
+            outcome.stop(stop, 0, "")
+            outcome.parses = program.parses
+        finally:
+            outcome.cpu_seconds += program.end().cpu_seconds
+        return len(suite.cases)
+
+    def _judge(self, program: CandidateProcess, index: int, case: Case) -> bool:
+        """Take a test's answer; whether the program lives on."""
+        try:
+            if self._suite.one_by_one:
+                program.send(case.message)
+            message = program.message()
+            if message != case.expected_message:  # most answers are the very bytes that are expected
+                result = program.answer(message)[0]
+                if not equal(result, case.expected, self._suite.comparison):
+                    self._outcome.wrong(index + 1, self._call(case), shown(result), shown(case.expected))
+                    return True
+        except TestStopped as stop:
+            self._outcome.stop(stop, index + 1, self._call(case), shown(case.expected))
+            return stop.alive
+        self._outcome.passed += 1
+        return True
+
+    def _call(self, case: Case) -> str:
+        """The call as a person would write it."""
+        words = [shown(value) for value in case.args]
+        words += [f"{name}={shown(value)}" for name, value in case.kwargs.items()]
+        name = "" if self._entry_point == OPERATIONS else self._entry_point.rpartition(".")[2]
+        return cut(f"{name}({', '.join(words)})", 120)

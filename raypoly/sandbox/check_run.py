@@ -1,0 +1,115 @@
+"""Run a program against a `check(candidate)`, which has a process of its own; calls go from it to the candidate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raypoly.errors import BrokenTests, SandboxError
+from raypoly.sandbox.candidate_process import CandidateProcess
+from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
+from raypoly.sandbox.child import plain_data
+from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, cut, shown
+from raypoly.sandbox.zygote_client import Forker
+from raypoly.values import Problem
+
+
+class CheckRun:
+    """One program against one check; used once. Raises `SandboxError` where the sandbox failed, or `BrokenTests`."""
+
+    def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str) -> None:
+        self._forker, self._clock, self._problem, self._code = forker, clock, problem, code
+        self._outcome = TestsOutcome(total=max(1, problem.tests.source.count("assert ")))
+        self._program: CandidateProcess | None = None
+        self._calls = 0
+        self._call = self._got = ""
+
+    def refused(self, refusal: Refusal) -> TestsOutcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal)
+
+    def judge(self, all_tests: bool) -> TestsOutcome:
+        """To the first assertion that fails, or with `all_tests` to the check's end."""
+        outcome = self._outcome
+        checker = self._forker.fork(self._clock.in_all, Clock(self._clock.in_all, self._clock.in_all))
+        try:
+            self._program = self._started()
+            checker.send(plain_data.pack(("checker", self._problem.tests.source, all_tests)))
+            while (message := _from(checker))[0] == "call":
+                _, outcome.passed, args, kwargs = message
+                answer = self._answer(args, kwargs)
+                if answer is None and not all_tests:
+                    break
+                checker.send(plain_data.pack(answer))
+            else:
+                self._finish(message)
+        except TestStopped as stop:
+            outcome.stop(stop, 0, "")
+        finally:
+            self._forker.reap(checker)
+            self._end_program()
+        return outcome
+
+    def _started(self) -> CandidateProcess:
+        left = self._clock.in_all - self._outcome.cpu_seconds
+        if left <= 0:
+            raise TestStopped("timeout", f"more than {self._clock.in_all:g} s of CPU in all", by_clock=True)
+        clock = Clock(self._clock.per_message, left)
+        program = CandidateProcess(self._forker, clock, self._problem.entry_point, self._code, counted=False)
+        try:
+            program.load()
+        except BaseException:
+            self._outcome.parses = program.parses
+            self._outcome.cpu_seconds += program.end().cpu_seconds
+            raise
+        return program
+
+    def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+        """What the candidate returned, and its arguments as it left them; None where it failed, which is noted."""
+        self._calls += 1
+        words = [shown(value) for value in args] + [f"{name}={shown(value)}" for name, value in kwargs.items()]
+        self._call = cut(f"{self._problem.entry_point.rpartition('.')[2]}({', '.join(words)})", 120)
+        self._got = ""
+        try:
+            program = self._program = self._program or self._started()
+            before = program.spent()
+            program.send(plain_data.pack((args, kwargs, None, True)))
+            result, after, _ = program.answer(program.message())
+            self._outcome.seconds.append(program.spent() - before)
+        except TestStopped as stop:
+            self._outcome.stop(stop, self._calls, self._call)
+            if not stop.alive:
+                self._end_program()
+            return None
+        self._got = shown(result)
+        return result, after
+
+    def _finish(self, message: tuple[Any, ...]) -> None:
+        """The checker's last word."""
+        outcome = self._outcome
+        if message[0] != "done" or len(message) != 3:
+            raise BrokenTests(f"The tests of problem {self._problem.id} can't be run: {message[-1]}")
+        _, outcome.passed, failures = message
+        outcome.total = max(outcome.total, outcome.passed + len(failures))
+        if failures:
+            outcome.wrong(self._calls, self._call, self._got, why=failures[0])
+        else:
+            outcome.passed = outcome.total
+
+    def _end_program(self) -> None:
+        if self._program is not None:
+            self._outcome.cpu_seconds += self._program.end().cpu_seconds
+            self._program = None
+
+
+def _from(checker: Child) -> tuple[Any, ...]:
+    try:
+        message = plain_data.decode(checker.receive())
+    except Gone as error:
+        raise SandboxError("The checker of this problem died.") from error
+    except OutOfTime as error:
+        raise SandboxError("The checker of this problem used up its time.") from error
+    except (Garbled, plain_data.Malformed) as error:
+        raise SandboxError("The checker of this problem sent no message that is known.") from error
+    if type(message) is not tuple or not message:
+        raise SandboxError("The checker of this problem sent no message that is known.")
+    return message

@@ -1,0 +1,69 @@
+"""Programs that can't be compiled are found without a process for each: most that an untrained model writes are such.
+
+    reader = Reader(lambda: zygote)
+    refusal = reader.refusal(code)    # None: it compiles, or its own process has to say
+
+One confined child compiles them and runs none. All it can say of a program is that it can't be compiled; what it does
+not answer within its limits is left to the program's own process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from raypoly.sandbox.candidate_process import stopped
+from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
+from raypoly.sandbox.child import plain_data
+from raypoly.sandbox.outcome import Refusal
+from raypoly.sandbox.zygote_client import Forker
+
+PROGRAMS = 1000
+"""That one child reads; then another takes its place."""
+LONGEST = 1 << 16
+"""Bytes of a program that it reads: compiling so many took up to 90 MiB."""
+SECONDS = 1.0
+"""CPU that one program may take to be compiled here."""
+
+
+class CompileCheck:
+    """Owns one child at a time, started at the first program. Raises `SandboxError` where the forker is gone."""
+
+    def __init__(self, forker: Callable[[], Forker]) -> None:
+        """`forker` gives the one that there is now; it changes only while the reader is closed."""
+        self._forker = forker
+        self._child: Child | None = None
+        self._programs, self._spent = 0, 0.0
+
+    def refusal(self, code: str) -> Refusal | None:
+        """Why the program can't be compiled; None where it can, or nobody knows."""
+        content = code.encode("utf-8", "surrogatepass")
+        if len(content) > LONGEST:
+            return None
+        child = self._child = self._child or self._started()
+        child.send(content)
+        try:
+            reply = child.receive()
+            words = plain_data.decode(reply) if reply else None
+        except (Gone, OutOfTime, Garbled, plain_data.Malformed):
+            self.close()
+            return None
+        before, self._spent = self._spent, child.spent()
+        self._programs += 1
+        if self._programs >= PROGRAMS:
+            self.close()
+        if type(words) is not tuple or len(words) != 3 or words[0] != "syntax":
+            return None
+        return Refusal(stopped(words), self._spent - before)
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        if self._child is not None:
+            child, self._child = self._child, None
+            self._forker().reap(child)
+
+    def _started(self) -> Child:
+        seconds = PROGRAMS * SECONDS
+        child = self._forker().fork(seconds, Clock(SECONDS, seconds))
+        child.send(plain_data.pack(("read",)))
+        self._programs, self._spent = 0, 0.0
+        return child

@@ -1,0 +1,156 @@
+"""Run a whole program on standard input, a process a test, and compare what it prints, or ask the problem's checker."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+
+from raypoly.errors import BrokenTests
+from raypoly.sandbox.candidate_process import NONCE, died, overfull, stopped
+from raypoly.sandbox.channel import Clock, Garbled, OutOfTime, Overfull
+from raypoly.sandbox.child import plain_data
+from raypoly.sandbox.child.confine import SCRATCH_BYTES
+from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped
+from raypoly.sandbox.prepared_suite import Script
+from raypoly.sandbox.zygote_client import Forker
+from raypoly.values import Problem
+
+CHECKER_SECONDS = 20.0
+"""CPU seconds of a checker for one output."""
+LARGEST_CHECKED = 2 << 20
+"""Characters of an output that a checker is asked about."""
+_CHECKER = """
+import json, sys
+source, texts = json.loads(sys.stdin.read())
+for name, text in texts.items():
+    with open(name, "w", newline="") as file:
+        file.write(text)
+sys.argv = ["checker.py", *texts]
+exec(compile(source, "checker.py", "exec"), {"__name__": "__main__", "exit": sys.exit, "quit": sys.exit})
+"""
+
+
+class ScriptRun:
+    """One program against inputs and outputs; used once. Raises `SandboxError`, or `BrokenTests` for a huge input."""
+
+    def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, tests: tuple[Script, ...]) -> None:
+        self._forker, self._clock, self._problem, self._tests = forker, clock, problem, tests
+        self._code = code.encode("utf-8", "surrogatepass")
+        self._outcome = TestsOutcome(total=len(tests))
+        if any(len(test.input) >= SCRATCH_BYTES for test in tests):
+            raise BrokenTests(f"An input of problem {problem.id} has more than {SCRATCH_BYTES >> 20} MiB.")
+
+    def refused(self, refusal: Refusal) -> TestsOutcome:
+        """The program was found not to compile."""
+        return self._outcome.refuse(refusal, 1, *_told(self._tests[0]))
+
+    def judge(self, all_tests: bool) -> TestsOutcome:
+        """To the first test that fails, or with `all_tests` to the end."""
+        outcome = self._outcome
+        for number, test in enumerate(self._tests, 1):
+            given, expected = _told(test)
+            try:
+                printed = self._run(test)
+            except TestStopped as stop:
+                outcome.stop(stop, number, given, expected)
+            else:
+                if same_output(printed, test.output) or self._accepted(test, printed, number):
+                    outcome.passed += 1
+                    continue
+                outcome.wrong(number, given, repr(printed[:200]), expected)
+            if not all_tests or not outcome.parses:
+                break
+        return outcome
+
+    def _accepted(self, test: Script, printed: str, number: int) -> bool:
+        """Whether the problem has a checker, and it takes the output. Raises `BrokenTests` where it takes no output."""
+        if not self._problem.tests.checker or len(printed) > LARGEST_CHECKED:
+            return False
+        if self._checked(test, printed):
+            return True
+        if not self._checked(test, test.output):
+            raise BrokenTests(
+                f"The checker of problem {self._problem.id} does not take the expected output of test {number}."
+            )
+        return False
+
+    def _checked(self, test: Script, printed: str) -> bool:
+        """Run the checker, in a process as confined as the program's and with a scratch that has been emptied."""
+        names = ("input.txt", "correct_output.txt", "solution_output.txt")
+        texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
+        question = Script(json.dumps([self._problem.tests.checker, texts]).encode(), "1")
+        clock = Clock(CHECKER_SECONDS, CHECKER_SECONDS)
+        run = ScriptRun(self._forker, clock, _unchecked(self._problem), _CHECKER, (question,))
+        return run.judge(all_tests=False).status == "passed"
+
+    def _run(self, test: Script) -> str:
+        """What the program prints. Raises `TestStopped` where it does not end with exit code 0."""
+        left = self._clock.in_all - self._outcome.cpu_seconds
+        clock = Clock(min(self._clock.per_message, left), min(self._clock.per_message, left))
+        if left <= 0:
+            raise TestStopped("timeout", f"more than {self._clock.in_all:g} s of CPU in all", by_clock=True)
+        nonce = os.urandom(NONCE)
+        child = self._forker.fork(clock.in_all, clock)
+        printed, ended_well = b"", False
+        try:
+            child.send(plain_data.pack(("script", nonce, test.input)), self._code)
+            printed = child.stream(plain_data.MAX_BYTES)
+            ended_well = child.ends_by_itself()
+        except OutOfTime:
+            raise TestStopped("timeout", f"more than {clock.per_message:g} s of CPU", by_clock=True) from None
+        except Overfull:
+            raise overfull() from None
+        except Garbled:
+            raise TestStopped("error", f"it printed more than {plain_data.MAX_BYTES >> 20} MiB") from None
+        finally:
+            ended = self._forker.reap(child)
+            self._outcome.cpu_seconds += ended.cpu_seconds
+            self._outcome.seconds.append(ended.cpu_seconds)
+        if not ended_well:
+            raise TestStopped("error", "it closed its standard output and went on")
+        if ended.status:
+            self._raise_why(printed.rpartition(nonce), died(ended, clock))
+        try:
+            return printed.decode()
+        except UnicodeDecodeError:
+            raise TestStopped("wrong", "what it printed is no UTF-8 text") from None
+
+    def _raise_why(self, parts: tuple[bytes, bytes, bytes], exit: TestStopped) -> None:
+        """A program that raised has written why behind its output."""
+        _, nonce, words = parts
+        try:
+            reply = plain_data.decode(words) if nonce else None
+        except plain_data.Malformed:
+            reply = None
+        if type(reply) is not tuple or not reply:
+            raise exit
+        self._outcome.parses = reply[0] != "syntax"
+        raise stopped(reply)
+
+
+def _told(test: Script) -> tuple[str, str]:
+    """Its input and its output, for a person."""
+    return repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
+
+
+def _unchecked(problem: Problem) -> Problem:
+    return replace(problem, tests=replace(problem.tests, checker=""))
+
+
+def same_output(printed: str, expected: str) -> bool:
+    """Line by line without the blanks around; a line of numbers by their values. As LiveCodeBench compares."""
+    left, right = printed.strip().split("\n"), expected.strip().split("\n")
+    return len(left) == len(right) and all(map(_same_line, left, right))
+
+
+def _same_line(printed: str, expected: str) -> bool:
+    printed, expected = printed.strip(), expected.strip()
+    if printed == expected:
+        return True
+    left, right = printed.split(), expected.split()
+    try:
+        return len(left) == len(right) and all(Decimal(a) == Decimal(b) for a, b in zip(left, right, strict=True))
+    except InvalidOperation:  # words, or a signalling NaN
+        return False

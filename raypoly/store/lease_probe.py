@@ -1,0 +1,91 @@
+"""Who holds a run, found out without holding it: for the doctor, and for ranks that write beside their driver.
+
+held = look(store)
+held.epoch, held.lives, held.told     # 7, True, "held by pid 4711 on host a since ... (raypoly train)"
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from raypoly.store import remote_lease
+from raypoly.store.lease_owner import LeaseOwner
+from raypoly.store.local_lease import LOCK_KEY, read_holder
+from raypoly.store.local_store import LocalStore
+from raypoly.store.remote_lease import claim_of, is_released, read_beat
+from raypoly.store.remote_store import RemoteStore
+from raypoly.store.store import Store
+
+
+@dataclass(frozen=True)
+class LeaseState:
+    """What is known of a run's newest lease."""
+
+    epoch: int
+    lives: bool | None
+    """Whether its holder may write; None where that can't be told from here."""
+    told: str
+    """For a person."""
+
+
+def newest_epoch(store: Store) -> int | None:
+    """Of all that ever held the run, as far as is known; None where this machine sees no lease."""
+    if isinstance(store, RemoteStore):
+        return remote_lease.newest_epoch(store) or None
+    assert isinstance(store, LocalStore)
+    found = read_holder(store)
+    return found[0] if found else None
+
+
+def look(store: Store) -> LeaseState | None:
+    """The newest lease; None where there is none that can be read. Waits some seconds for a remote heartbeat."""
+    epoch = newest_epoch(store)
+    if epoch is None:
+        return None
+    if isinstance(store, RemoteStore):
+        return _look_remote(store, epoch)
+    assert isinstance(store, LocalStore)
+    found = read_holder(store)
+    return None if found is None else _look_local(store, *found)
+
+
+def _look_local(store: LocalStore, epoch: int, holder: LeaseOwner) -> LeaseState:
+    if holder.is_gone:
+        return LeaseState(epoch, False, f"free; last held by {holder.named}, which has ended")
+    if not holder.is_here:
+        return LeaseState(epoch, None, f"perhaps held by {holder.named}, which can't be asked from this machine")
+    if _is_locked(store.local_path(LOCK_KEY)):
+        return LeaseState(epoch, True, f"held by {holder.named}")
+    return LeaseState(epoch, False, f"free; given back by {holder.named}")
+
+
+def _look_remote(store: RemoteStore, epoch: int) -> LeaseState:
+    claim = claim_of(store, epoch, 2 * store.options.timeout)
+    seen, until = read_beat(store, epoch), time.monotonic() + claim.ttl / 4
+    if claim.holder is None and not seen:
+        return LeaseState(epoch, None, f"last held in epoch {epoch}, of which the lease's objects are gone or damaged")
+    if claim.holder is not None and claim.holder.is_gone:
+        return LeaseState(epoch, False, f"free; last held by {claim.named}, which has ended")
+    while not is_released(seen):
+        if time.monotonic() > until:
+            return LeaseState(
+                epoch, None, f"perhaps held by {claim.named}, whose heartbeat stood still for {claim.ttl / 4:.0f} s"
+            )
+        time.sleep(claim.ttl / 60)
+        now = read_beat(store, epoch)
+        if now != seen and not is_released(now):
+            return LeaseState(epoch, True, f"held by {claim.named}")
+        seen = now
+    return LeaseState(epoch, False, f"free; given back by {claim.named}")
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process of this machine holds a lock on the file, by the kernel's list: asking must lock nothing."""
+    try:
+        inode = str(os.stat(path).st_ino)
+        return any(line.split()[5].rpartition(":")[2] == inode for line in Path("/proc/locks").read_text().splitlines())
+    except (OSError, IndexError):
+        return True  # not known: better to say held

@@ -1,0 +1,238 @@
+"""The store on remote storage: each commit is one whole write that only creates, repeated until its fate is known.
+
+A request that fails for a while (a slow or hung or restarting server) is repeated with growing waits for
+`StorageOptions.patience` seconds. A write that was repeated because its answer was lost finds its own bytes, which is
+success. Before each request that changes something the store asks its `fence`: the lease of a driver that was
+overtaken, or could have been, refuses there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from raypoly.errors import StorageError
+from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
+from raypoly.store.lease_owner import is_alive
+from raypoly.store.location import Location
+from raypoly.store.storage_options import StorageOptions
+from raypoly.store.store import Store, checked
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_ONE_REQUEST = 2 * PART
+"""Longest object in bytes that is written by one request, hence by one that only creates."""
+_FIRST_PATIENCE = 15.0
+"""Seconds for the first request ever: a wrong address is not worth minutes."""
+_AGAIN = "; run the same command again when it is back"
+
+
+class RemoteStore(Store):
+    """Objects of a `Backend`."""
+
+    def __init__(self, location: Location, backend: Backend, options: StorageOptions) -> None:
+        super().__init__(location, options.workspace(location))
+        self.options = options
+        self.fence: Callable[[], None] = lambda: None
+        """Called before each request that changes something; raises where this process may not."""
+        self._backend = backend
+        self._reached = False
+        self._fetched = self.workspace / f"fetched-{os.getpid()}"
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the storage itself decides who creates an object first."""
+        return self._backend.conditional
+
+    def forget_conditions(self) -> None:
+        """The storage was seen to ignore them."""
+        self._backend.conditional = False
+
+    def hurried(self) -> RemoteStore:
+        """The same place without a fence, with a third of the time for a request: for the lease's own objects."""
+        timeout = self.options.timeout / 3
+        options = replace(self.options, timeout=timeout, patience=self.options.timeout)
+        return RemoteStore(self.location, self._backend.hurried(timeout), options)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Whether `key` holds `data` now; False where it held something else before."""
+        checked(key)
+        return self._do("written", key, lambda: self._create(key, data), changes=True)
+
+    def commit(self, key: str, data: bytes) -> None:
+        if len(data) > _ONE_REQUEST:
+            self._commit_large(checked(key), lambda: iter([data]))
+        elif not self.create(key, data):
+            raise self._taken(key)
+
+    def commit_file(self, key: str, source: Path) -> str:
+        try:
+            if source.stat().st_size <= _ONE_REQUEST:
+                data = source.read_bytes()
+                self.commit(key, data)
+                return hashlib.sha256(data).hexdigest()
+            return self._commit_large(checked(key), lambda: _chunks(source))
+        except OSError as error:
+            raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
+
+    def put_mutable(self, key: str, data: bytes) -> None:
+        checked(key)
+        if len(data) > _ONE_REQUEST:
+            self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
+        else:
+            self._do("written", key, lambda: self._backend.put(key, data), changes=True)
+
+    def put_mutable_file(self, key: str, source: Path) -> None:
+        checked(key)
+        try:
+            if source.stat().st_size <= _ONE_REQUEST:
+                self.put_mutable(key, source.read_bytes())
+            else:
+                self._do("written", key, lambda: self._backend.upload(key, _parts(_chunks(source))), changes=True)
+        except OSError as error:
+            raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
+
+    def read(self, key: str) -> bytes:
+        return self._do("read", checked(key), lambda: self._backend.get(key))
+
+    def digest(self, key: str) -> tuple[str, int]:
+        sha, size = hashlib.sha256(), 0
+        for part in self._read_parts(checked(key)):
+            sha.update(part)
+            size += len(part)
+        return sha.hexdigest(), size
+
+    def list(self, prefix: str = "") -> tuple[str, ...]:
+        folder = prefix.rpartition("/")[0]
+        found = self._listed(f"{folder}/" if folder else "")
+        return tuple(sorted(key for key, _ in found if key.startswith(prefix)))
+
+    def peek(self) -> tuple[str, ...]:
+        return self._do("listed", "", lambda: tuple(sorted(self._backend.top())))
+
+    def exists(self, key: str) -> bool:
+        return self._do("read", checked(key), lambda: self._backend.size(key)) is not None
+
+    def delete(self, key: str) -> None:
+        self._do("deleted", checked(key), lambda: self._backend.delete(key), changes=True)
+
+    def fetch(self, key: str) -> Path:
+        names = [name for name, _ in self._listed(key)] if key.endswith("/") else [checked(key)]
+        if not names:
+            raise StorageError(f"{self.place(key)} could not be read: it is missing.")
+        for name in names:
+            self._download(name, self._fetched / name)
+        return self._fetched / key
+
+    def clean(self) -> None:
+        """Remove copies that dead processes fetched; the storage itself never shows half an object."""
+        for folder in self.workspace.glob("fetched-*"):
+            pid = folder.name.removeprefix("fetched-")
+            if pid.isdecimal() and not is_alive(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _move(self, key: str, target: str) -> None:
+        self._do("moved", key, lambda: self._backend.copy(key, target), changes=True)
+        self._do("moved", key, lambda: self._backend.delete(key), changes=True)
+
+    def _create(self, key: str, data: bytes) -> bool:
+        """Without the storage's own condition: look, then write. The lease has made sure that nobody else writes."""
+        if self._backend.conditional:
+            try:
+                if self._backend.create(key, data):
+                    return True
+            except NoCondition as error:
+                logger.warning("%s has no conditional writes (%s): looking before writing", self.uri, error)
+                self._backend.conditional = False
+        try:
+            return self._backend.get(key) == data
+        except Missing as error:
+            if self._backend.conditional:  # deleted, or being written, between the two requests
+                raise BackendFailure("it was there and then was not") from error
+        self.fence()  # the look took its time
+        self._backend.put(key, data)
+        return True
+
+    def _commit_large(self, key: str, content: Callable[[], Iterator[bytes]]) -> str:
+        """Look first, then upload in parts: only the lease, and the checksum in a manifest, guard against another."""
+        digest = hashlib.sha256()
+        for chunk in content():
+            digest.update(chunk)
+        if self.exists(key):
+            if self.digest(key)[0] != digest.hexdigest():
+                raise self._taken(key)
+        else:
+            self._do("written", key, lambda: self._backend.upload(key, _parts(content())), changes=True)
+        return digest.hexdigest()
+
+    def _read_parts(self, key: str) -> Iterator[bytes]:
+        size = self._do("read", key, lambda: self._backend.size(key))
+        if size is None:
+            raise StorageError(f"{self.place(key)} could not be read: it is missing.")
+        for start in range(0, size, PART):
+            end = min(start + PART, size)
+            yield self._do("read", key, lambda start=start, end=end: self._backend.get(key, start, end))  # type: ignore[misc]
+
+    def _download(self, key: str, path: Path) -> None:
+        aside = path.with_name(f".{path.name}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as file:
+                for part in self._read_parts(key):
+                    file.write(part)
+            aside.replace(path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise StorageError(f"{path} could not be written ({reason}); free space, or set run.scratch.") from error
+
+    def _listed(self, folder: str) -> tuple[tuple[str, int], ...]:
+        return self._do("listed", folder, lambda: tuple(self._backend.below(folder)))
+
+    def _taken(self, key: str) -> StorageError:
+        return StorageError(f"{self.place(key)} is committed with other content and can't be replaced: this is a bug.")
+
+    def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
+        """The request's result; repeated while it fails for a while and patience lasts."""
+        patience = self.options.patience if self._reached else min(self.options.patience, _FIRST_PATIENCE)
+        started, wait, told = time.monotonic(), 0.1, False
+        while True:
+            if changes:
+                self.fence()
+            try:
+                result = request()
+            except Missing as error:
+                raise StorageError(f"{self.place(key)} could not be {verb}: it is missing.") from error
+            except BackendFailure as failure:
+                gone = time.monotonic() - started
+                if not failure.transient or gone + wait > patience:
+                    hint = failure.hint or f"tried for {gone:.0f} s{_AGAIN}"
+                    raise StorageError(f"{self.place(key)} could not be {verb}: {failure.reason}; {hint}.") from failure
+                if not told:
+                    logger.warning("%s could not be %s (%s): trying again", self.place(key), verb, failure.reason)
+                told = True
+                time.sleep(wait)
+                wait = min(2 * wait, 10.0)
+            else:
+                self._reached = True
+                return result
+
+
+def _chunks(source: Path) -> Iterator[bytes]:
+    with source.open("rb") as file:
+        while chunk := file.read(PART):
+            yield chunk
+
+
+def _parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of `PART`."""
+    for chunk in chunks:
+        view = memoryview(chunk)
+        yield from (bytes(view[start : start + PART]) for start in range(0, len(view), PART))

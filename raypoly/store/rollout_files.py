@@ -1,0 +1,166 @@
+"""The rollout files: Parquet, one row a rollout, readable by pyarrow alone, exact enough to train from.
+
+rollouts/step-000012.parquet                   a step, from its end until its bundle
+rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each
+rollouts/evaluation-test-step-000080.parquet   an evaluation, its results in the file's metadata
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raypoly.errors import CorruptData
+from raypoly.store.catalogue import evaluation_key, step_key
+from raypoly.store.checked_parquet import decode_table, encode_table, open_checked
+from raypoly.store.record_encoding import runs
+from raypoly.store.rollout_columns import (
+    cross_columns,
+    cross_of,
+    labels_columns,
+    labels_of,
+    migrated,
+    rollout_columns,
+    rollouts_of,
+    verdict_columns,
+    verdicts_of,
+)
+from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.step_records import CompletedStep, Head
+from raypoly.store.store import Store
+from raypoly.values import Float64, Group
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One committed evaluation."""
+
+    step: int
+    split: str
+    payload: Mapping[str, Any]
+    """Its results, as JSON values."""
+    table: pa.Table
+    """One row a sample."""
+
+
+def read_step_table(store: Store, step: int) -> tuple[pa.Table, Mapping[str, str]]:
+    """A step's own file as table and metadata. Raises `StorageError` where there is none, `CorruptData`."""
+    key = step_key(step)
+    table, metadata = _checked(store, key)
+    if metadata.get("step") != str(step):
+        raise CorruptData(f"{store.uri}/{key} holds step {metadata.get('step', '?')}.")
+    return migrated(table), metadata
+
+
+def read_evaluation(store: Store, step: int, split: str) -> Evaluation:
+    """A committed evaluation. Raises `StorageError` where there is none, `CorruptData`, `NewerSchema`."""
+    key = evaluation_key(step, split)
+    table, metadata = _checked(store, key)
+    if (metadata.get("step"), metadata.get("split")) != (str(step), split):
+        raise CorruptData(f"{store.uri}/{key} holds another evaluation than its name says.")
+    return Evaluation(step, split, json.loads(metadata["payload"]), table)
+
+
+def encode_evaluation(step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> bytes:
+    """The bytes of an evaluation's file."""
+    metadata = {"step": str(step), "split": split, "payload": json.dumps(dict(payload)), "schema": str(SCHEMA)}
+    return encode_table(table, metadata)
+
+
+def encode_step(completed: CompletedStep) -> bytes:
+    """The bytes of a step's rollout file. Every group is generated and scored."""
+    groups = completed.groups
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    sizes = [group.size for group in groups]
+    crossed = [group.cross_logprobs for group in groups]
+    table = pa.table(
+        {
+            "step": pa.array(np.full(len(rollouts), completed.step), pa.int32()),
+            "slot": pa.array(np.repeat([group.slot for group in groups], sizes), pa.int32()),
+            "problem_id": pa.array([group.problem_id for group in groups for _ in group.rollouts], pa.string()),
+            "rollout": pa.array([index for group in groups for index in range(group.size)], pa.int32()),
+            **rollout_columns(rollouts),
+            **verdict_columns([verdict for group in groups for verdict in group.verdicts or ()]),
+            **labels_columns([group.labels for group in groups], sizes),
+            "unjudged": pa.array(np.repeat([group.unjudged for group in groups], sizes), pa.bool_()),
+            **(cross_columns(crossed, sizes) if any(crossed) else {}),
+            "reward": _numbers(completed.rewards, sizes),
+            "advantage": _numbers(completed.advantages, sizes),
+        }
+    )
+    return encode_table(table, {**metadata_of(Head.of(completed.applied)), "schema": str(SCHEMA)})
+
+
+def metadata_of(head: Head) -> dict[str, str]:
+    """What a rollout file says of its step beside the rollouts."""
+    return {"step": str(head.step), "digest": head.digest, "groups": str(head.groups), "metrics": head.metrics}
+
+
+def head_of(metadata: Mapping[str, str], table: pa.Table | None = None) -> Head:
+    """The inverse of `metadata_of`; files of schema 1 leave the groups to be counted in the table."""
+    groups = metadata.get("groups") or (len(list(runs(table.column("slot")))) if table is not None else 0)
+    return Head(int(metadata["step"]), metadata["digest"], int(groups), metadata["metrics"])
+
+
+def read_head(data: bytes, step: int) -> Head:
+    """The head in a step's own file, every byte of it checked. Raises `CorruptData`, `NewerSchema`."""
+    file, metadata = open_checked(data)
+    check_schema(int(metadata.get("schema", "1")), step_key(step))
+    if metadata.get("step") != str(step):
+        raise CorruptData(f"it holds step {metadata.get('step', '?')}")
+    return head_of(metadata, None if "groups" in metadata else file.read(["slot"]))
+
+
+def decode_step(table: pa.Table, head: Head) -> CompletedStep:
+    """The inverse of `encode_step`."""
+    rollouts, verdicts = rollouts_of(table), verdicts_of(table)
+    rewards, advantages = (_values(table.column(name)) for name in ("reward", "advantage"))
+    problem_ids, unjudged = (table.column(name).to_pylist() for name in ("problem_id", "unjudged"))
+    parts = list(runs(table.column("slot")))
+    groups = tuple(
+        Group(
+            step=head.step,
+            slot=slot,
+            problem_id=problem_ids[start],
+            rollouts=rollouts[start:end],
+            verdicts=verdicts[start:end],
+            labels=labels_of(table.slice(start, end - start)),
+            unjudged=unjudged[start],
+            cross_logprobs=cross_of(table.slice(start, end - start)),
+        )
+        for slot, start, end in parts
+    )
+    return CompletedStep(
+        head.step,
+        groups,
+        rewards=tuple(rewards[start:end] for _, start, end in parts),
+        advantages=tuple(advantages[start:end] for _, start, end in parts),
+        applied=head.applied,
+    )
+
+
+def _checked(store: Store, key: str) -> tuple[pa.Table, dict[str, str]]:
+    try:
+        table, metadata = decode_table(store.read(key))
+    except CorruptData as error:
+        raise CorruptData(f"{store.uri}/{key} is damaged: {error}.") from error
+    check_schema(int(metadata.get("schema", "1")), f"{store.uri}/{key}")
+    return table, metadata
+
+
+def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
+    """One float64 column; NaN (unknown) becomes null."""
+    if [len(row) for row in rows] != list(sizes):
+        raise ValueError(f"one number a rollout is needed: groups of {list(sizes)}, got {[len(row) for row in rows]}")
+    flat = np.concatenate([np.asarray(row, np.float64) for row in rows]) if rows else np.zeros(0)
+    return pa.array(flat, pa.float64(), from_pandas=True)
+
+
+def _values(column: pa.ChunkedArray) -> Float64:
+    values: Float64 = column.to_numpy().astype(np.float64, copy=False)
+    return values

@@ -1,0 +1,1 @@
+"""The algorithmic features of a program, read from its live code."""

@@ -1,0 +1,250 @@
+"""How indices move: halving, towards each other, apart, side by side, a window's trailing edge.
+
+Each function takes a `Scene` and yields names of features. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from raypoly.strategies.features.scene import Scene, is_number, key, names
+from raypoly.strategies.live_code.constructs import called
+
+_BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.NotEq)
+
+
+def features(scene: Scene) -> Iterator[str]:
+    """`binary_search`, `bisect`, `two_pointers`, `merge`, `expand`, `window`."""
+    if any(_halves_a_range(loop) for loop in scene.nodes):
+        yield "binary_search"
+    for call in scene.calls:
+        if called(call) in _BISECT & scene.library:
+            yield "binary_search" if _on_the_answer(call) else "bisect"
+    for node in scene.nodes:
+        if isinstance(node, ast.While):
+            yield from _pairs(scene, node)
+        if isinstance(node, ast.For) and _trailing(node):
+            yield "two_pointers"
+        if isinstance(node, (ast.For, ast.While)):
+            yield from _window(scene, node)
+
+
+def _on_the_answer(call: ast.Call) -> bool:
+    """`bisect_left(range(n), True, key=enough)`: the library's halving of a range of answers."""
+    return any(word.arg == "key" for word in call.keywords) and bool(call.args) and isinstance(call.args[0], ast.Call)
+
+
+def steps(body: list[ast.stmt]) -> dict[str, set[int]]:
+    """Which names the statements move by a constant, and which ways: `{"v1": {1}, "v2": {-1}}`."""
+    moved: dict[str, set[int]] = {}
+    for stmt in body:
+        for node in ast.walk(stmt):
+            for name, way in _step(node):
+                moved.setdefault(name, set()).add(way)
+    return moved
+
+
+def _step(node: ast.AST) -> Iterator[tuple[str, int]]:
+    moves: list[tuple[ast.expr, ast.operator, ast.expr]]
+    if isinstance(node, ast.AugAssign):
+        moves = [(node.target, node.op, node.value)]
+    elif isinstance(node, ast.Assign):
+        sums = [(target, value) for target, value in pairs(node) if isinstance(value, ast.BinOp)]
+        moves = [(target, value.op, value.right) for target, value in sums if key(value.left) == key(target)]
+    else:
+        return
+    for place, op, by in moves:
+        if isinstance(place, ast.Name) and isinstance(op, (ast.Add, ast.Sub)) and isinstance(by, ast.Constant):
+            yield place.id, 1 if isinstance(op, ast.Add) else -1
+
+
+def pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
+    """Targets with their values: `a, b = b, a` has two, `a = b = 0` counts its first."""
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def middle(node: ast.AST | None) -> set[str]:
+    """The two names whose midpoint an expression is, empty for anything else."""
+    if isinstance(node, ast.Call) and key(node.func) == "int" and node.args:
+        return middle(node.args[0])
+    if not isinstance(node, ast.BinOp):
+        return set()
+    halved = isinstance(node.op, (ast.FloorDiv, ast.Div)) and is_number(node.right, 2)
+    halved |= isinstance(node.op, ast.RShift) and is_number(node.right, 1)
+    if halved and isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Add):
+        found = names(node.left)
+        return found if len(found) == 2 and not _divides(node.left) else set()
+    if isinstance(node.op, (ast.Add, ast.Sub)):
+        half = next((part for part in (node.right, node.left) if _halves_a_difference(part)), None)
+        return names(half) if half is not None and len(names(half)) == 2 else set()
+    return set()
+
+
+def _halves_a_difference(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.BinOp)
+        and (
+            (isinstance(node.op, (ast.FloorDiv, ast.Div)) and is_number(node.right, 2))
+            or (isinstance(node.op, ast.RShift) and is_number(node.right, 1))
+        )
+        and isinstance(node.left, ast.BinOp)
+        and any(isinstance(part, ast.Sub) for part in ast.walk(node.left))
+    )
+
+
+def _divides(node: ast.AST) -> bool:
+    return any(isinstance(part, (ast.FloorDiv, ast.Div, ast.Mult)) for part in ast.walk(node))
+
+
+def _halves_a_range(loop: ast.AST) -> bool:
+    """A loop that computes the midpoint of two names and moves one of them there."""
+    if not isinstance(loop, (ast.While, ast.For)):
+        return False
+    inner = [node for stmt in loop.body for node in ast.walk(stmt)]
+    ends = {name for node in inner if isinstance(node, (ast.Assign, ast.NamedExpr)) for name in middle(node.value)}
+    return any(isinstance(n, ast.Name) and n.id in ends and isinstance(n.ctx, ast.Store) for n in inner)
+
+
+def _pairs(scene: Scene, loop: ast.While) -> Iterator[str]:
+    moved = steps(loop.body)
+    up = {name for name, ways in moved.items() if 1 in ways}
+    down = {name for name, ways in moved.items() if -1 in ways and name not in up}
+    both = names(loop.test)
+    compared = [n for n in ast.walk(loop.test) if isinstance(n, ast.Compare)]
+    facing = any(
+        isinstance(n.ops[0], _ORDER) and {key(n.left), key(n.comparators[0])} & up and names(n) & down for n in compared
+    )
+    if up & both and down & both:
+        yield "two_pointers" if facing or _one_or_other(loop, up, down) else "expand"
+    elif up & down or (up and down and facing):
+        yield "two_pointers"
+    bounded = {key(n.left) for n in compared if isinstance(n.ops[0], (ast.Lt, ast.LtE)) and len(n.ops) == 1}
+    chosen = {name for stmt in loop.body if isinstance(stmt, ast.If) for name in steps([stmt])}
+    if len(up & bounded & chosen) > 1 or _takes_heads(scene, loop):
+        yield "merge"
+
+
+def _one_or_other(loop: ast.While, up: set[str], down: set[str]) -> bool:
+    """Whether each round moves one index only: a staircase through a sorted matrix."""
+    for stmt in loop.body:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.If) and node.orelse:
+                ways = set(steps(node.body)), set(steps(node.orelse))
+                if any(one & up and other & down and not one & down for one, other in (ways, ways[::-1])):
+                    return True
+    return False
+
+
+def _trailing(loop: ast.For) -> bool:
+    """A second index that only comes back while the loop goes on: `while j >= 0 and row[j] > x: j -= 1`."""
+    for node in (n for stmt in loop.body for n in ast.walk(stmt)):
+        if not isinstance(node, ast.While):
+            continue
+        for name in (n for n, ways in steps(node.body).items() if ways == {-1}):
+            stores = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == name]
+            inside = {id(n) for n in ast.walk(node)}
+            kept = all(id(n) in inside for n in stores if isinstance(n.ctx, ast.Store))
+            places = [n for n in ast.walk(node.test) if isinstance(n, ast.Subscript)]
+            if kept and any(key(place.slice) == name for place in places) and names(node.test) & names(loop.target):
+                return True
+    return False
+
+
+def _takes_heads(scene: Scene, loop: ast.While) -> bool:
+    """Two lists give up the smaller of their heads, one at a time."""
+    taken = {name for name in names(loop.test) if any(n in ast.walk(loop) for n in scene.uses(name, "pop_first"))}
+    return len(taken) > 1 and any(isinstance(n, ast.Compare) and len(names(n) & taken) > 1 for n in ast.walk(loop))
+
+
+def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
+    """An edge that trails the loop's own index: it only moves on, and is not set back in the loop."""
+    lead = names(loop.target) if isinstance(loop, ast.For) else names(loop.test) & set(steps(loop.body))
+    inner = [n for stmt in loop.body for n in ast.walk(stmt)]
+    sought = {name for n in inner if isinstance(n, ast.While) for name, ways in steps(n.body).items() if ways == {1}}
+    sought |= {name for n in inner if isinstance(n, ast.If) for name, ways in steps(n.body).items() if ways == {1}}
+    sought |= {name for n in inner if isinstance(n, ast.Assign) and (name := _jumps_on(n))}
+    for name in sorted(sought - lead):
+        stores = [n for n in inner if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
+        moves = sum(
+            1 for n in inner if dict(_step(n)).get(name) == 1 or (isinstance(n, ast.Assign) and _jumps_on(n) == name)
+        )
+        if len(stores) == moves and _trails(scene, inner, name, lead):
+            yield "window"
+    if any(_drops_its_head(n, inner) for n in inner) or any(_leaves(n, inner, lead) for n in inner):
+        yield "window"
+    for n in inner:
+        if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.BinOp) and isinstance(n.slice.op, ast.Sub):
+            owner = scene.parent.get(id(n))
+            leaves = isinstance(owner, ast.AugAssign) and isinstance(owner.op, ast.Sub) and owner.value is n
+            leaves |= isinstance(owner, ast.BinOp) and isinstance(owner.op, ast.Sub) and owner.right is n
+            if leaves and names(n.slice) & lead and isinstance(n.slice.right, ast.Name):
+                totals = {key(a.target) for a in scene.around(n) if isinstance(a, ast.AugAssign)} - {""}
+                grown = {key(a.target) for a in inner if isinstance(a, ast.AugAssign) and isinstance(a.op, ast.Add)}
+                if totals & grown:
+                    yield "window"
+
+
+def _drops_its_head(node: ast.AST, inner: list[ast.AST]) -> bool:
+    """`seen = seen[seen.index(c) + 1 :]` beside `seen += c`: a window held as text."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
+        return False
+    name, cut = key(node.targets[0]), node.value.slice
+    if not name or key(node.value.value) != name or not isinstance(cut, ast.Slice) or cut.upper is not None:
+        return False
+    return any(isinstance(n, ast.AugAssign) and key(n.target) == name for n in inner)
+
+
+def _leaves(node: ast.AST, inner: list[ast.AST], lead: set[str]) -> bool:
+    """The item that falls out behind is counted down: `count[s[i - k]] -= 1`."""
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Sub):
+        return False
+    if not isinstance(node.target, ast.Subscript):
+        return False
+    left = {key(n.targets[0]): n.value for n in inner if isinstance(n, ast.Assign)}
+    index = left.get(key(node.target.slice), node.target.slice) if key(node.target.slice) else node.target.slice
+    for part in ast.walk(index):
+        place = part.slice if isinstance(part, ast.Subscript) else None
+        if not isinstance(place, ast.BinOp) or not isinstance(place.op, ast.Sub):
+            continue
+        if key(place.left) in lead and not isinstance(place.right, ast.Constant):
+            return True
+    return False
+
+
+def _jumps_on(node: ast.Assign) -> str:
+    """The name that an assignment only moves forward: `left = max(left, last + 1)`."""
+    name = key(node.targets[0])
+    value = node.value
+    if name and isinstance(value, ast.Call) and key(value.func) == "max" and any(key(a) == name for a in value.args):
+        return name if any(isinstance(a, ast.BinOp) for a in value.args) else ""
+    if name and isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _is_kept_place(value.left):
+        return name if is_number(value.right, 1) else ""
+    return ""
+
+
+def _is_kept_place(node: ast.expr) -> bool:
+    """A place that a table remembers: `last[x]`, `last.pop(x)`."""
+    return isinstance(node, ast.Subscript) or (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "get")
+    )
+
+
+def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bool:
+    """Whether `lead - name` is a length, or `name` .. `lead` a slice, or `name` an index of the data."""
+    for node in scene.nodes:
+        difference = isinstance(getattr(node, "op", None), ast.Sub)
+        if isinstance(node, ast.BinOp) and difference and name in names(node.right) and names(node.left) & lead:
+            return True
+    for node in inner:
+        if isinstance(node, ast.Slice) and name in names(node.lower) and names(node.upper) & lead:
+            return True
+        if isinstance(node, ast.While) and steps(node.body).get(name) == {1}:
+            places = [n for stmt in node.body for n in ast.walk(stmt) if isinstance(n, ast.Subscript)]
+            if any(key(place.slice) == name for place in places):
+                return True
+    return False

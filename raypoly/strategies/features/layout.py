@@ -1,0 +1,132 @@
+"""How items move inside a list or a matrix: turned round, transposed, along cycles, packed to the front.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+
+from raypoly.strategies.features.index_moves import pairs, steps
+from raypoly.strategies.features.scene import Scene, key, names, same
+from raypoly.strategies.live_code.constructs import called
+
+
+def features(scene: Scene) -> Iterator[str]:
+    """`transpose`, `cycle`, `reversed_part`, `packed`."""
+    for node in scene.nodes:
+        if isinstance(node, ast.Assign):
+            if _crosses(node):
+                yield "transpose"
+            if _goes_round(scene, node):
+                yield "cycle"
+            if _turns_a_part(node):
+                yield "reversed_part"
+        if isinstance(node, ast.Call) and called(node) == "zip" and any(isinstance(a, ast.Starred) for a in node.args):
+            yield "transpose"
+        if isinstance(node, ast.While) and _turns_round(node):
+            yield "reversed_part"
+        if isinstance(node, (ast.For, ast.While)):
+            if _chain(node.body):
+                yield "cycle"
+            if any(_packs(node, name) for name in _advanced_by_choice(node)):
+                yield "packed"
+
+
+def _crosses(node: ast.Assign) -> bool:
+    """`m[i][j], m[j][i] = m[j][i], m[i][j]`."""
+    places = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else []
+    if len(places) != 2 or not isinstance(node.value, ast.Tuple):
+        return False
+    first, second = (_indices(place) for place in places)
+    return len(first) == 2 and bool(first[0]) and first == second[::-1] and first[0] != first[1]
+
+
+def _indices(place: ast.expr) -> list[str]:
+    found: list[str] = []
+    while isinstance(place, ast.Subscript):
+        found.insert(0, key(place.slice))
+        place = place.value
+    return found
+
+
+def _goes_round(scene: Scene, node: ast.Assign) -> bool:
+    """Three or more places change items at once, or one changes with what is carried: `a[i], held = held, a[i]`."""
+    if not isinstance(node.targets[0], ast.Tuple) or not isinstance(node.value, ast.Tuple) or not scene.loops(node):
+        return False
+    both = pairs(node)
+    places = [target for target, _ in both if isinstance(target, ast.Subscript)]
+    taken = [value for _, value in both if isinstance(value, ast.Subscript)]
+    if len(places) > 2 and len(taken) > 2:
+        return True
+    carried = {key(target) for target, value in both if isinstance(value, ast.Subscript) and key(target)}
+    return any(
+        isinstance(target, ast.Subscript) and key(value) in carried and any(same(target, part) for part in taken)
+        for target, value in both
+    )
+
+
+def _chain(body: list[ast.stmt]) -> bool:
+    """`held = m[a]; m[a] = m[b]; m[b] = m[c]; ...`: each place takes over what the next one held."""
+    moved = [s for s in body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Subscript)]
+    links = [
+        (one, other)
+        for one, other in pairwise(moved)
+        if isinstance(one.value, ast.Subscript) and same(one.value, other.targets[0])
+    ]
+    return len(links) > 1
+
+
+def _turns_a_part(node: ast.Assign) -> bool:
+    """`a[i:j] = reversed(a[i:j])`, `a[i:j] = a[i:j][::-1]`."""
+    place = node.targets[0]
+    if not isinstance(place, ast.Subscript) or not isinstance(place.slice, ast.Slice):
+        return False
+    if place.slice.lower is None and place.slice.upper is None:
+        return False
+    back = any(isinstance(n, ast.Call) and called(n) == "reversed" for n in ast.walk(node.value))
+    back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in ast.walk(node.value))
+    return back and any(same(part, place.value) for part in ast.walk(node.value))
+
+
+def _turns_round(loop: ast.While) -> bool:
+    """Two indices towards each other that exchange their items in every round."""
+    moved = steps(loop.body)
+    for stmt in loop.body:
+        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple):
+            places = [t for t, v in pairs(stmt) if isinstance(t, ast.Subscript) and isinstance(v, ast.Subscript)]
+            ways = [moved.get(key(place.slice), set()) for place in places]
+            if len(ways) == 2 and {1} in ways and {-1} in ways:
+                return True
+    return False
+
+
+def _advanced_by_choice(loop: ast.For | ast.While) -> list[str]:
+    """Names that the loop moves on by one in some rounds only."""
+    lead = names(loop.target) if isinstance(loop, ast.For) else set()
+    chosen = {
+        name
+        for stmt in loop.body
+        for n in ast.walk(stmt)
+        if isinstance(n, ast.If)
+        for name, ways in steps([*n.body, *n.orelse]).items()
+        if ways == {1}
+    }
+    return sorted(chosen - lead)
+
+
+def _packs(loop: ast.For | ast.While, name: str) -> bool:
+    """Whether what is kept is written at an index that only then moves on."""
+    if isinstance(loop, ast.While) and name in names(loop.test):
+        return False
+    for stmt in loop.body:
+        for node in ast.walk(stmt):
+            if not isinstance(node, ast.If) or steps([*node.body, *node.orelse]).get(name) != {1}:
+                continue
+            for part in (*node.body, *node.orelse):
+                for one in ast.walk(part):
+                    if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and key(one.slice) == name:
+                        return True
+    return False

@@ -1,0 +1,216 @@
+"""Tables: recurrences over places, relaxation along edges, all pairs, cascades, trees in arrays.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from raypoly.strategies.features.flows import Flow, flow_of, rolled, same_place, statement, stored_value
+from raypoly.strategies.features.scene import Scene, is_last, is_number, key, names, same
+from raypoly.strategies.live_code.constructs import called
+
+
+def features(scene: Scene) -> Iterator[str]:
+    """`dp`, `interval`, `prefix`, `relax`, `all_pairs`, `cascade`, `pruned`, `fenwick`."""
+    for group in rolled(scene):
+        yield from _recurrence(scene, group)
+    compared = [names(node) for node in scene.nodes if isinstance(node, ast.Compare)]
+    if any(ends and any(ends <= held for held in compared) for ends in map(_inwards, scene.nodes)):
+        yield "interval"
+    for name in sorted(scene.done_to):
+        if _doubles(scene, name):
+            yield "fenwick"
+
+
+def _inwards(node: ast.AST) -> set[str]:
+    """The ends of an interval that is made from the one inside it: `t[i + 1][j - 1]`, `go(i + 1, j - 1)`."""
+    if isinstance(node, ast.Call):
+        ends: list[ast.expr] = node.args if isinstance(node.func, ast.Name) else []
+        if any(isinstance(arg, ast.Tuple) for arg in node.args):
+            ends = [part for arg in node.args if isinstance(arg, ast.Tuple) for part in arg.elts]
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        ends = node.slice.elts
+    elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Subscript):
+        ends = [node.value.slice, node.slice]
+    else:
+        return set()
+    ways = [
+        type(end.op)
+        for end in ends
+        if isinstance(end, ast.BinOp) and isinstance(end.left, ast.Name) and is_number(end.right, 1)
+    ]
+    return {name for end in ends for name in names(end)} if len(ends) == 2 and ways == [ast.Add, ast.Sub] else set()
+
+
+def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
+    """Stores whose value, or whose condition, reads the same table at another place."""
+    reads = [n for name in group for n in scene.uses(name, "load", "get")]
+    if not reads and len(group) == 1 and not scene.kinds(min(group)) & {"add"}:
+        yield from _whole(scene, group)
+        return
+    read_ids = {id(n) for n in reads}
+    flow = flow_of(scene, read_ids, group)
+    stores = [n for name in sorted(group) for n in scene.uses(name, "store", "add_to", "append", "add", "fill_in")]
+    for store in stores:
+        if not scene.loops(store):
+            continue
+        yield from _one_store(scene, store, group, read_ids, flow)
+    yield from _whole(scene, group)
+
+
+def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: Flow) -> Iterator[str]:
+    stmt = statement(scene, store)
+    value = stored_value(stmt, store)
+    if value is None or _is_swap(stmt):
+        return
+    inside = [n for n in ast.walk(value) if id(n) in reads]
+    other = [n for n in inside if not same_place(n, store)]
+    tainted = names(value) & (flow.worked if isinstance(value, ast.Name) else flow.any)
+    if isinstance(store, ast.Call) and isinstance(value, ast.Name) and not key(getattr(store.func, "value", None)):
+        return  # a table of lists that are filled
+    if isinstance(store, ast.Subscript) and is_last(store.slice):
+        return  # the last item is made larger, as intervals are when they are merged
+    if isinstance(stmt, ast.Assign) and isinstance(value, ast.Subscript):
+        return  # moving an item from one place to another is no recurrence
+    if len(inside) == 1 and other and _adds_up(stmt, value, other[0], store):
+        chosen = any(id(n) in reads for test in _conditions(scene, store) for n in ast.walk(test))
+        yield "dp" if chosen or _again(scene, store, group) else "prefix"
+        return
+    if other or tainted:
+        yield _shape(scene, store, value)
+    elif isinstance(stmt, ast.Assign) and isinstance(value, ast.Constant) and isinstance(store, ast.Subscript):
+        if not any(scene.made.get(name) for name in group):
+            return  # marks in what was given
+        asked = [n for test in _conditions(scene, store) for n in ast.walk(test) if id(n) in reads]
+        if any(isinstance(n, ast.Subscript) and not same_place(n, store) for n in asked):
+            yield "dp"
+
+
+def _again(scene: Scene, store: ast.AST, group: set[str]) -> bool:
+    """Whether a row is gone over once more in each round of a loop that it outlives: a table with one row kept."""
+    loops = scene.loops(store)
+    made = [v for name in group for v in scene.made.get(name, []) if not isinstance(v, ast.Name)]
+    return len(loops) > 1 and bool(made) and not any(set(scene.loops(value)) & set(loops) for value in made)
+
+
+def _conditions(scene: Scene, node: ast.AST) -> list[ast.expr]:
+    """Tests that decide whether a statement runs: those around it, and those that go on to the next round before it."""
+    around = scene.around(node)
+    tests = [up.test for up in around if isinstance(up, ast.If)]
+    for loop in scene.loops(node):
+        skips = [s for s in loop.body if isinstance(s, ast.If) and s.body and isinstance(s.body[-1], ast.Continue)]
+        tests.extend(s.test for s in skips if s not in around)
+    return tests
+
+
+def _adds_up(stmt: ast.AST, value: ast.expr, read: ast.AST, store: ast.AST) -> bool:
+    """`p[i] = p[i - 1] + x`, or with a product, a maximum, a minimum: nothing is chosen but the running total."""
+    if not _is_neighbour(read, store):
+        return False
+    if isinstance(stmt, ast.AugAssign):
+        return value is read and isinstance(stmt.op, (ast.Add, ast.Mult, ast.BitXor))
+    if isinstance(value, ast.Call) and called(value) in ("max", "min") and len(value.args) == 2:
+        return any(arg is read for arg in value.args)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Mult, ast.BitXor)):
+        rest = value.right if value.left is read else value.left if value.right is read else None
+        return rest is not None and not isinstance(rest, ast.Constant)
+    return False
+
+
+def _is_neighbour(read: ast.AST, store: ast.AST) -> bool:
+    """Whether a value one place on is read, in a table of one dimension."""
+    if not isinstance(read, ast.Subscript) or isinstance(read.value, ast.Subscript):
+        return False
+    if not isinstance(store, ast.Subscript):
+        return is_last(read.slice)
+    return any(
+        isinstance(one, ast.BinOp)
+        and isinstance(one.op, (ast.Add, ast.Sub))
+        and is_number(one.right, 1)
+        and same(one.left, other)
+        for one, other in ((read.slice, store.slice), (store.slice, read.slice))
+    )
+
+
+def _shape(scene: Scene, store: ast.AST, value: ast.expr) -> str:
+    """A recurrence over places, relaxation along the edges of a graph, or lists made longer."""
+    inside = isinstance(store, ast.Call) and isinstance(store.func, ast.Attribute) and not key(store.func.value)
+    longer = isinstance(value, ast.BinOp) and any(
+        isinstance(n, (ast.List, ast.Tuple)) for n in (value.left, value.right)
+    )
+    if longer and not inside:
+        return "cascade"
+    loops = scene.loops(store)
+    if not isinstance(store, ast.Subscript) or len(loops) < 2 or not isinstance(loops[0], ast.For):
+        return "dp"
+    if isinstance(store.value, ast.Subscript) and len(loops) >= 3 and isinstance(loops[-1], ast.For):
+        middle = names(loops[-1].target)
+        through = [n for n in ast.walk(value) if isinstance(n, ast.Subscript) and key(n.slice) in middle]
+        if through and not names(store) & middle:
+            return "all_pairs"
+    return "relax" if _along_edges(loops[0], store) else "dp"
+
+
+def _along_edges(loop: ast.For, store: ast.Subscript) -> bool:
+    """Whether the place comes out of a tuple that the loop takes from a container: an edge."""
+    if not isinstance(loop.iter, (ast.Name, ast.Attribute)):
+        return False
+    ends = names(loop.target) if isinstance(loop.target, ast.Tuple) else set()
+    for stmt in loop.body:
+        if (
+            isinstance(stmt, ast.Assign)
+            and isinstance(stmt.targets[0], ast.Tuple)
+            and names(stmt.value) & names(loop.target)
+        ):
+            ends |= names(stmt.targets[0])
+    return bool(names(store.slice) & ends)
+
+
+def _whole(scene: Scene, group: set[str]) -> Iterator[str]:
+    """A whole row made from the last one: `row = [row[i] + row[i + 1] ...]`, `sums |= {s + x for s in sums}`."""
+    for _name in sorted(group):
+        for node in scene.nodes:
+            if not isinstance(node, (ast.Assign, ast.AugAssign)) or not scene.loops(node):
+                continue
+            target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+            if key(target) not in group:
+                continue
+            if any(isinstance(n, ast.While) and names(n.test) & group for n in scene.loops(node)):
+                continue
+            comps = [
+                n
+                for n in ast.walk(node.value)
+                if isinstance(n, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+            ]
+            reading = [c for c in comps if names(c) & group]
+            if not reading or not scene.loops(node):
+                continue
+            over = any(key(g.iter) in group for c in reading for g in c.generators)
+            lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
+            if lists and reading[0].generators[-1].ifs:
+                yield "pruned"
+            yield "cascade" if lists else "dp"
+
+
+def _is_swap(stmt: ast.AST) -> bool:
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple) and isinstance(stmt.value, ast.Tuple)
+
+
+def _doubles(scene: Scene, name: str) -> bool:
+    """A tree in an array: what is at `i` comes from `2 * i` and the place beside it."""
+
+    def child(index: ast.AST) -> bool:
+        return isinstance(index, ast.BinOp) and (
+            (isinstance(index.op, ast.Mult) and (is_number(index.left, 2) or is_number(index.right, 2)))
+            or (isinstance(index.op, ast.LShift) and is_number(index.right, 1))
+        )
+
+    places = [n.slice for n in scene.uses(name, "load") if isinstance(n, ast.Subscript)]
+    first = [p for p in places if child(p)]
+    beside = [
+        p for p in places if isinstance(p, ast.BinOp) and isinstance(p.op, (ast.Add, ast.BitOr)) and child(p.left)
+    ]
+    return bool(first and beside and scene.uses(name, "store"))

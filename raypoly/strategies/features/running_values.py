@@ -1,0 +1,231 @@
+"""Running values: a state and its next one, prefix sums, difference arrays, sieves, Euclid, string automata.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from raypoly.strategies.features.flows import statement, stored_value
+from raypoly.strategies.features.scene import Scene, is_number, key, names, same
+from raypoly.strategies.live_code.constructs import called
+
+
+def features(scene: Scene) -> Iterator[str]:
+    """`dp`, `prefix`, `sieve`, `gcd`, `swap`, `rolling_hash`, `newton`, `binomial`, `kmp`, `extend`, `fenwick`."""
+    for node in scene.nodes:
+        if isinstance(node, ast.Assign) and scene.loops(node):
+            yield from _scalar(node)
+        if isinstance(node, (ast.While, ast.For)):
+            yield from _loop(node)
+        if isinstance(node, (ast.For, ast.Slice, ast.Call)) and _strides(scene, node):
+            yield "sieve"
+        if isinstance(node, ast.BinOp) and _lowest_bit(scene, node):
+            yield "fenwick"
+    for call in scene.calls:
+        if called(call) == "accumulate" and "accumulate" in scene.library:
+            yield "dp" if any(_chooses(arg) for arg in call.args[1:]) else "prefix"
+    for name in sorted(scene.done_to):
+        if _keeps_running(scene, name) or _ups_and_downs(scene, name):
+            yield "prefix"
+
+
+def _loop(node: ast.For | ast.While) -> Iterator[str]:
+    if _subtracts(node):
+        yield "gcd"
+    if isinstance(node, ast.While):
+        yield from _automaton(node)
+
+
+def _strides(scene: Scene, node: ast.AST) -> bool:
+    """Crossing out multiples: `for k in range(i * i, n, i): t[k] = False`, `t[i * i :: i] = ...`, `range` in a set."""
+    if isinstance(node, ast.Slice):
+        place = scene.parent.get(id(node))
+        stored = isinstance(place, ast.Subscript) and isinstance(place.ctx, ast.Store)
+        return stored and isinstance(node.step, ast.Name) and bool(scene.loops(node))
+    source = node.iter if isinstance(node, ast.For) else next(iter(getattr(node, "args", [])), None)
+    if not isinstance(source, ast.Call) or key(source.func) != "range" or len(source.args) != 3:
+        return False
+    step = key(source.args[2])
+    outer = {
+        name
+        for loop in scene.loops(node)
+        for name in (names(loop.target) if isinstance(loop, ast.For) else names(loop.test))
+    }
+    if step not in outer or step not in names(source.args[0]):
+        return False
+    if not isinstance(node, ast.For):
+        return isinstance(node, ast.Call) and called(node) == "update"
+    marks = [n for stmt in node.body for n in ast.walk(stmt)]
+    return any(
+        isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) and isinstance(n.targets[0], ast.Subscript)
+        for n in marks
+    ) or any(isinstance(n, ast.Call) and called(n) in ("add", "discard") for n in marks)
+
+
+def _subtracts(loop: ast.For | ast.While) -> bool:
+    """Euclid by subtraction: each of two names is made less by the other."""
+    taken = {
+        (key(n.target), key(n.value))
+        for stmt in loop.body
+        for n in ast.walk(stmt)
+        if isinstance(n, ast.AugAssign) and isinstance(n.op, (ast.Sub, ast.Mod))
+    }
+    return any(a and b and (b, a) in taken for a, b in taken)
+
+
+def _chooses(node: ast.expr) -> bool:
+    """A step that takes the better of going on and starting anew."""
+    body = node.body if isinstance(node, ast.Lambda) else None
+    return (
+        isinstance(body, ast.Call)
+        and called(body) in ("max", "min")
+        and any(isinstance(a, ast.BinOp) for a in body.args)
+    )
+
+
+def _keeps_running(scene: Scene, name: str) -> bool:
+    """A list that is read later and holds a running sum, product or extreme at each place."""
+    if not scene.kinds(name) & {"load", "each"} or any(
+        isinstance(v, (ast.Dict, ast.Call)) for v in scene.made.get(name, [])
+    ):
+        return False
+    for node in scene.uses(name, "append", "store"):
+        value = stored_value(statement(scene, node), node)
+        loops = scene.loops(node)
+        if isinstance(value, ast.Name) and loops and any(_runs_on(n, value.id) for n in ast.walk(loops[0])):
+            return True
+    return False
+
+
+def _runs_on(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.AugAssign) and key(node.target) == name:
+        return isinstance(node.op, (ast.Add, ast.Mult)) and not isinstance(node.value, ast.Constant)
+    if isinstance(node, ast.Assign) and key(node.targets[0]) == name and isinstance(node.value, ast.Call):
+        return called(node.value) in ("max", "min") and any(key(arg) == name for arg in node.value.args)
+    return False
+
+
+def _ups_and_downs(scene: Scene, name: str) -> bool:
+    """A difference array: in one loop something is added at one place and taken away at another."""
+    places = [(n, scene.parent[id(n)]) for n in scene.uses(name, "add_to") if isinstance(n, ast.Subscript)]
+    ups = [(n, s) for n, s in places if isinstance(s, ast.AugAssign) and isinstance(s.op, ast.Add)]
+    downs = [(n, s) for n, s in places if isinstance(s, ast.AugAssign) and isinstance(s.op, ast.Sub)]
+    return any(
+        same(up.value, down.value)
+        and not same(at.slice, other.slice)
+        and scene.loops(at)[:1] == scene.loops(other)[:1] != []
+        for at, up in ups
+        for other, down in downs
+    )
+
+
+def _scalar(node: ast.Assign) -> Iterator[str]:
+    """What one assignment in a loop makes of names that it reads itself."""
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        yield from _exchange(target.elts, value.elts)
+    name = key(target)
+    if not name or "." in name:
+        return
+    if isinstance(value, ast.Call) and called(value) in ("max", "min") and len(value.args) >= 2:
+        sums = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Add, ast.Mult))]
+        chains = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, ast.Sub)]
+        if any(name in {key(a.left), key(a.right)} for a in sums) or any(_first_term(a.left) == name for a in chains):
+            yield "dp"
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _floored(value, name):
+        yield "dp"
+    if isinstance(value, ast.IfExp) and name in names(value.test):
+        sides = [name in names(side) and isinstance(side, ast.BinOp) for side in (value.body, value.orelse)]
+        if sides[0] != sides[1] and not any(isinstance(n, ast.Constant) for n in (value.body, value.orelse)):
+            yield "dp"
+    if not isinstance(value, ast.BinOp):
+        return
+    if isinstance(value.op, ast.Mod) and _is_hash_step(value.left, name):
+        yield "rolling_hash"
+    if _binomial(value, name):
+        yield "binomial"
+    divides = [n for n in ast.walk(value) if isinstance(n, ast.BinOp) and isinstance(n.op, (ast.FloorDiv, ast.Div))]
+    if isinstance(value.op, (ast.FloorDiv, ast.Div, ast.Mult)) and any(key(n.right) == name for n in divides):
+        yield "newton"
+
+
+def _exchange(targets: list[ast.expr], values: list[ast.expr]) -> Iterator[str]:
+    """`a[i], a[j] = a[j], a[i]`; `a, b = b, a + b`; `a, b = b, a % b`; `take, skip = skip + x, max(take, skip)`."""
+    if all(isinstance(t, ast.Subscript) for t in targets):
+        yield "swap"
+    mine = [key(t) for t in targets]
+    shifted = [i for i, v in enumerate(values) if key(v) in mine and key(v) != mine[i]]
+    made = [v for i, v in enumerate(values) if i not in shifted and names(v) & set(mine)]
+    linked = any(isinstance(n, ast.Attribute) for v in values for n in ast.walk(v))
+    if shifted and made and all(mine) and not linked:
+        parts = [n for v in made for n in ast.walk(v) if isinstance(n, ast.BinOp)]
+        rests = [n for n in parts if isinstance(n.op, (ast.Mod, ast.FloorDiv, ast.Sub)) and names(n.right) & set(mine)]
+        yield "gcd" if rests else "dp"
+    elif all(mine) and not shifted and _crossed(mine, values):
+        yield "dp"
+
+
+def _first_term(node: ast.expr) -> str:
+    """`here` of `here + x - y`."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        node = node.left
+    return key(node)
+
+
+def _binomial(value: ast.BinOp, name: str) -> bool:
+    """`c * (n - i) // (i + 1)`: a coefficient from the one before it."""
+    if not isinstance(value.op, (ast.FloorDiv, ast.Div)) or isinstance(value.right, ast.Constant):
+        return False
+    product = value.left
+    return isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult) and key(product.left) == name
+
+
+def _floored(value: ast.BinOp, name: str) -> bool:
+    """`max(here, 0) + x`: Kadane's step with the choice first."""
+    return any(
+        isinstance(side, ast.Call)
+        and called(side) == "max"
+        and {key(arg) for arg in side.args} == {name, ""}
+        and any(is_number(arg, 0) for arg in side.args)
+        for side in (value.left, value.right)
+    )
+
+
+def _crossed(mine: list[str], values: list[ast.expr]) -> bool:
+    """Two states made from each other: `take, skip = skip + x, max(take, skip)`."""
+    crossed = [v for i, v in enumerate(values) if names(v) & (set(mine) - {mine[i]})]
+    chosen = any(isinstance(n, ast.Call) and called(n) in ("max", "min") for v in values for n in ast.walk(v))
+    return chosen and len(crossed) == len(values)
+
+
+def _is_hash_step(node: ast.expr, name: str) -> bool:
+    return any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and key(n.left) == name for n in ast.walk(node)
+    ) and any(isinstance(n, ast.Call) and called(n) == "ord" for n in ast.walk(node))
+
+
+def _automaton(loop: ast.While) -> Iterator[str]:
+    """`while j and s[i] != p[j]: j = f[j - 1]`; `while t[i + r[i]] == t[i - r[i]]: r[i] += 1`."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and (name := key(node.targets[0])):
+            index = node.value.slice
+            back = isinstance(index, ast.BinOp) and isinstance(index.op, ast.Sub) and key(index.left) == name
+            if name in names(loop.test) and back and is_number(getattr(index, "right", None), 1):
+                yield "kmp"
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript) and is_number(node.value, 1):
+            places = [n.slice for n in ast.walk(loop.test) if isinstance(n, ast.Subscript)]
+            if any(same(part, node.target) for place in places for part in ast.walk(place)):
+                yield "extend"
+
+
+def _lowest_bit(scene: Scene, node: ast.BinOp) -> bool:
+    """`i & -i` that steps through a table."""
+    if not isinstance(node.op, ast.BitAnd) or not isinstance(node.right, ast.UnaryOp):
+        return False
+    if not isinstance(node.right.op, ast.USub) or not same(node.right.operand, node.left):
+        return False
+    stepping = isinstance(scene.parent.get(id(node)), (ast.AugAssign, ast.BinOp))
+    return stepping and any(isinstance(n, ast.Subscript) and key(n.slice) in names(node) for n in scene.nodes)

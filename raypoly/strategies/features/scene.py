@@ -1,0 +1,243 @@
+"""One program as a reader of approaches sees it: loops around a node, what is done to each container, who calls whom.
+
+    scene = Scene(ast.parse(canonical_source))
+    scene.done_to["v3"]  ->  [Use("append", ...), Use("pop", ...)]
+
+It expects canonical source, in which every binding has a name of its own. Names of a helper's parameters share the
+uses of the containers they are given, so that a helper function hides nothing. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from dataclasses import dataclass
+
+from raypoly.strategies.live_code.constructs import called, recursive_functions
+from raypoly.strategies.live_code.library_effects import library_name
+
+Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True)
+class ContainerUse:
+    """One thing done to a container."""
+
+    kind: str
+    """A method's name, or `store`, `add_to` (`c[k] += v`), `load`, `in`, `each`, `test`, `pop_first`, `pop_last`."""
+    node: ast.AST
+
+
+class Scene:
+    """The facts of one tree, found in one walk."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.nodes: list[ast.AST] = list(ast.walk(tree))
+        self.parent: dict[int, ast.AST] = {id(c): n for n in self.nodes for c in ast.iter_child_nodes(n)}
+        self.functions: dict[str, Function] = {}
+        for node in self.nodes:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.functions[node.name] = node
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                self.functions.update({t.id: node.value for t in node.targets if isinstance(t, ast.Name)})
+        self.recursive = recursive_functions(tree)
+        self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        self.called_names = {called(call) for call in self.calls}
+        self.library = {name for call in self.calls if (name := library_name(call)) and name not in self.functions}
+        self.made: dict[str, list[ast.expr]] = defaultdict(list)
+        """Values assigned to each name."""
+        self.done_to: dict[str, list[ContainerUse]] = defaultdict(list)
+        self._read()
+        self._share_with_parameters()
+
+    def around(self, node: ast.AST) -> list[ast.AST]:
+        """The nodes that enclose one, innermost first, up to its function."""
+        found: list[ast.AST] = []
+        at = self.parent.get(id(node))
+        while at is not None and not isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            found.append(at)
+            at = self.parent.get(id(at))
+        return found
+
+    def loops(self, node: ast.AST) -> list[ast.For | ast.While]:
+        """The statements that repeat a node, innermost first."""
+        found: list[ast.For | ast.While] = []
+        below = node
+        for at in self.around(node):
+            if isinstance(at, ast.While) or (isinstance(at, ast.For) and below is not at.iter):
+                found.append(at)
+            below = at
+        return found
+
+    def repeated(self, node: ast.AST) -> bool:
+        """Whether a loop, a comprehension, or a loop that calls its function, runs the node more than once."""
+        function = self.function(node)
+        return any(isinstance(n, (ast.For, ast.While, *_COMPREHENSIONS)) for n in self.around(node)) or any(
+            called(call) == function and self.loops(call) for call in self.calls
+        )
+
+    def function(self, node: ast.AST) -> str | None:
+        """The name of the innermost named function around a node."""
+        at = self.parent.get(id(node))
+        while at is not None:
+            if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return at.name
+            at = self.parent.get(id(at))
+        return None
+
+    def kinds(self, name: str) -> set[str]:
+        """What is done to a container."""
+        return {use.kind for use in self.done_to.get(name, ())}
+
+    def uses(self, name: str, *kinds: str) -> list[ast.AST]:
+        """Where something of these kinds is done to a container."""
+        return [use.node for use in self.done_to.get(name, ()) if use.kind in kinds]
+
+    def _read(self) -> None:
+        for node in self.nodes:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._bind(target, node.value)
+                    if key(target) and _without_last(node.value) == key(target):
+                        self.done_to[key(target)].append(ContainerUse("pop_last", node))
+            elif isinstance(node, ast.NamedExpr):
+                self._bind(node.target, node.value)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.value, (ast.List, ast.ListComp)):
+                self.done_to[key(node.target)].append(ContainerUse("extend", node))
+            elif isinstance(node, ast.AugAssign) and any(map(_is_text, self.made.get(key(node.target), []))):
+                self.done_to[key(node.target)].append(ContainerUse("append", node))
+            elif isinstance(node, ast.Subscript) and (name := self._whole_chain(node)):
+                self.done_to[name].append(ContainerUse(self._subscript(node), node))
+            elif isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, ast.Attribute) and node.attr == "get" and key(node.value):
+                above = self.parent.get(id(node))
+                if not isinstance(above, ast.Call) or above.func is not node:
+                    self.done_to[key(node.value)].append(ContainerUse("get", node))
+            elif isinstance(node, ast.Compare):
+                for op, right in zip(node.ops, node.comparators, strict=True):
+                    if isinstance(op, (ast.In, ast.NotIn)) and (name := key(right)):
+                        self.done_to[name].append(ContainerUse("in", node))
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                for name in _iterated(node.iter):
+                    self.done_to[name].append(ContainerUse("each", node))
+            elif isinstance(node, ast.While):
+                for name in {k for part in ast.walk(node.test) if (k := key(part))}:
+                    self.done_to[name].append(ContainerUse("test", node))
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+            if len(target.elts) == len(value.elts):
+                for one, its in zip(target.elts, value.elts, strict=True):
+                    self._bind(one, its)
+        elif name := key(target):
+            self.made[name].append(value)
+
+    def _whole_chain(self, node: ast.Subscript) -> str:
+        """The container under `t[i][j]`, asked of the outermost subscript; empty for the inner ones."""
+        above = self.parent.get(id(node))
+        if isinstance(above, ast.Subscript) and above.value is node:
+            return ""
+        owner = node.value
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        return key(owner)
+
+    def _subscript(self, node: ast.Subscript) -> str:
+        if isinstance(node.ctx, ast.Load):
+            return "load"
+        if isinstance(node.ctx, ast.Del):
+            return "pop_last" if is_last(node.slice) else "delete"
+        owner = self.parent.get(id(node))
+        return "add_to" if isinstance(owner, ast.AugAssign) else "store"
+
+    def _call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and (name := key(node.func.value)):
+            kind = node.func.attr
+            if kind == "pop":
+                kind = "pop_first" if node.args and _is_zero(node.args[0]) else "pop_last"
+            self.done_to[name].append(ContainerUse({"popleft": "pop_first"}.get(kind, kind), node))
+        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
+            if node.func.attr in ("append", "add", "extend") and (name := self._whole_chain(node.func.value)):
+                self.done_to[name].append(ContainerUse("fill_in", node))
+        elif library_name(node) and node.args and (name := key(node.args[0])):
+            self.done_to[name].append(ContainerUse(library_name(node), node))
+
+    def _share_with_parameters(self) -> None:
+        for call in self.calls:
+            function = self.functions.get(called(call))
+            if function is None:
+                continue
+            parameters = [arg.arg for arg in function.args.args]
+            if isinstance(call.func, ast.Attribute):
+                parameters = parameters[1:]
+            for parameter, argument in zip(parameters, call.args, strict=False):
+                name = key(argument)
+                if name and name != parameter and parameter in self.done_to and name in self.done_to | self.made:
+                    known = {id(use.node) for use in self.done_to[name]}
+                    self.done_to[name].extend(u for u in self.done_to[parameter] if id(u.node) not in known)
+
+
+def key(node: ast.AST | None) -> str:
+    """The name of a variable or of a field (`v0.parent`), empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}" if node.value.id.startswith("v") else ""
+    return ""
+
+
+def names(node: ast.AST | None) -> set[str]:
+    """Every variable in a piece of code."""
+    return set() if node is None else {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def contains(node: ast.AST, wanted: set[int]) -> bool:
+    """Whether one of these nodes, by identity, is inside another."""
+    return any(id(part) in wanted for part in ast.walk(node))
+
+
+def same(left: ast.AST, right: ast.AST) -> bool:
+    """Whether two pieces of code are alike, apart from being read or stored."""
+    return ast.dump(left).replace("Store()", "Load()") == ast.dump(right).replace("Store()", "Load()")
+
+
+def is_number(node: ast.AST | None, value: int) -> bool:
+    """Whether a node is this number, written out."""
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == value
+
+
+def is_last(node: ast.AST) -> bool:
+    """Whether an index is -1."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(node.operand, 1)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _without_last(node: ast.expr) -> str:
+    """`s` of `s[:-1]`."""
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    if not isinstance(node, ast.Subscript) or not isinstance(cut, ast.Slice) or cut.lower or cut.upper is None:
+        return ""
+    return key(node.value) if is_last(cut.upper) else ""
+
+
+def _is_zero(node: ast.AST) -> bool:
+    return is_number(node, 0)
+
+
+def _iterated(node: ast.expr) -> set[str]:
+    """Containers whose items a loop goes over: directly, by enumerate, zip, items(), list() or a copy."""
+    if name := key(node):
+        return {name}
+    if isinstance(node, ast.Call) and key(node.func) not in ("range", "len"):
+        inner = {n for arg in node.args for n in _iterated(arg)}
+        if isinstance(node.func, ast.Attribute):
+            inner |= _iterated(node.func.value)
+        return inner
+    return _iterated(node.value) if isinstance(node, (ast.Subscript, ast.Starred)) else set()

@@ -1,0 +1,1 @@
+"""What of a program its result depends on, in one spelling."""

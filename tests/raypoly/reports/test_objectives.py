@@ -1,0 +1,58 @@
+"""The page of objectives is what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raypoly import losses, settings
+from raypoly.objectives import KNOWN, build
+from raypoly.reports.objectives_page import MIXED, WRONG_NOVELTY, advantages, written
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "objectives.md"
+TEXT = PAGE.read_text()
+
+
+def test_the_page_of_objectives_is_true() -> None:
+    assert written(TEXT) == TEXT, "docs/objectives.md is out of date: run `make docs`"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_objective_is_described_and_compared_twice(name: str) -> None:
+    assert len(re.findall(rf"^\| \[?`{name}`", TEXT, re.M)) == 3
+
+
+def test_what_is_no_table_stays_as_it_is() -> None:
+    stale = re.sub(r"^\| `grpo` \|.*\n", "", TEXT, flags=re.M)
+    assert stale != TEXT
+    assert written(stale) == TEXT
+    assert written("no table here\n") == "no table here\n"
+
+
+def test_the_worked_example_pays_a_wrong_novelty_and_punishes_the_right_majority() -> None:
+    raw = advantages("poly_epo", WRONG_NOVELTY)
+    unit = build("poly_epo", reduction="unit").advantages(rewards=WRONG_NOVELTY.rewards, labels=[1] * 6 + [2, 3])
+    np.testing.assert_allclose(unit[[0, 6, 7]], [-0.28125, 1.09375, 0.59375], atol=1e-12)
+    np.testing.assert_allclose(raw, 5 * unit, atol=1e-12)
+    assert all(number in TEXT for number in ("-0.28", "+1.09", "+0.59"))
+
+
+def test_what_the_page_says_of_a_wrong_novelty_and_of_no_attempt_is_so() -> None:
+    numbers = {name: advantages(name, MIXED) for name in KNOWN}
+    for name in ("poly_epo", "grpo_diversity"):
+        assert numbers[name][6] > numbers[name][3]
+    assert numbers["darling"][6] == numbers["darling"][3]
+    assert numbers["uniqueness_aware"][6] < numbers["uniqueness_aware"][3]
+    assert all(values[7] < 1e-12 for values in numbers.values())
+    assert all(advantages(name, WRONG_NOVELTY)[7] < 0 for name in ("darling", "uniqueness_aware"))
+
+
+@pytest.mark.parametrize("command", re.findall(r"`(objective\.name=\S+ [^`]*)`", TEXT))
+def test_a_published_combination_is_one_that_a_config_takes(command: str) -> None:
+    config = settings.load(None, command.split(), note=lambda text: None)
+    build(config.objective.name, **settings.objective_parameters(config)).check(config.train.rollouts)
+    taken, given = losses.of_run(config).config.model_dump(), config.loss.model_extra or {}
+    assert {key: taken[key] for key in given} == given

@@ -1,0 +1,1 @@
+"""What lasts: the journal, the history of completed steps, checkpoints."""

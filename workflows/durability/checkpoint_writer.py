@@ -1,0 +1,81 @@
+"""Checkpoints beside training, one at a time: training waits for the copy on the host and for nothing else.
+
+    await saver.begin(step=10, copy=learning.copy, files={"objective.json": b"{}"})
+    saver.check()               # each step: raises what went wrong meanwhile
+    await saver.wait()          # at the end
+
+What fails costs time and no data: the steps since the last checkpoint are replayed from the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from actors.calls import LOST
+from raypoly.errors import RaypolyError
+from raypoly.store.shards import Shard, ShardWriter
+from workflows.durability.checkpoints import Checkpoints
+
+Copy = Callable[[ShardWriter], Awaitable[Sequence[Shard]]]
+"""A copy of every rank's state: writes itself, and returns what was written."""
+
+
+class CheckpointWriter:
+    """Used from one event loop."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        settle: Callable[[int], Awaitable[None]],
+        note: Callable[[str], None],
+        ranks: int = 1,
+    ) -> None:
+        """`settle`: told that the steps before a checkpoint are never done again. `ranks` write each checkpoint."""
+        self.checkpoints, self._settle, self._note, self._ranks = checkpoints, settle, note, ranks
+        self._task: asyncio.Task[None] | None = None
+        self.saved: int | None = None
+        """The step of the last checkpoint that was committed, or found valid, by this process."""
+
+    async def begin(self, step: int, copy: Callable[[], Awaitable[Copy]], files: Mapping[str, bytes]) -> None:
+        """Return when the copy is made; `files` are the driver's own. The one before is waited for."""
+        await self.wait()
+        copied = await copy()
+        self._task = asyncio.get_running_loop().create_task(self._save(step, copied, files))
+
+    def check(self) -> None:
+        """Raise what the last one failed with, once it has."""
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            task.result()
+
+    async def wait(self) -> None:
+        """Return when the last one is committed; raises what it failed with."""
+        await self.idle()
+        self.check()
+
+    async def idle(self) -> None:
+        """Return when nothing is being written."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """On the way out, whatever the reason: what is under way is finished; a failure is only told."""
+        try:
+            await self.wait()
+        except RaypolyError as error:
+            self._note(f"The last checkpoint was not written, its steps will be replayed: {error}")
+
+    async def _save(self, step: int, copied: Copy, files: Mapping[str, bytes]) -> None:
+        writer = await asyncio.to_thread(self.checkpoints.prepare, step, self._ranks)
+        if writer is not None:
+            try:
+                shards = await copied(writer)
+            except LOST:
+                self._note(
+                    f"The learner was lost while the checkpoint of step {step} was written; a later one will do."
+                )
+                return
+            await asyncio.to_thread(self.checkpoints.commit, writer, shards, files)
+        self.saved = step
+        await self._settle(step)

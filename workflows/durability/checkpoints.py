@@ -1,0 +1,244 @@
+"""Checkpoints: what the learner needs to go on from a step, committed whole by a manifest of checksums.
+
+    writer = checkpoints.prepare(step=10, ranks=4)        # goes to the ranks, which write their shards themselves
+    checkpoints.commit(writer, shards, {"objective.json": b"{}"})
+
+    checkpoints/step-000010/optimizer-epoch-000002-rank-00000.safetensors ...  config.json  model.safetensors.index.json
+    checkpoints/step-000010/manifest.json                 the manifest last: without it nothing is there
+
+The folder is a Hugging Face one where `commit` is given its `config.json`: the index names the shards with the weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from raypoly.errors import CorruptData, StaleEpoch, StorageError
+from raypoly.store import Lease, Store
+from raypoly.store.remote_store import RemoteStore
+from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, folder_of
+from raypoly.store.storage_options import StorageOptions
+from workflows.durability.manifests import NAME, Entry, Manifest
+
+PREFIX = "checkpoints/"
+INDEX = "model.safetensors.index.json"
+_STEP = re.compile(r"^checkpoints/step-(\d{6,9})/")
+_SHARD = re.compile(r"-epoch-\d{6,}-rank-\d{5,}\.\w+$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose every checksum holds."""
+
+    step: int
+    manifest: Manifest = field(repr=False)
+    store: Store = field(repr=False)
+
+    @property
+    def epoch(self) -> int:
+        """The lease under which it was written."""
+        return self.manifest.epoch
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Their names relative to `folder`, sorted; the manifest is not among them."""
+        return tuple(sorted(self.manifest.files))
+
+    @property
+    def reader(self) -> ShardReader:
+        """Picklable: each rank of a learner reads its shards with it."""
+        options = _options(self.store)
+        return ShardReader(self.store.location, options, self.step, self.manifest.ranks, self.manifest.shards)
+
+    @cached_property
+    def folder(self) -> Path:
+        """Its files on this machine; from remote storage they are fetched at the first question."""
+        return self.store.fetch(folder_of(self.step))
+
+    def read(self, name: str) -> bytes:
+        """One file's content."""
+        return self.store.read(f"{folder_of(self.step)}{name}")
+
+
+class Checkpoints:
+    """One run's checkpoints. Without a lease (a report, an evaluation beside a live run) they can only be read."""
+
+    def __init__(
+        self, store: Store, lease: Lease | None = None, keep_last: int = 3, keep_every: int | None = None
+    ) -> None:
+        """The newest `keep_last` stay, and those of steps that `keep_every` divides."""
+        if keep_last < 1:
+            raise ValueError(f"at least one checkpoint must be kept, not {keep_last}")
+        self._store = store
+        self._lease = lease
+        self._keep_last, self._keep_every = keep_last, keep_every
+
+    def prepare(self, step: int, ranks: int = 1) -> ShardWriter | None:
+        """What the ranks write the checkpoint of a step with; None where a valid one is there, which stays as it is.
+
+        What a dead driver left of it is removed. Raises `StorageError`, `StaleEpoch`.
+        """
+        lease = self._held_lease()
+        lease.check()
+        if self.valid(step) is not None:
+            return None
+        self._discard(step)
+        return ShardWriter(self._store.location, _options(self._store), step, lease.epoch, ranks)
+
+    def commit(self, writer: ShardWriter, shards: Sequence[Shard], files: Mapping[str, bytes]) -> Checkpoint:
+        """Every rank has written its shards: add the driver's own files and the manifest, then drop the oldest ones.
+
+        Raises `CorruptData` where what was written does not come back from the store; `StorageError`, `StaleEpoch`.
+        """
+        ranks = {shard.rank for shard in shards}
+        if ranks != set(range(writer.ranks)):
+            raise ValueError(
+                f"step {writer.step}: shards of all {writer.ranks} ranks are needed, not of {sorted(ranks)}"
+            )
+        return self._commit(writer, shards, files)
+
+    def save(self, step: int, files: Mapping[str, bytes]) -> Checkpoint:
+        """Commit a checkpoint of the given contents; a valid one of this step is left as it is and returned."""
+        if not files:
+            raise ValueError("a checkpoint has at least one file")
+        writer = self.prepare(step)
+        if writer is None:
+            return self.verified(step)
+        return self._commit(writer, (), files)
+
+    def _commit(self, writer: ShardWriter, shards: Sequence[Shard], files: Mapping[str, bytes]) -> Checkpoint:
+        lease, step = self._held_lease(), writer.step
+        entries = {shard.name: Entry(shard.sha256, shard.bytes, shard.rank, shard.part) for shard in shards}
+        for name, content in {**files, **_index(shards)}.items():
+            if name in entries or name == NAME:
+                raise ValueError(f"step {step}: {name} is the name of another file of the checkpoint")
+            lease.check()
+            self._store.commit(f"{folder_of(step)}{name}", content)
+            entries[name] = Entry(hashlib.sha256(content).hexdigest(), len(content))
+        manifest = Manifest(step, lease.epoch, writer.ranks, entries)
+        lease.check()
+        self._store.commit(_manifest_key(step), manifest.encode())
+        found = self.valid(step)
+        if found is None:
+            raise CorruptData(f"{self._store.place(folder_of(step))} did not come back as it was written.")
+        self._drop()
+        return found
+
+    def newest_valid(self) -> Checkpoint | None:
+        """The newest checkpoint whose every checksum holds; damaged ones are set aside (with a lease) and skipped."""
+        for step in sorted(self.steps(), reverse=True):
+            found = self.valid(step)
+            if found is not None:
+                return found
+        return None
+
+    def steps(self) -> tuple[int, ...]:
+        """The steps that have a manifest, ascending; their content is not checked."""
+        return tuple(sorted(step for step, keys in self._listed().items() if _manifest_key(step) in keys))
+
+    def valid(self, step: int) -> Checkpoint | None:
+        """A step's checkpoint; None where there is none, or a damaged one, which is set aside (with a lease)."""
+        if not self._store.exists(_manifest_key(step)):
+            return None
+        try:
+            return self.verified(step)
+        except CorruptData as error:
+            self._set_aside(step, str(error))
+            return None
+
+    def verified(self, step: int) -> Checkpoint:
+        """A step's checkpoint, every byte of it checked. Raises `CorruptData`, which names the file; `StorageError`."""
+        manifest = Manifest.parse(step, self._store.read(_manifest_key(step)))
+        for name, entry in manifest.files.items():
+            key = f"{folder_of(step)}{name}"
+            try:
+                found = self._store.digest(key)
+            except StorageError as error:
+                if self._store.exists(key):
+                    raise
+                raise CorruptData(f"{key} is missing") from error
+            if found != (entry.sha256, entry.bytes):
+                raise CorruptData(f"the checksum of {key} does not match its content")
+        return Checkpoint(step, manifest, self._store)
+
+    def _set_aside(self, step: int, reason: str) -> None:
+        """Move the manifest first: from then on the checkpoint is not there."""
+        if self._lease is None:
+            return
+        self._lease.check()
+        for key in _manifest_first(self._store.list(folder_of(step))):
+            self._store.set_aside(key, reason)
+
+    def _discard(self, step: int) -> None:
+        """Delete a checkpoint's files, its manifest first: half a checkpoint is none."""
+        for key in _manifest_first(self._store.list(folder_of(step))):
+            self._store.delete(key)
+
+    def _drop(self) -> None:
+        """The newest is committed and was read back, so older ones may go, and what dead drivers left half-written."""
+        listed = self._listed()
+        whole = sorted(step for step, keys in listed.items() if _manifest_key(step) in keys)
+        kept = set(whole[-self._keep_last :])
+        kept |= {step for step in whole if self._keep_every is not None and step % self._keep_every == 0}
+        for step in sorted(set(listed) - kept):
+            if step < whole[-1]:
+                self._discard(step)
+        for key in self._late(whole[-1], listed[whole[-1]]):
+            self._store.delete(key)
+
+    def _late(self, step: int, keys: Iterable[str]) -> Iterator[str]:
+        """Shards that a rank of an overtaken driver wrote into a checkpoint of a later one."""
+        names = {
+            f"{folder_of(step)}{name}" for name in Manifest.parse(step, self._store.read(_manifest_key(step))).files
+        }
+        return (key for key in keys if key not in names and _SHARD.search(key))
+
+    def _listed(self) -> dict[int, list[str]]:
+        """All keys by step."""
+        found: dict[int, list[str]] = {}
+        for key in self._store.list(PREFIX):
+            step = step_of(key)
+            if step is not None:
+                found.setdefault(step, []).append(key)
+        return found
+
+    def _held_lease(self) -> Lease:
+        if self._lease is None:
+            raise StaleEpoch(f"{self._store.uri} is open for reading only: take its lease before saving a checkpoint.")
+        return self._lease
+
+
+def step_of(key: str) -> int | None:
+    """The step of the checkpoint that a key is in; None where it is in none."""
+    match = _STEP.match(key)
+    return int(match[1]) if match else None
+
+
+def _manifest_key(step: int) -> str:
+    return f"{folder_of(step)}{NAME}"
+
+
+def _manifest_first(keys: Iterable[str]) -> list[str]:
+    return sorted(keys, key=lambda key: not key.endswith(f"/{NAME}"))
+
+
+def _options(store: Store) -> StorageOptions:
+    return store.options if isinstance(store, RemoteStore) else StorageOptions()
+
+
+def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
+    """transformers' index of the files that hold the weights; nothing where no rank wrote any."""
+    weights = [shard for shard in shards if shard.part == WEIGHTS]
+    if not weights:
+        return {}
+    body = {
+        "metadata": {"total_size": sum(shard.bytes for shard in weights)},
+        "weight_map": {tensor: shard.name for shard in weights for tensor in shard.tensors},
+    }
+    return {INDEX: json.dumps(body, indent=2).encode()}

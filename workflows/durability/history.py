@@ -1,0 +1,258 @@
+"""A run's completed steps and evaluations: what is known of them in memory, their rollouts on the store.
+
+    history = History(store, lease)          # puts in order what a crash left; sets aside what is damaged
+    history.head(12).metrics; history.load(12)
+    history.settle(before=400)               # no step before 400 will ever be trained again
+
+A step starts as a rollout file of its own. Once settled (a checkpoint after it is committed) its head goes into the
+index, so that opening reads a few dozen objects however long the run is, and its file goes into a bundle. Every object
+is committed before what it replaces is deleted, so a crash leaves both, and opening deletes the one too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from raypoly.errors import CorruptData
+from raypoly.store import Lease, Store
+from raypoly.store.bundles import BLOCK, MAX_BYTES, RolloutFiles, encode_bundle
+from raypoly.store.catalogue import (
+    INDEX,
+    PREFIX,
+    Catalogue,
+    Span,
+    bundle_key,
+    evaluation_key,
+    segment_key,
+    segments,
+    step_key,
+)
+from raypoly.store.rollout_files import Evaluation, encode_evaluation, encode_step, read_evaluation, read_head
+from raypoly.store.step_index import Segment, decode_segment, encode_segment, spans
+from raypoly.store.step_records import CompletedStep, Head
+
+T = TypeVar("T")
+_READS_AT_ONCE = 16
+_STRANGER = "it is no file of raypoly's"
+
+
+class History:
+    """Used by one thread at a time for writing; reading beside it is safe."""
+
+    def __init__(self, store: Store, lease: Lease, block: int = BLOCK) -> None:
+        """`block`: how many steps a bundle takes in."""
+        self._store, self._lease, self._block = store, lease, block
+        self._files = RolloutFiles(store)
+        self._heads: dict[int, Head] = {}
+        self._payloads: dict[tuple[int, str], Mapping[str, Any]] = {}
+        self._segments: set[Span] = set()
+        self._singles: set[int] = set()
+        self._bundles: dict[Span, str] = {}
+        with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="history") as pool:
+            self._open_index(pool)
+            self._open_rollouts(pool)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps whose rollouts are kept, ascending."""
+        bundles = list(self._bundles)  # at once: the journal's thread may be adding one
+        return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
+
+    def __contains__(self, step: int) -> bool:
+        return step in self._singles or any(step in span.steps for span in list(self._bundles))
+
+    def head(self, step: int) -> Head | None:
+        """What is known of a step; it may outlive the step's rollouts. None where nothing is."""
+        return self._heads.get(step)
+
+    def load(self, step: int) -> CompletedStep:
+        """A completed step as it was trained on. A damaged file is set aside; it, or none, raises `CorruptData`."""
+        if step not in self:
+            raise CorruptData(f"{self._store.uri}/{step_key(step)} is missing or was set aside.")
+        try:
+            found = self._files.step(step)
+            if found.applied != self._heads[step].applied:
+                raise CorruptData(f"{self._store.uri}: the rollouts of step {step} are another run's.")
+        except CorruptData as error:
+            self._set_aside_rollouts(step, error)
+            raise
+        return found
+
+    def add(self, completed: CompletedStep) -> None:
+        """Commit a step's rollouts."""
+        head = Head.of(completed.applied)
+        for span in [span for span in self._segments if head.step in span.steps]:
+            self._delete(segment_key(span))  # it tells of the step as it was before its file was lost
+            self._segments.discard(span)
+        self._commit(step_key(head.step), encode_step(completed))
+        self._singles.add(head.step)
+        self._heads[head.step] = head
+
+    @property
+    def evaluations(self) -> Mapping[tuple[int, str], Mapping[str, Any]]:
+        """The results of every committed evaluation by (step, split), ascending."""
+        return dict(sorted(self._payloads.items()))
+
+    def add_evaluation(self, step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> None:
+        """Commit an evaluation's results and samples."""
+        self._commit(evaluation_key(step, split), encode_evaluation(step, split, payload, table))
+        self._payloads[step, split] = payload
+
+    def load_evaluation(self, step: int, split: str) -> Evaluation:
+        """A committed evaluation with its samples; a damaged file is set aside and raises `CorruptData`."""
+        try:
+            return read_evaluation(self._store, step, split)
+        except CorruptData as error:
+            self._set_aside(evaluation_key(step, split), error)
+            raise
+
+    def settle(self, before: int) -> None:
+        """Index the steps before `before`, and bundle one block of them: none will be trained again."""
+        for span in spans(before):
+            if not any(segment.covers(span) for segment in self._segments):
+                heads = (self._heads[step] for step in span.steps if step in self._heads)
+                self._commit(segment_key(span), encode_segment(span, heads, self._payloads))
+                self._segments.add(span)
+        for span in [span for span in self._segments if _covered(span, self._segments)]:
+            self._delete(segment_key(span))
+            self._segments.discard(span)
+        for first in range(0, before - self._block + 1, self._block):
+            singles = sorted(self._singles.intersection(range(first, first + self._block)))
+            if singles:
+                self._bundle(singles)
+                return
+
+    def _bundle(self, steps: Iterable[int]) -> None:
+        """Consecutive steps together, up to the largest size of a bundle."""
+        part: dict[int, bytes] = {}
+        for step in steps:
+            data = self._checked(step)
+            full = sum(map(len, part.values())) + len(data or b"") > MAX_BYTES
+            if part and (data is None or full or step - 1 not in part):
+                self._commit_bundle(part)
+                part = {}
+            if data is not None:
+                part[step] = data
+        if part:
+            self._commit_bundle(part)
+
+    def _commit_bundle(self, part: Mapping[int, bytes]) -> None:
+        span = Span(min(part), max(part))
+        self._commit(bundle_key(span), encode_bundle(part))
+        self._bundles[span] = bundle_key(span)
+        for step in span.steps:
+            self._singles.discard(step)
+            self._delete(step_key(step))
+
+    def _checked(self, step: int) -> bytes | None:
+        """A step's own file; None where it is damaged, and set aside now."""
+        data = self._store.read(step_key(step))
+        try:
+            read_head(data, step)
+        except CorruptData as error:
+            self._set_aside_rollouts(step, error)
+            return None
+        return data
+
+    def _open_index(self, pool: ThreadPoolExecutor) -> None:
+        keys, strangers = segments(self._store.list(INDEX))
+        for key in strangers:
+            self._set_aside(key, _STRANGER)
+
+        def read(item: tuple[Span, str]) -> Segment | CorruptData:
+            return _or_corrupt(lambda: decode_segment(item[0], self._store.read(item[1])))
+
+        for (span, key), found in zip(keys.items(), pool.map(read, keys.items()), strict=True):
+            if isinstance(found, CorruptData):
+                self._set_aside(key, found)
+            else:
+                self._segments.add(span)
+                self._heads.update(found.heads)
+                self._payloads.update(found.evaluations)
+        for span in [span for span in self._segments if _covered(span, self._segments)]:
+            self._delete(keys[span])  # the last driver died between the larger segment and this
+            self._segments.discard(span)
+
+    def _open_rollouts(self, pool: ThreadPoolExecutor) -> None:
+        found = Catalogue.of(self._store.list(PREFIX))
+        for key in found.strangers:
+            self._set_aside(key, _STRANGER)
+        self._singles, self._bundles = set(found.singles), dict(found.bundles)
+        for span, key in found.bundles.items():
+            twice = self._singles.intersection(span.steps)
+            if twice or not all(step in self._heads for step in span.steps):
+                self._open_bundle(span, key, twice)
+        self._open_singles(pool, sorted(step for step in self._singles if step not in self._heads))
+        self._open_evaluations(pool, sorted(found.evaluations.keys() - self._payloads.keys()))
+
+    def _open_bundle(self, span: Span, key: str, twice: Iterable[int]) -> None:
+        try:
+            heads = self._files.bundle(span, key).heads
+        except CorruptData as error:
+            self._set_aside(key, error)
+            del self._bundles[span]
+            return
+        self._heads = {**heads, **self._heads}
+        for step in sorted(twice):  # the last driver died before it deleted them
+            self._delete(step_key(step))
+            self._singles.discard(step)
+
+    def _open_singles(self, pool: ThreadPoolExecutor, steps: Iterable[int]) -> None:
+        def read(step: int) -> Head | CorruptData:
+            return _or_corrupt(lambda: read_head(self._store.read(step_key(step)), step))
+
+        steps = list(steps)
+        for step, found in zip(steps, pool.map(read, steps), strict=True):
+            if isinstance(found, CorruptData):
+                self._set_aside_rollouts(step, found)
+            else:
+                self._heads[step] = found
+
+    def _open_evaluations(self, pool: ThreadPoolExecutor, keys: Iterable[tuple[int, str]]) -> None:
+        def read(key: tuple[int, str]) -> Mapping[str, Any] | CorruptData:
+            return _or_corrupt(lambda: read_evaluation(self._store, *key).payload)
+
+        keys = list(keys)
+        for key, found in zip(keys, pool.map(read, keys), strict=True):
+            if isinstance(found, CorruptData):
+                self._set_aside(evaluation_key(*key), found)
+            else:
+                self._payloads[key] = found
+
+    def _set_aside_rollouts(self, step: int, reason: CorruptData) -> None:
+        """The file that holds the step: its own, or the bundle with all steps in it."""
+        if step in self._singles:
+            self._singles.discard(step)
+            self._set_aside(step_key(step), reason)
+            return
+        for span in [span for span in self._bundles if step in span.steps]:
+            self._set_aside(self._bundles.pop(span), reason)
+
+    def _commit(self, key: str, data: bytes) -> None:
+        self._lease.check()
+        self._store.commit(key, data)
+
+    def _delete(self, key: str) -> None:
+        self._lease.check()
+        self._store.delete(key)
+
+    def _set_aside(self, key: str, reason: CorruptData | str) -> None:
+        cause = reason.__cause__ if isinstance(reason, CorruptData) else None  # it does not name the file once more
+        self._lease.check()
+        self._store.set_aside(key, str(cause or reason))
+
+
+def _covered(span: Span, by: Iterable[Span]) -> bool:
+    return any(other != span and other.covers(span) for other in by)
+
+
+def _or_corrupt(read: Callable[[], T]) -> T | CorruptData:
+    """What `read` returns, or the damage that it found."""
+    try:
+        return read()
+    except CorruptData as error:
+        return error

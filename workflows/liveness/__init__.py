@@ -1,0 +1,1 @@
+"""What happens when something hangs, dies, pauses or is told to stop."""

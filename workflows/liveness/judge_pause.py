@@ -1,0 +1,112 @@
+"""The pause: while the judge is away training waits, says so, asks again, and goes on by itself.
+
+An outage never becomes a label, a reward or an end, unless `judge.max_pause` says how long is too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from raypoly.config import JudgeConfig
+from raypoly.errors import JudgeUnavailable, PausedTooLong
+from workflows.observers.progress import Progress
+
+T = TypeVar("T")
+
+LONGEST_WAIT = 60.0
+"""Seconds between probes, at most."""
+
+
+class JudgeOutagePause:
+    """Lets every caller ask the judge, and holds them all back while it is away.
+
+    `on_change` hears of each pause when it begins and when it ends (then with its `seconds`), and whether the run is
+    `paused` or `running` from then on.
+    """
+
+    def __init__(
+        self,
+        config: JudgeConfig,
+        probe: Callable[[], Awaitable[None]],
+        progress: Progress,
+        on_pause: str | None = None,
+        on_change: Callable[[Mapping[str, Any], str], None] = lambda pause, state: None,
+    ) -> None:
+        self._config, self._probe, self._progress = config, probe, progress
+        self._on_pause, self._on_change = on_pause, on_change
+        self._open = asyncio.Event()
+        self._open.set()
+        self._pauses: list[dict[str, Any]] = []
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The judge's answer, however long it takes. Raises `PausedTooLong` and whatever else the judge raises."""
+        while True:
+            await self._open.wait()
+            try:
+                return await question()
+            except JudgeUnavailable as error:
+                if self._open.is_set():
+                    await self._pause(str(error))
+
+    @property
+    def pausing(self) -> bool:
+        """Whether the run waits for the judge right now."""
+        return not self._open.is_set()
+
+    def take_pauses(self) -> list[dict[str, Any]]:
+        """The pauses that ended since this was last asked: `{since, seconds, reason}`."""
+        ended, self._pauses = self._pauses, []
+        return ended
+
+    async def _pause(self, reason: str) -> None:
+        since, started = datetime.now(UTC), time.monotonic()
+        pause: dict[str, Any] = {"since": since.isoformat(), "reason": reason}
+        self._open.clear()
+        self._on_change(pause, "paused")
+        self._progress.pause(reason, since)
+        try:
+            if self._on_pause is not None:
+                await self._tell(self._on_pause, reason, since)
+            await self._until_back(started)
+        except BaseException:
+            # the run ends in this pause, and what is known of it has to outlive the run
+            self._on_change({**pause, "seconds": round(time.monotonic() - started, 3)}, "paused")
+            raise
+        seconds = time.monotonic() - started
+        self._pauses.append({**pause, "seconds": round(seconds, 3)})
+        self._progress.resume(seconds)
+        self._on_change(self._pauses[-1], "running")
+        self._open.set()
+
+    async def _until_back(self, started: float) -> None:
+        wait = self._config.probe_seconds
+        while True:
+            left = self._left(started)
+            await asyncio.sleep(min(wait, left))
+            try:
+                await self._probe()
+                return
+            except JudgeUnavailable as error:
+                if self._left(started) <= 0:
+                    raise PausedTooLong(
+                        f"The judge stayed away for judge.max_pause={self._config.max_pause:g} s ({error}); "
+                        "everything is committed, resume with the same command."
+                    ) from error
+                wait = min(2 * wait, LONGEST_WAIT)
+
+    def _left(self, started: float) -> float:
+        limit = self._config.max_pause
+        return float("inf") if limit is None else max(0.0, limit - (time.monotonic() - started))
+
+    async def _tell(self, command: str, reason: str, since: datetime) -> None:
+        """Run the user's command; that it failed is worth a line, not the run."""
+        environment = os.environ | {"RAYPOLY_PAUSE_REASON": reason, "RAYPOLY_PAUSE_SINCE": since.isoformat()}
+        process = await asyncio.create_subprocess_shell(command, env=environment)
+        code = await process.wait()
+        if code != 0:
+            self._progress.note(f"run.on_pause ended with exit code {code}: {command}")

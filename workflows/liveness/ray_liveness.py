@@ -1,0 +1,105 @@
+"""Whether Ray is still there. Ray ends a driver half a second after its raylet's death, without a word, and aborts one
+whose head is gone for a minute.
+
+    with Lifeline(lambda why: ending.without_ray(ray_gone(why), ...)):
+        ...
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+
+from raypoly.errors import RayGone
+
+EVERY_SECONDS = 2.0
+GONE_SECONDS = 20.0
+"""A head that can't be reached for so long is gone. A raylet that died never comes back."""
+_CONNECT_SECONDS = 5.0
+_DIED = "its raylet on this machine died"
+
+
+class RayLiveness:
+    """Watches this driver's raylet, and looks for the head every two seconds, from threads of their own."""
+
+    def __init__(self, lost: Callable[[str], None], gone_seconds: float = GONE_SECONDS) -> None:
+        self._lost, self._gone_seconds = lost, gone_seconds
+        self._over = threading.Event()
+        self._head = str(ray.get_runtime_context().gcs_address)
+        node: Any = ray._private.worker.global_worker.node
+        self._raylet = -1 if node is None else _owner(str(node.raylet_socket_name))
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch_head, name="lifeline", daemon=True).start()
+        if self._raylet >= 0:
+            threading.Thread(target=self._watch_raylet, name="lifeline-raylet", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """An error that came of Ray's death is told as that."""
+        self._over.set()
+        if isinstance(error, Exception) and not isinstance(error, RayGone):
+            missing = self._missing()
+            if missing is not None:
+                raise ray_gone(missing) from error
+
+    def _watch_raylet(self) -> None:
+        while not self._over.is_set():
+            if self._raylet_died(EVERY_SECONDS):
+                if not self._over.is_set():
+                    self._lost(_DIED)
+                return
+
+    def _watch_head(self) -> None:
+        seen = time.monotonic()
+        while not self._over.wait(EVERY_SECONDS):
+            missing = self._missing()
+            if missing is None:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > self._gone_seconds and not self._over.is_set():
+                self._lost(missing)
+                return
+
+    def _raylet_died(self, seconds: float = 0.0) -> bool:
+        """Whether it is dead, or dies within these seconds."""
+        if self._raylet < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._raylet, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+
+    def _missing(self) -> str | None:
+        if self._raylet_died():
+            return _DIED
+        host, _, port = self._head.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        except OSError as error:
+            return f"its head at {self._head} does not answer ({error.strerror or error})"
+        return None
+
+
+def _owner(path: str) -> int:
+    """A descriptor (pidfd) of the process that listens at a socket; -1 where this machine can't tell."""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(_CONNECT_SECONDS)
+            probe.connect(path)
+            pid, _, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return os.pidfd_open(pid) if pid > 0 else -1
+    except OSError:
+        return -1
+
+
+def ray_gone(why: str) -> RayGone:
+    """What the user is told."""
+    return RayGone(f"Ray is gone: {why}. Everything is committed; resume with the same command.")

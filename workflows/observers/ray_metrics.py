@@ -1,0 +1,94 @@
+"""The run's numbers as Ray metrics, which each node's Prometheus exporter serves (configs/grafana.json shows them).
+
+Ray puts `ray_` before every name: `ray_raypoly_reward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray.util.metrics import Counter, Gauge
+
+from raypoly.metrics.sinks import MEASURES, flatten
+
+GAUGES: Mapping[str, str] = {
+    "step": "Steps done.",
+    "reward": "Mean reward of the step's rollouts.",
+    "strategies": "Mean distinct judged strategies in a group.",
+    "strategies_structural": "Mean distinct strategies in a group by structure, over the same groups.",
+    "strategies_correct": "Mean distinct strategies, by execution, among a group's correct rollouts.",
+    "zero_advantage": "Share of groups without a gradient.",
+    "unjudged": "Groups of the step that the judge could not label.",
+    "judge_agreement": "The judge's mean agreement (adjusted Rand index) with gold groups, where it was looked at.",
+    "grad_norm": "Gradient norm before clipping.",
+    "clip_share": "Share of steps whose gradient was clipped.",
+    "entropy": "Mean token entropy of the sampling policy, in nats.",
+    "mismatch_max": "Largest difference of a sampled log-probability between engine and learner.",
+    "mismatch_k3": "KL of the sampling engine to the learner, nats a token.",
+    "importance_ess": "Effective sample size of the learner/sampler ratios, as a share of the tokens.",
+    "ratio_clipped_low": "Share of tokens whose loss the lower bound of the ratio decided.",
+    "ratio_clipped_high": "Share of tokens whose loss the upper bound of the ratio decided.",
+    "kl_reference": "KL to the starting model, nats a token, where the loss has such a term.",
+    "tokens_per_second": "Sampled tokens a second.",
+    "truncated": "Share of rollouts that reached the length limit.",
+    "tail/seconds": "Seconds from the end of generation to the labels of the group that came out last.",
+    "tail/exposed": "Seconds of those in which nothing hid scoring and judging.",
+}
+STAGE = "seconds/"
+EXPOSED = "exposed/"
+STATUS = "statuses/"
+
+
+class RayMetrics:
+    """A sink of the driver: gauges for the newest step, counters for what adds up. Needs a connected Ray."""
+
+    def __init__(self, run: str, objective: str) -> None:
+        self._tags = {"run": run, "objective": objective}
+        keys = tuple(self._tags)
+        self._gauges = {name: Gauge(_metric(name), text, keys) for name, text in GAUGES.items()}
+        self._stage = Gauge("raypoly_stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
+        waited = "Seconds of the newest step that it waited for each stage, or for none of them (idle)."
+        self._exposed = Gauge("raypoly_exposed_seconds", waited, (*keys, "stage"))
+        own = "A number of the objective's own, in the mean over the newest step's groups."
+        self._measure = Gauge("raypoly_objective", own, (*keys, "measure"))
+        self._rollouts = Counter("raypoly_rollouts", "Rollouts by verdict.", (*keys, "status"))
+        self._tokens = Counter("raypoly_response_tokens", "Sampled tokens.", keys)
+        self._pause_seconds = Counter("raypoly_pause_seconds", "Seconds waited for the judge.", keys)
+        self._judge_usd = Counter("raypoly_judge_usd", "US dollars that the judge's answers cost.", keys)
+        self._paused = Gauge("raypoly_paused", "1 while the run waits for the judge.", keys)
+        self._paused.set(0, self._tags)
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Take one row of metrics.jsonl."""
+        numbers = flatten(row)
+        for name, gauge in self._gauges.items():
+            if name in numbers:
+                gauge.set(numbers[name], self._tags)
+        for name, value in numbers.items():
+            if name.startswith(STAGE):
+                self._stage.set(value, {**self._tags, "stage": name.removeprefix(STAGE)})
+            elif name.startswith(EXPOSED):
+                self._exposed.set(value, {**self._tags, "stage": name.removeprefix(EXPOSED)})
+            elif name.startswith(MEASURES):
+                self._measure.set(value, {**self._tags, "measure": name.removeprefix(MEASURES)})
+            elif name.startswith(STATUS) and value > 0:
+                self._rollouts.inc(value, {**self._tags, "status": name.removeprefix(STATUS)})
+        for counter, name in (
+            (self._tokens, "response_tokens"),
+            (self._pause_seconds, "paused_seconds"),
+            (self._judge_usd, "judge_step/cost_usd"),
+        ):
+            if numbers.get(name, 0) > 0:
+                counter.inc(numbers[name], self._tags)
+
+    def paused(self, paused: bool) -> None:
+        """Say that the run waits, or that it goes on."""
+        self._paused.set(int(paused), self._tags)
+
+    def close(self) -> None:
+        """Nothing is held: Ray's own exporter serves the last values until the driver ends."""
+
+
+def _metric(name: str) -> str:
+    return "raypoly_" + name.replace("/", "_")

@@ -1,0 +1,101 @@
+"""Large files, read by Ray Data on all nodes: this process cuts them into lines, tasks make problems of them, in order.
+
+    load_sources(sources, files, read_by_size)      # Ray is up, if any file `is_large`
+
+A small file is read here: what Ray costs at its start is more than what it saves.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from raypoly.preparing.candidates import SourceFacts
+from raypoly.preparing.prepare_config import SourceConfig
+from raypoly.preparing.source_rows import ReadRow, read_row
+from raypoly.preparing.sources import SourceFile, read_file
+from raypoly.problems.formats import parquet_rows
+from raypoly.problems.formats.row_files import parsed, read_lines
+
+LARGE = 256 << 20
+"""Bytes of a file from which on Ray Data reads it."""
+BLOCK = 8 << 20
+"""Bytes of lines that a task gets, about."""
+AHEAD = 4
+"""Blocks for each CPU of the cluster that are handed out together: with what becomes of them, what is in the object
+store at one time."""
+
+
+def is_large(file: SourceFile) -> bool:
+    """Whether it pays to have the file read by tasks, for which Ray must be up."""
+    return file.path.stat().st_size >= LARGE and not parquet_rows.holds(file.path)
+
+
+def read_by_size(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
+    """The file's rows in its order, read by tasks where it is large. Raises `UsageError`."""
+    return read_by_tasks(file, source) if is_large(file) else read_file(file, source)
+
+
+def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
+    """The rows of `read_file`, the same and in the same order. Ray must be up. Raises `UsageError`."""
+    import ray
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    parse = _Parse(file.name, file.revision, source)
+    blocks, ahead = _blocks(file.path), AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    for first in blocks:
+        yield from _rows([ray.put(block) for block in chain([first], islice(blocks, ahead - 1))], parse)
+        gc.collect()  # an executor of Ray Data's refers to itself, and would hold its blocks in the object store
+
+
+def _rows(blocks: Sequence[Any], parse: _Parse) -> Iterator[ReadRow]:
+    """What tasks make of some blocks, given as references."""
+    import ray.data
+
+    found = ray.data.from_arrow_refs(blocks).map_batches(parse, batch_size=None, batch_format="pyarrow")
+    for batch in found.iter_batches(batch_size=None, batch_format="pyarrow"):
+        for row in batch.column("row").to_pylist():
+            yield pickle.loads(row)  # written by the tasks below
+
+
+class _Parse:
+    """A block of numbered lines to a block of rows."""
+
+    def __init__(self, name: str, revision: str | None, source: SourceConfig) -> None:
+        self._name, self._revision, self._source = name, revision, source
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        numbers, lines = (block.column(name).to_pylist() for name in ("number", "line"))
+        return pa.table({"row": pa.array(map(self._row, numbers, lines), pa.large_binary())})
+
+    def _row(self, number: int, line: bytes) -> bytes:
+        facts = SourceFacts(self._name, number, self._revision, self._source.licence)
+        return pickle.dumps(read_row(parsed(line), facts, self._source))
+
+
+def _blocks(path: Path) -> Iterator[Any]:
+    """Tables of numbered lines."""
+    numbers: list[int] = []
+    lines: list[bytes] = []
+    held = 0
+    for number, line in read_lines(path):
+        numbers.append(number)
+        lines.append(line)
+        held += len(line)
+        if held >= BLOCK:
+            yield _table(numbers, lines)
+            numbers, lines, held = [], [], 0
+    if lines:
+        yield _table(numbers, lines)
+
+
+def _table(numbers: list[int], lines: list[bytes]) -> Any:
+    return pa.table({"number": pa.array(numbers, pa.int64()), "line": pa.array(lines, pa.large_binary())})

@@ -1,0 +1,274 @@
+"""The driver of a preparation; what it decides is in `raypoly/preparing`."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+
+from raypoly.errors import UsageError
+from raypoly.offline.score.score_progress import shown
+from raypoly.preparing import output_files, pass_rate_band, prompt_lengths
+from raypoly.preparing.candidates import Ask, Candidate
+from raypoly.preparing.data_card import PreparationResult, card, encoded
+from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
+from raypoly.preparing.duplicates import same
+from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
+from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
+from raypoly.preparing.sources import Loaded, SourceFile, find, load_sources
+from raypoly.preparing.splits import split
+from raypoly.reports.data_card_figure import figure
+from raypoly.reports.data_card_page import page
+from raypoly.store import Lease, Store
+from raypoly.store.sealed_json import seal
+from workflows.durability.journal import Journal
+from workflows.liveness.shutdown import Shutdown, run_workflow
+from workflows.prepare.chunk_work import Samples, Solutions, solution_reason
+from workflows.prepare.large_files import is_large, read_by_size
+from workflows.prepare.preparation_actors import Workers
+from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, is_done, show
+from workflows.prepare.problem_chunks import ChunkOutcome, Chunks, Work
+from workflows.step.skipped_groups import SkippedGroups
+
+SOLUTIONS_CHUNK = 64
+"""Problems whose solutions are run in one step of the journal."""
+SPLITS = ("train", "validation", "test")
+
+Read = tuple[Loaded, Loaded | None]
+"""What is in the sources, and in the evaluation sets if there are any."""
+
+
+def prepare(config: PrepareConfig) -> None:
+    """Prepare, or go on; one that is done is shown. Raises what `raypoly.errors` names."""
+    folder = PreparationFolder.of(config)
+    print(folder.uri, flush=True)
+    console = Console()
+    if not is_done(folder.look(), config):
+        ending = Shutdown(config.run.grace_seconds)
+
+        async def work() -> None:
+            with ending.held():
+                files = await asyncio.to_thread(_found, config.sources, config.against)
+                large = any(map(is_large, files))
+                # before the folder holds anything: a mended config may start there
+                asks = await asyncio.to_thread(prompt_lengths.asks, config)
+                loaded = None if large else await asyncio.to_thread(_load, config, files)
+                async with AsyncExitStack() as stack:
+                    await _begun(stack, folder, ending, console).run(files, loaded, asks)
+
+        run_workflow(work(), ending)
+    show(folder.look(), config, console)
+
+
+def _begun(stack: AsyncExitStack, folder: PreparationFolder, ending: Shutdown, console: Console) -> Preparation:
+    """The preparation with its folder open; the stack closes what it opens."""
+
+    def note(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    store, lease = folder.open()
+    stack.callback(lease.release)
+    journal = Journal(store, lease)
+    stack.push_async_callback(journal.close)
+    workers = Workers(stack, folder.config, folder.name, store, lease, journal, ending, note)
+    return Preparation(folder.config, store, lease, journal, workers, console, note)
+
+
+class Preparation:
+    """One start of a preparation."""
+
+    def __init__(
+        self,
+        config: PrepareConfig,
+        store: Store,
+        lease: Lease,
+        journal: Journal,
+        workers: Workers,
+        console: Console,
+        note: Callable[[str], None],
+    ) -> None:
+        self._config, self._store, self._lease = config, store, lease
+        self._journal, self._workers, self._console, self._note = journal, workers, console, note
+        self._ledger = DecisionLog(store, lease)
+        self._chunks = Chunks(journal, workers.care, workers.step_done)
+        self._aside = SkippedGroups(1.0, note)
+        self._steps = 0
+        """Of the journal, that stages before have taken."""
+
+    async def run(self, files: Sequence[SourceFile], read: Read | None, asks: Mapping[str, Ask | None]) -> None:
+        """To the end. `read`: what is in the files; None where they are so large that Ray Data has to read them.
+        `asks`: what gives each source's problems their prompts."""
+        config = self._config
+        keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.templates(config))
+        if read is None:
+            self._workers.connect()
+            read = await asyncio.to_thread(_load, config, files)
+        loaded, against = read
+        if self._ledger.stage("load", lambda: loaded.decisions) != loaded.decisions:
+            raise UsageError(
+                f"raypoly reads the sources otherwise than when {self._store.uri} was begun: go on with the raypoly of "
+                "then, or add run.fresh=true for a new preparation."
+            )
+        candidates = loaded.candidates
+        self._note(_told(loaded))
+        candidates = _left(candidates, await self._solutions(candidates), "solutions")
+        evaluation = against.candidates if against is not None else []
+        decided = await asyncio.to_thread(self._ledger.stage, "same", lambda: same(candidates, evaluation))
+        candidates = _left(candidates, decided, "same")
+        candidates = await self._prompts(prompt_lengths.asked(candidates, asks))
+        candidates = await self._sampling(candidates)
+        self._ledger.keep("split", split(candidates, config.split))
+        await asyncio.to_thread(self._write, loaded, against, candidates)
+
+    async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
+        """Whose own solution passes, and who has none."""
+        rule, known = self._config.solutions, self._ledger.read("solutions")
+        with_solution = [it for it in candidates if it.has_solution] if rule.check else []
+        first, self._steps = self._steps, self._steps + -(-len(with_solution) // SOLUTIONS_CHUNK)
+        if known is not None:
+            return known
+        outcomes = {}
+        if with_solution:
+            work = None
+            if self._chunks.left(first, with_solution, SOLUTIONS_CHUNK):
+                work = Solutions(await self._workers.scorers(), self._aside)
+            done = await self._watched("solutions", first, with_solution, SOLUTIONS_CHUNK, work, 1)
+            outcomes = {outcome.problem_id: outcome for outcome in done}
+        decided = []
+        for it in candidates:
+            outcome = outcomes.get(it.id)
+            if outcome is not None:
+                reason = solution_reason(outcome.passes, outcome.detail)
+                decided.append(Decision(it.id, "solutions", reason, {} if reason else {"solution": "passed"}))
+            elif it.has_solution:
+                decided.append(Decision(it.id, "solutions"))
+            else:
+                reason = "it has no solution to check its tests by" if rule.require else ""
+                decided.append(Decision(it.id, "solutions", reason, {"solution": "none"}))
+        return self._ledger.keep("solutions", decided)
+
+    async def _prompts(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        config = self._config
+        decided = self._ledger.read("prompts")
+        if decided is None:
+            texts = await asyncio.to_thread(prompt_lengths.prompts_of, candidates)
+            name = config.prompts.tokenizer or config.model.path
+            if config.sampling.samples:
+                model = str(await self._workers.model())
+                self._store.put_mutable(MODEL, seal({"path": model}))
+                name = config.prompts.tokenizer or model
+            encode = None if name is None else await asyncio.to_thread(prompt_lengths.encoder, name)
+            limit = config.generator.max_prompt_tokens
+            measured = await prompt_lengths.measure(candidates, texts, config.prompts, limit, encode)
+            decided = self._ledger.keep("prompts", measured)
+        _left(candidates, decided, "prompts")
+        return prompt_lengths.taken(candidates, decided)
+
+    async def _sampling(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Those in the band; all of them where no model is asked."""
+        sampling = self._config.sampling
+        if not sampling.samples:
+            self._ledger.keep("sampling", [Decision(it.id, "sampling") for it in candidates])
+            return list(candidates)
+        work = None
+        if self._chunks.left(self._steps, candidates, sampling.chunk):
+            generator, scorers = await self._workers.generator(), await self._workers.scorers()
+            work = Samples(generator, scorers, self._aside, sampling)
+        done = await self._watched("samples", self._steps, candidates, sampling.chunk, work, sampling.samples)
+        tried = {it.problem_id: pass_rate_band.SampledPassRate(it.size, it.passes, it.detail) for it in done}
+        decided = self._ledger.keep("sampling", pass_rate_band.chosen(candidates, tried, self._config.band))
+        _left(candidates, decided, "sampling")
+        return pass_rate_band.taken(candidates, decided)
+
+    async def _watched(
+        self, what: str, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, programs: int
+    ) -> list[ChunkOutcome]:
+        """The outcomes, with a bar or lines meanwhile. `work`: None where the journal has all."""
+        done = passed = 0
+
+        def told(outcome: ChunkOutcome) -> None:
+            nonlocal done, passed
+            done, passed = done + outcome.size, passed + (outcome.passes or 0)
+
+        total = programs * len(candidates)
+        self._note(f"{what}: {total:,} programs of {len(candidates):,} problems")
+        with shown(total, lambda: (done, passed), self._console):
+            return await self._chunks.outcomes(first, candidates, size, work, told)
+
+    def _write(self, loaded: Loaded, against: Loaded | None, candidates: Sequence[Candidate]) -> None:
+        """Everything that the preparation ends in; the card comes last, and says that it is done.
+
+        Where it was done under another band or split, its files are replaced.
+        """
+        if self._store.exists(CARD):
+            self._store.delete(CARD)
+        decisions: dict[StageName, Sequence[Decision]] = {name: self._ledger.read(name) or [] for name in STAGES}
+        where = {decision.problem_id: decision.facts["split"] for decision in decisions["split"]}
+        parts = {name: [it for it in candidates if where[it.id] == name] for name in SPLITS}
+        splits = {name: part for name, part in parts.items() if part}
+        for name, part in parts.items():
+            self._put_data(f"data/{name}.jsonl", part, output_files.jsonl)
+            self._put_data(f"data/{name}.parquet", part, output_files.parquet)
+        self._put(EXCLUDED, output_files.exclusions(d for name in STAGES for d in decisions[name]))
+        values = card(PreparationResult(self._config, loaded, against, decisions, splits))
+        self._put(FIGURE, figure(values))
+        self._put(PAGE, page(values, FIGURE).encode())
+        self._put(CARD, encoded(values))
+
+    def _put(self, key: str, data: bytes) -> None:
+        self._lease.check()
+        self._store.put_mutable(key, data)
+
+    def _put_data(
+        self, key: str, part: Sequence[Candidate], write: Callable[[Iterable[Candidate], IO[bytes]], None]
+    ) -> None:
+        """A file of problems; none where there are none."""
+        self._lease.check()
+        if part:
+            with tempfile.NamedTemporaryFile() as file:
+                write(part, file)
+                file.flush()
+                self._lease.check()
+                self._store.put_mutable_file(key, Path(file.name))
+        elif self._store.exists(key):
+            self._store.delete(key)
+
+
+def _found(sources: dict[str, SourceConfig], against: dict[str, SourceConfig]) -> list[SourceFile]:
+    """All files, those of evaluation sets behind the others. Raises `UsageError`."""
+    twice = sources.keys() & against.keys()
+    if twice:
+        raise UsageError(f"sources.{min(twice)} and against.{min(twice)} have one name: give each its own.")
+    return [find(name, source) for name, source in {**sources, **against}.items()]
+
+
+def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
+    number = len(config.sources)
+    loaded = load_sources(config.sources, files[:number], read_by_size)
+    return loaded, load_sources(config.against, files[number:], read_by_size) if config.against else None
+
+
+def _told(loaded: Loaded) -> str:
+    """How many rows could be used, and why the first of the others could not."""
+    aside = [decision for decision in loaded.decisions if decision.reason]
+    told = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows"
+    if not aside:
+        return told
+    facts = aside[0].facts
+    return f"{told}; the first that was set aside is row {facts['row']} of {facts['source']}: {aside[0].reason}"
+
+
+def _left(candidates: Sequence[Candidate], decided: Sequence[Decision], stage: StageName) -> list[Candidate]:
+    """Those that went on. Raises `UsageError` where none did."""
+    dropped = {decision.problem_id: decision.reason for decision in decided if decision.reason}
+    left = [it for it in candidates if it.id not in dropped]
+    if not left:
+        problem_id, reason = next(iter(dropped.items()))
+        hint = " Another band for the same run.dir samples nothing again." if stage == "sampling" else ""
+        raise UsageError(f"No problem is left after {stage}; of {problem_id}, for one: {reason}.{hint}")
+    return left

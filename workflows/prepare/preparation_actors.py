@@ -1,0 +1,119 @@
+"""Ray, scorers and engines of a preparation, each started when it is first needed: one that needs none starts none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from actors.calls import CallContext, InFlightCalls
+from actors.generator import Generator
+from actors.retries import Retries
+from actors.scorer import ScorerPool
+from raypoly import problems
+from raypoly.config import GeneratorConfig, ProblemsConfig
+from raypoly.errors import UsageError
+from raypoly.placement import ON_CPU, Placement
+from raypoly.preparing.prepare_config import PrepareConfig
+from raypoly.store import Lease, Store
+from workflows.durability.journal import Journal
+from workflows.liveness.ray_liveness import RayLiveness, ray_gone
+from workflows.liveness.shutdown import Shutdown
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import Watchdog
+from workflows.startup.open_run import model_path
+from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connected, dashboard_url
+
+
+class Workers:
+    """Stopped by the stack that they are given."""
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        config: PrepareConfig,
+        name: str,
+        store: Store,
+        lease: Lease,
+        journal: Journal,
+        ending: Shutdown,
+        note: Callable[[str], None],
+    ) -> None:
+        self._stack, self._name, self._store, self._lease = stack, name, store, lease
+        self._journal, self._ending, self._note = journal, ending, note
+        self._config = config.of_a_run()
+        self.care = CallContext(Retries(config.run.retries, note), InFlightCalls())
+        self._scorers: ScorerPool | None = None
+        self._generator: Generator | None = None
+        self._model: Path | None = None
+        self._watchdog: Watchdog | None = None
+
+    async def scorers(self) -> ScorerPool:
+        """The pool, up."""
+        self.connect()
+        if self._scorers is None:
+            self._scorers = ScorerPool(self._config.scorer, actor_options(), care=self.care)
+            self._stack.callback(self._scorers.stop)
+            await self._scorers.start()
+        return self._scorers
+
+    async def generator(self) -> Generator:
+        """The engines, up with the base model's weights."""
+        model = await self.model()
+        self.connect()
+        if self._generator is None:
+            placement, options = _places(self._config.generator)
+            self._generator = Generator(self._config, model, options, self.care, placement)
+            self._stack.callback(self._generator.stop)
+            await self._generator.start()
+        return self._generator
+
+    async def model(self) -> Path:
+        """The base model's folder. The tiny one is made by Ray, where it is not in the cache."""
+        if self._model is None:
+            if self._config.model.path is None:
+                self.connect()
+            puzzles = await asyncio.to_thread(problems.build, ProblemsConfig())
+            self._model = await model_path(self._config, puzzles)
+        return self._model
+
+    def connect(self) -> None:
+        """Ray, and what watches over it and over the actors."""
+        if self._watchdog is not None:
+            return
+        enter = self._stack.enter_context
+        enter(connected(self._config, self._name))
+        url = dashboard_url()
+        self._note(f"Ray dashboard: {url}" if url else "Ray is up")
+        ending, flushed, release = self._ending, self._journal.flushed, self._lease.release
+        enter(RayLiveness(lambda why: ending.without_ray(ray_gone(why), flushed, release)))
+        seconds, stacks = self._config.run.stall_seconds, Stacks(self._store)
+        self._watchdog = enter(Watchdog(seconds, self.care.calls, self._actors, stacks, self._note, failed=ending.ask))
+
+    def step_done(self) -> None:
+        """Something was completed: a stall is a first one again."""
+        if self._watchdog is not None:
+            self._watchdog.step_done()
+
+    def _actors(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for part in (self._scorers, self._generator):
+            found |= part.actors if part is not None else {}
+        return found
+
+
+def _places(config: GeneratorConfig) -> tuple[Placement, Callable[[int], dict[str, Any]]]:
+    """A GPU for each engine where there are any, since nobody learns beside it. Raises `UsageError` for too few."""
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    if not gpus:
+        return ON_CPU, lambda index: actor_options()
+    if config.placement == "cpu":  # an actor that asked for no GPU may see all of them
+        hidden = {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}}
+        return ON_CPU, lambda index: {**actor_options(), **hidden}
+    if config.engines > gpus:
+        raise UsageError(f"generator.engines={config.engines}, but the cluster has {gpus} GPUs: ask for fewer engines.")
+    return Placement("split", "objects", on_gpu=True), lambda index: {"num_cpus": ACTOR_CPUS, "num_gpus": 1}

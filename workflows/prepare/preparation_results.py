@@ -1,0 +1,76 @@
+"""The last words of a preparation: the table, the files, and the command that trains on them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from rich.console import Console
+from rich.table import Table
+
+from raypoly.preparing.preparation_folder import influential
+from raypoly.preparing.prepare_config import PrepareConfig
+from raypoly.reports.data_card_page import STAGE_HEAD, stage_rows
+from raypoly.store import Store
+from raypoly.store.sealed_json import unseal
+
+CARD = "card.json"
+PAGE = "card.md"
+FIGURE = "card.png"
+EXCLUDED = "excluded.jsonl"
+MODEL = "model.json"
+"""Where the tiny model lay at the last start: of this machine, and so no part of the data."""
+
+
+def is_done(store: Store, config: PrepareConfig) -> bool:
+    """Whether the data set that the config asks for is there; what cannot be read is made anew."""
+    try:
+        found = json.loads(store.read(CARD)) if store.exists(CARD) else {}
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("config") == influential(config)
+
+
+def show(store: Store, config: PrepareConfig, console: Console) -> None:
+    """Print what the card says, where everything is, and how to train on it."""
+    values = json.loads(store.read(CARD))
+    table = Table()
+    first, *others = STAGE_HEAD
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    for row in stage_rows(values):
+        table.add_row(*row)
+    console.print(table)
+    splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
+    lines = [
+        f"data: {store.place('data')} ({splits})",
+        f"left out: {store.place(EXCLUDED)}",
+        f"data card: {store.place(PAGE)}",
+        f"figure: {store.place(FIGURE)}",
+        _next(store, config, "train" in values["splits"]),
+    ]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _next(store: Store, config: PrepareConfig, train: bool) -> str:
+    """How to go on."""
+    purpose, key = ("to train on it", "problems.path") if train else ("to be tested on it", "problems.test_path")
+    if store.location.folder is None:
+        return (
+            f"{purpose}: copy {store.place('data')} to a folder, and name that as {key} with problems.source=prepared"
+        )
+    words = ["problems.source=prepared", f"{key}={store.location.folder}"]
+    if train:
+        model = _model(store, config)
+        words += [] if model is None else [f"model.path={model}"]
+        words.append(f"generator.max_prompt_tokens={config.generator.max_prompt_tokens}")
+    return f"{purpose}: {shlex.join(['python', '-m', 'raypoly.train', *words])}"
+
+
+def _model(store: Store, config: PrepareConfig) -> str | None:
+    """The base model, as training may be told it."""
+    if config.model.path is not None:
+        return config.model.path
+    return str(unseal(store.read(MODEL), store.place(MODEL))["path"]) if store.exists(MODEL) else None

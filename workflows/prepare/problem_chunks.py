@@ -1,0 +1,181 @@
+"""Problems through the journal, a chunk of them a step: what is dear to find out is durable as soon as it is known.
+
+    outcomes = await Chunks(journal, care).outcomes(first_step, candidates, 64, work, told)
+
+A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row says
+what each of its groups came to, so that a resumed preparation reads no rollouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from actors.calls import CallContext
+from raypoly.errors import UsageError
+from raypoly.preparing.candidates import Candidate, content_of
+from raypoly.store.bundles import BLOCK
+from raypoly.store.step_records import Applied, Generated, Record, Scored
+from raypoly.values import Group, Rollout, Verdict
+from workflows.durability.journal import Journal
+from workflows.liveness.watchdog import STORAGE
+from workflows.step.skipped_groups import skip_reason
+
+OPEN = 2
+"""Chunks under way: while programs of one run, responses of the next are sampled."""
+
+
+@dataclass(frozen=True)
+class ChunkOutcome:
+    """What a group came to."""
+
+    problem_id: str
+    size: int
+    passes: int | None
+    """None where the tests could not be run."""
+    detail: str = ""
+    """Why they could not; of a single program that failed, how."""
+
+
+class Work(Protocol):
+    """How a chunk's groups are made and judged."""
+
+    def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        """(slot, rollouts), for every slot, in any order."""
+        ...
+
+    async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
+        """One a rollout; `infra` throughout where the tests can't be run."""
+        ...
+
+
+Told = Callable[[ChunkOutcome], None]
+"""Hears of each group that is done, those of earlier starts included."""
+
+
+class Chunks:
+    """The steps of one preparation's journal."""
+
+    def __init__(self, journal: Journal, care: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
+        """`step_done` hears of each step that is completed."""
+        self._journal, self._care, self._step_done = journal, care, step_done
+        self._settled = 0
+
+    def left(self, first: int, candidates: Sequence[Candidate], size: int) -> int:
+        """Problems in chunks that are not completed yet."""
+        done = set(self._journal.completed_steps())
+        return sum(len(part) for step, part in _parts(first, candidates, size) if step not in done)
+
+    async def outcomes(
+        self, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, told: Told
+    ) -> list[ChunkOutcome]:
+        """What each problem's group came to, in order. Chunks are `size` problems, their steps count from `first`.
+
+        `work` may be None where nothing is `left`.
+        """
+        gate = asyncio.Semaphore(OPEN)
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._chunk(step, part, work, told, gate))
+                for step, part in _parts(first, candidates, size)
+            ]
+        return [outcome for task in running for outcome in task.result()]
+
+    async def _chunk(
+        self, step: int, chunk: Sequence[Candidate], work: Work | None, told: Told, gate: asyncio.Semaphore
+    ) -> list[ChunkOutcome]:
+        digest = content_of(chunk)
+        done = self._journal.applied(step) if step in self._journal.completed_steps() else None
+        if done is None:
+            assert work is not None
+            async with gate:
+                done = await self._run(step, chunk, digest, work, told)
+        else:
+            for row in done.metrics["outcomes"]:
+                told(ChunkOutcome(**row))
+        if done.digest != digest:
+            raise _other_problems(step)
+        return [ChunkOutcome(**row) for row in done.metrics["outcomes"]]
+
+    async def _run(self, step: int, chunk: Sequence[Candidate], digest: str, work: Work, told: Told) -> Applied:
+        """The chunk, from where the journal has it."""
+        known = self._journal.step(step)
+        if any(slot >= len(chunk) or group.problem_id != chunk[slot].id for slot, group in known.groups.items()):
+            raise _other_problems(step)
+        groups: dict[int, asyncio.Task[Group]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            for slot, group in known.groups.items():
+                groups[slot] = tasks.create_task(self._scored(group, chunk[slot], work, told))
+            if len(groups) < len(chunk):
+                async for slot, rollouts in work.sample(chunk):
+                    if slot not in groups:
+                        group = Group(step, slot, chunk[slot].id, rollouts)
+                        groups[slot] = tasks.create_task(self._generated(group, chunk[slot], work, told))
+        whole = [groups[slot].result() for slot in sorted(groups)]
+        applied = known.applied
+        if applied is None:
+            applied = Applied(step, digest, {"step": step, "outcomes": [vars(outcome_of(group)) for group in whole]})
+            await self._commit(applied)
+        with self._care.calls.waiting("commit", STORAGE):
+            await self._journal.compact(step, whole, [_rewards(g) for g in whole], [np.zeros(g.size) for g in whole])
+            await self._settle()
+        self._step_done()
+        return applied
+
+    async def _generated(self, group: Group, candidate: Candidate, work: Work, told: Told) -> Group:
+        await self._commit(Generated(group))
+        return await self._scored(group, candidate, work, told)
+
+    async def _scored(self, group: Group, candidate: Candidate, work: Work, told: Told) -> Group:
+        if group.verdicts is None:
+            group = replace(group, verdicts=await work.verdicts(group, candidate))
+            await self._commit(Scored(group.step, group.slot, group.verdicts or ()))
+        told(outcome_of(group))
+        return group
+
+    async def _commit(self, record: Record) -> None:
+        with self._care.calls.waiting("commit", STORAGE):
+            await self._journal.commit(record)
+        self._care.retries.progress()
+
+    async def _settle(self) -> None:
+        """Bundle the steps that are done without a gap before them, a block at a time."""
+        done = set(self._journal.completed_steps())
+        before = next(step for step in range(len(done) + 1) if step not in done) // BLOCK * BLOCK
+        if before > self._settled:
+            self._settled = before
+            await self._journal.settle(before)
+
+
+def outcome_of(group: Group) -> ChunkOutcome:
+    """What a scored group came to."""
+    verdicts = group.verdicts or ()
+    reason = skip_reason(group)
+    if reason is not None:
+        return ChunkOutcome(group.problem_id, group.size, None, reason)
+    failed = next((verdict for verdict in verdicts if not verdict.passed), None)
+    detail = f"{failed.status}: {failed.detail}".rstrip(": ") if failed is not None and group.size == 1 else ""
+    return ChunkOutcome(group.problem_id, group.size, sum(verdict.passed for verdict in verdicts), detail)
+
+
+def _other_problems(step: int) -> UsageError:
+    return UsageError(
+        f"Step {step} of this preparation's journal is of other problems: raypoly reads the sources otherwise than "
+        "when it was begun. Add run.fresh=true for a new preparation."
+    )
+
+
+def _rewards(group: Group) -> Any:
+    """float64 [N], NaN where it is unknown."""
+    verdicts = group.verdicts or ()
+    return np.array([np.nan if v.status == "infra" else float(v.passed) for v in verdicts], np.float64)
+
+
+def _parts(first: int, candidates: Sequence[Candidate], size: int) -> list[tuple[int, Sequence[Candidate]]]:
+    """(step, its problems)."""
+    places = range(0, len(candidates), size)
+    return [(first + number, candidates[place : place + size]) for number, place in enumerate(places)]

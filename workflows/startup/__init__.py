@@ -1,0 +1,1 @@
+"""From a config to a run that is ready: Ray, actors, model, rehearsal."""

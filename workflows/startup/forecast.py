@@ -1,0 +1,128 @@
+"""From what a rehearsal took to what the whole run will take: hours, GPU-hours, the judge's cost, when it ends.
+
+A rehearsal samples two problems at a time. A wider batch is faster by the token, so on a known GPU sampling takes the
+rehearsal's time multiplied by the ratio that the plan gives (`raypoly.planning.step_seconds`). Elsewhere the time is
+taken to grow with the tokens, which is an upper bound. Gradients grow with the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from raypoly.config import Config
+from raypoly.judge.spending import dollars
+from raypoly.planning.device_layout import layout_of
+from raypoly.planning.gpus import Device
+from raypoly.planning.judge_forecast import judging
+from raypoly.planning.model_shape import shape_of
+from raypoly.planning.plan_text import duration, evaluated
+from raypoly.planning.step_seconds import sampling_seconds
+
+
+@dataclass(frozen=True)
+class RehearsalTimes:
+    """By a rehearsal; seconds."""
+
+    sampling: float
+    prompts: int
+    responses: int
+    response_tokens: int
+    update: float
+    """Of an update without rows: AdamW, and the digest of the weights."""
+    gradients: float
+    """Of rows at their limits."""
+    gradient_tokens: int
+    """Of their responses."""
+    hand_over: float
+    judge_call_usd: float | None
+    """US dollars of one question; None where unknown."""
+    crossing: float = 0.0
+    """Of the learner's log-probabilities behind several prompts, where the objective needs them."""
+
+    @property
+    def length(self) -> float:
+        """Mean tokens of a response."""
+        return self.response_tokens / self.responses
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Of the whole run; seconds."""
+
+    sampling: float
+    gradients: float
+    step: float
+    evaluations: float
+    total: float
+    gpus: int
+    at_most: bool
+    """Whether sampling was taken to grow with the tokens."""
+    judge_usd: float | None
+    """None where unknown."""
+    crossing: float = 0.0
+
+
+def forecast(config: Config, device: Device, measured: RehearsalTimes, problems: Mapping[str, int]) -> Forecast:
+    """`problems`: how many each split has."""
+    train = config.train
+    responses = train.prompts_per_step * train.rollouts
+    factor, at_most = _wider(config, device, measured, responses)
+    sampling = measured.sampling * factor
+    tokens = responses * measured.length
+    gradients = measured.gradients * tokens / measured.gradient_tokens
+    crossing = measured.crossing * responses / measured.responses
+    step = sampling + crossing + gradients + measured.update + measured.hand_over
+    samples = sum(times * count * each for times, count, each in evaluated(config, problems))
+    evaluations = samples * sampling / responses
+    asked = judging(config)
+    usd = None if measured.judge_call_usd is None else measured.judge_call_usd * config.judge.votes * asked.groups
+    return Forecast(
+        sampling=sampling,
+        gradients=gradients,
+        step=step,
+        evaluations=evaluations,
+        total=train.steps * step + evaluations,
+        gpus=layout_of(config, device).gpus,
+        at_most=at_most,
+        judge_usd=0.0 if not asked.groups else None if usd is None else usd * train.steps,
+        crossing=crossing,
+    )
+
+
+def told(config: Config, measured: RehearsalTimes, found: Forecast, now: datetime) -> str:
+    """Lines for a person."""
+    most = ", at most" if found.at_most else ""
+    crossing = f"log-probs behind several prompts {duration(found.crossing)}, " if found.crossing else ""
+    lines = [
+        f"responses had {measured.length:,.0f} tokens in the mean; longer ones take longer",
+        f"a step{most}: {duration(found.step)} (sampling {duration(found.sampling)}, {crossing}"
+        f"gradients {duration(found.gradients)}, update {duration(measured.update)}, hand-over "
+        f"{duration(measured.hand_over)}), and what scoring and judging add for its last groups",
+        f"{config.train.steps:,} steps and evaluations{most}: {duration(found.total)}, which ends "
+        f"{now + timedelta(seconds=found.total):%Y-%m-%d %H:%M} where it starts now",
+    ]
+    if found.gpus:
+        lines.append(f"GPU-hours{most}: {found.gpus * found.total / 3600:,.1f}")
+    if found.judge_usd is None:
+        lines.append("judge: its cost is unknown (judge.price_input, judge.price_output)")
+    else:
+        lines.append(
+            f"judge: {dollars(found.judge_usd)}, evaluations apart" if found.judge_usd else "judge: without cost"
+        )
+    return "\n".join(lines)
+
+
+def _wider(config: Config, device: Device, measured: RehearsalTimes, responses: int) -> tuple[float, bool]:
+    """How much longer a step's sampling takes than the rehearsal's, and whether that is only the most."""
+    shape, layout = shape_of(config.model.path), layout_of(config, device)
+    linear = responses / measured.responses
+    if shape is None:
+        return linear, True
+    length, prompts = round(measured.length), config.train.prompts_per_step
+    whole = sampling_seconds(config, shape, device, layout, prompts, responses, length)
+    small = sampling_seconds(config, shape, device, layout, measured.prompts, measured.responses, length)
+    if whole is None or not small:
+        return linear, True
+    return whole / small, False

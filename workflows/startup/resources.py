@@ -1,0 +1,70 @@
+"""Ray's resources for the learner and the engines, by their placement.
+
+    places = placed(config)
+    Generator(config, model_path, places.options, care, places.placement)
+
+A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, hence one GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from raypoly.config import Config
+from raypoly.errors import RaypolyError
+from raypoly.placement import Placement, resolve
+from workflows.startup.ray_cluster import ACTOR_CPUS
+
+PATIENCE = 300.0
+"""Seconds for which a busy cluster may hold back the bundles of a colocated run."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Room for the policy's actors."""
+
+    placement: Placement
+    gpus: int
+    """Of the cluster."""
+    group: Any = None
+    """The placement group; None where each actor stands alone."""
+
+    def options(self, index: int) -> dict[str, Any]:
+        """Of the engine, and of the learner's rank, that has this number."""
+        options: dict[str, Any] = {"num_cpus": ACTOR_CPUS}
+        if self.placement.gpu_share:
+            options["num_gpus"] = self.placement.gpu_share
+        elif self.gpus:  # an actor that asked for no GPU may see all of them
+            options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+        if self.group is not None:
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                placement_group=self.group, placement_group_bundle_index=index
+            )
+        return options
+
+
+def placed(config: Config) -> Places:
+    """The places that the config asks for; Ray gives them back when this driver disconnects.
+
+    Raises `UsageError` where the cluster can't have them, `RaypolyError` where it has no room for too long.
+    """
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    placement = resolve(config.generator, gpus, config.train.ranks)
+    if not placement.sleeps:
+        return Places(placement, gpus)
+    bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
+    # without GPUs all pairs stand on one machine, whose memory they share
+    strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
+    pairs = max(config.generator.engines, config.train.ranks)
+    group = placement_group([bundle] * pairs, strategy=strategy)
+    if not group.wait(PATIENCE):
+        raise RaypolyError(
+            f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {PATIENCE:.0f} s: "
+            "end what holds it (`ray status` shows it), then run the same command again."
+        )
+    return Places(placement, gpus, group)

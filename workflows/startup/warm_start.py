@@ -1,0 +1,169 @@
+"""The tiny policy's supervised start: Ray Data writes the examples, Ray Train learns them, a cache keeps the result.
+
+    path = ensure_warm_start(config, problems)     # a Hugging Face folder
+
+The folder is named by a hash of all that decides its content, and committed by rename with a manifest of checksums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import ray.data
+import ray.train
+import torch
+from numpy.typing import NDArray
+from ray.data import ExecutionOptions
+from ray.train.torch import TorchTrainer
+
+from raypoly.caches import cache_root
+from raypoly.config import Config, WarmStartConfig
+from raypoly.errors import RaypolyError
+from raypoly.policy import supervised as warm_start
+from raypoly.policy import supervised_examples, tiny_model
+from raypoly.policy.supervised import SupervisedTrainer
+from raypoly.policy.supervised_examples import Recipe, tokenizer_texts
+from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder, tokenizer_from_json
+from raypoly.problems import ProblemSet
+from raypoly.problems.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_solutions
+from raypoly.problems.puzzles.puzzle_language import Puzzle
+from workflows.startup.folder_cache import FolderCache
+
+BLOCK = 2048
+"""Examples that one Ray Data task writes."""
+THREADS = 2
+"""Compute threads of the worker: a constant, since sums in another order would be other weights."""
+REPORT_EVERY = 20
+"""Steps between lines of progress."""
+PROGRESS = "progress.txt"
+TRAIN_SETTINGS = {
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # waits for a minute where it can't tell two local clusters apart
+}
+"""Ray Train reads these from the environment of the process that calls `fit`."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str], None] = print) -> Path:
+    """The folder of the tiny policy after its warm start, trained now if no sound one is cached. Ray must be up.
+
+    Raises `UsageError` where the problems are no puzzles, `RaypolyError` where training fails.
+    """
+    puzzles = [puzzle_of(problem) for problem in problems.splits["train"]]
+    cache = FolderCache(cache_root() / "warm-start", say)
+
+    def train(folder: Path) -> None:
+        say(f"warm start: {config.warm_start.steps} supervised steps through Ray Train; the result is cached")
+        with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as name:
+            storage = Path(name)
+            with _followed(storage / PROGRESS, say):
+                _train(config.warm_start, puzzles, folder, storage)
+
+    return cache.ensure(_key(config.warm_start, puzzles), train)
+
+
+def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
+    """SHA-256, hex, over the config, the training prompts, the code that makes the folder, and PyTorch's version.
+
+    Budgets are no part of it: the control experiment starts from the same policy.
+    """
+    digest = hashlib.sha256()
+    digest.update(json.dumps([config.model_dump(), [p.words for p in puzzles], THREADS, torch.__version__]).encode())
+    for module in (supervised_examples, tiny_model, warm_start, puzzle_language, puzzle_solutions, puzzle_mistakes):
+        digest.update(inspect.getsource(module).encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _followed(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Inside, what the worker appends to `path` is said, line by line; it runs on this node, in another process."""
+    path.touch()
+    over = threading.Event()
+
+    def follow() -> None:
+        with path.open() as file:
+            while True:
+                last = over.wait(0.5)
+                for line in file:
+                    say(line.rstrip("\n"))
+                if last:
+                    return
+
+    thread = threading.Thread(target=follow, name="warm start progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _train(config: WarmStartConfig, puzzles: list[Puzzle], folder: Path, storage: Path) -> None:
+    """Train into `folder` on this node: data tasks and one worker, two CPUs in all."""
+    tokenizer = build_tokenizer(tokenizer_texts(puzzles))
+    recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
+    trainer = TorchTrainer(
+        _worker,
+        train_loop_config={"recipe": recipe, "folder": str(folder), "progress": str(storage / PROGRESS)},
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=1,
+            resources_per_worker={"CPU": 1},
+            label_selector={"ray.io/node-id": ray.get_runtime_context().get_node_id()},  # the folder lies here
+        ),
+        run_config=ray.train.RunConfig(name="warm-start", storage_path=str(storage)),
+        datasets={"train": _examples(recipe)},
+        dataset_config=ray.train.DataConfig(execution_options=ExecutionOptions(preserve_order=True)),
+    )
+    for name, value in TRAIN_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    try:
+        trainer.fit()
+    except ray.train.TrainingFailedError as error:
+        raise RaypolyError(f"the warm start failed in Ray Train: {error}") from error
+
+
+def _examples(recipe: Recipe) -> ray.data.Dataset:
+    """Encoded examples in the order of their index, written lazily, block by block."""
+    count = recipe.config.steps * recipe.config.batch_size
+    ray.data.DataContext.get_current().enable_progress_bars = False  # one line every few steps says enough
+    indices = ray.data.range(count, override_num_blocks=max(1, count // BLOCK))
+    return indices.map_batches(recipe.write, batch_size=None)
+
+
+def _batches(batch_size: int) -> Iterator[Arrays]:
+    """Batches of this worker's shard. Raises `RaypolyError` where they come out of order."""
+    expected = 0
+    for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=batch_size, batch_format="numpy"):
+        if not np.array_equal(batch["id"], np.arange(expected, expected + len(batch["id"]))):
+            raise RaypolyError(
+                "Ray Data delivered the warm start's examples out of order: the result would not repeat."
+            )
+        expected += len(batch["id"])
+        yield batch
+
+
+def _worker(task: dict[str, Any]) -> None:
+    """The Ray Train worker: one pass over the examples, then the folder."""
+    torch.set_num_threads(THREADS)
+    recipe: Recipe = task["recipe"]
+    tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps
+    trainer, loss = SupervisedTrainer(build_model(len(tokenizer), recipe.config.seed), recipe.config), float("nan")
+    for batch in _batches(recipe.config.batch_size):
+        loss = trainer.step(batch["ids"], batch["labels"])
+        if trainer.done % REPORT_EVERY == 0 or trainer.done == steps:
+            with Path(task["progress"]).open("a") as file:
+                file.write(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}\n")
+    ray.train.report({"step": trainer.done, "loss": loss})
+    save_folder(trainer.model, tokenizer, Path(task["folder"]))

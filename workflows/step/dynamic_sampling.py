@@ -1,0 +1,92 @@
+"""Dynamic sampling: groups that teach nothing are left out of a step's update, and further problems take their place.
+
+    refilling = Refilling(stages, tasks, config.train, journal.step(step).groups)
+    tasks.create_task(refilling.fill(flows, further))
+    refilling.slots                       # a future a slot, planned and possible; None for a slot that stays empty
+
+A group teaches nothing where its final advantages are all zero (`Objective.silent`), whatever its rewards; one that is
+set aside or unjudged has none either. How many are missing is known when every group of the step so far is valued: then
+so many are sampled in one submission, in slots behind the last, and looked at again, until none is missing or
+`train.refill` were added. So what a step adds follows from the groups in the journal alone, and a run that is killed
+between goes on with the same problems, seeds and submissions.
+
+What is left out stays so: an objective that normalises over the batch sees those that were kept before, with the new
+ones, each time. No more than the planned groups ever make an update, which is divided as without refill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from raypoly.config import TrainConfig
+from raypoly.values import Group
+from workflows.step.group_stages import Stages
+from workflows.step.learner_session import TrainingGroup
+
+Ready = asyncio.Task[TrainingGroup | None] | asyncio.Future[TrainingGroup | None]
+"""A slot's group with final advantages; None where the slot stays empty."""
+Further = Callable[[int, int, int], Sequence[asyncio.Task[TrainingGroup]]]
+"""Starts groups of further problems: how many, from which slot on, and in which round, from 1."""
+
+
+class DynamicSampling:
+    """One step's groups."""
+
+    def __init__(
+        self, stages: Stages, tasks: asyncio.TaskGroup, config: TrainConfig, known: Mapping[int, Group]
+    ) -> None:
+        """`known`: what the journal holds of the step, by slot; all of that is taken in any case."""
+        self._stages, self._tasks, self._planned = stages, tasks, config.prompts_per_step
+        self._journalled = 1 + max(known, default=-1)
+        self._left_out: set[int] = set()
+        loop = asyncio.get_running_loop()
+        self.slots: list[Ready] = [loop.create_future() for _ in range(self._planned + config.refill)]
+
+    async def fill(self, flows: Sequence[asyncio.Task[TrainingGroup]], further: Further) -> None:
+        """Return when it is known which slots stay empty."""
+        valued: list[TrainingGroup] = []
+        attempt, started = 0, flows
+        while started:
+            first = len(valued)
+            arriving = [self._tasks.create_task(self._arrived(first + i, flow)) for i, flow in enumerate(started)]
+            valued += [await group for group in arriving]
+            final = self._normalised(valued) if self._stages.over_batch else valued
+            missing = self._planned - (len(valued) - len(self._left_out))
+            wanted = min(max(missing, self._journalled - len(valued)), len(self.slots) - len(valued))
+            attempt += 1
+            started = further(wanted, len(valued), attempt) if wanted > 0 else ()
+        for slot, future in enumerate(self.slots):
+            if not future.done():
+                future.set_result(final[slot] if slot < len(final) else None)
+
+    async def _arrived(self, slot: int, flow: asyncio.Task[TrainingGroup]) -> TrainingGroup:
+        """The group; where its advantages are final by now, the learner has it at once."""
+        trained = await flow
+        if self._stages.over_batch:
+            return trained
+        trained = self._looked_at(slot, trained)
+        self.slots[slot].set_result(trained)
+        return trained
+
+    def _normalised(self, valued: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
+        """The groups with the advantages that they would have if the step ended with these."""
+        kept = [slot for slot in range(len(valued)) if slot not in self._left_out]
+        final = [_without_advantages(trained) for trained in valued]
+        for slot, trained in zip(kept, self._stages.finished([valued[slot] for slot in kept]), strict=True):
+            final[slot] = self._looked_at(slot, trained)
+        return final
+
+    def _looked_at(self, slot: int, trained: TrainingGroup) -> TrainingGroup:
+        """With exact zeros where the group teaches nothing, by which the learner knows it."""
+        if not self._stages.silent(trained):
+            return trained
+        self._left_out.add(slot)
+        return _without_advantages(trained)
+
+
+def _without_advantages(trained: TrainingGroup) -> TrainingGroup:
+    return replace(trained, advantages=np.zeros_like(trained.advantages))

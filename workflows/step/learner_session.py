@@ -1,0 +1,348 @@
+"""The learner over a run's life: a step from groups to new weights, and the way back to any version of them.
+
+A version is reached from the newest valid checkpoint by *replay*: the journal's completed steps go through the
+learner again, without sampling, scoring or judging. On a CPU in fp32 the weights come back bit for bit, and the
+journalled digest says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TypeVar
+
+from actors.calls import LOST, CallContext
+from actors.learner_group import LearnerGroup
+from raypoly import objectives
+from raypoly.config import Config
+from raypoly.errors import WeightsMismatch
+from raypoly.losses import of_run
+from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.training_rows import rows_of
+from raypoly.policy.update_stats import UpdateStats
+from raypoly.store.shards import Shard, ShardWriter
+from raypoly.values import Float32, Float64, Group, Int32
+from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
+from workflows.durability.checkpoints import Checkpoint
+from workflows.durability.journal import Journal
+from workflows.step.skipped_groups import skip_reason
+from workflows.step.stopwatch import Stopwatch
+
+T = TypeVar("T")
+
+RANKS = "learner_ranks"
+"""In a step's row of metrics: how many ranks took it; one where it is not there."""
+
+
+@dataclass(frozen=True)
+class TrainingGroup:
+    """A group with what the learner makes of it."""
+
+    group: Group
+    rewards: Float64
+    """float64 [N]."""
+    advantages: Float64
+    """float64 [N]; zeros where the group is `unjudged` and the objective needs labels."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """The objective's numbers of it, by name."""
+
+
+class LearnerSession:
+    """One learner of one or more ranks, restored to where it was when any of them is lost."""
+
+    def __init__(
+        self,
+        config: Config,
+        model_path: Path,
+        journal: Journal,
+        saver: CheckpointWriter,
+        options: Callable[[int], dict[str, Any]],
+        note: Callable[[str], None],
+        care: CallContext | None = None,
+    ) -> None:
+        self._config, self._journal, self._saver, self._note = config, journal, saver, note
+        self._care = care or CallContext()
+        self._learners = LearnerGroup(config, model_path, options, self._care, note)
+        self._restoring = asyncio.Lock()
+        self.version = 0
+        """Of the weights: how many steps were applied."""
+        self.checkpoint: Checkpoint | None = None
+        """What this process started from; None from the starting model."""
+        self.exact = True
+        """Whether a repeated update must give the same bits."""
+        self.drifted: list[int] = []
+        """Steps whose replay gave other weights than the run had."""
+        self._off_policy: dict[int, int] = {}
+        self._latest: tuple[int, Sequence[TrainingGroup], str, int] | None = None
+        """Step, groups, digest and ranks of the last update: the journal may not hold it whole yet."""
+
+    @property
+    def started(self) -> int:
+        """How often its actors were started so far."""
+        return self._learners.started
+
+    @property
+    def base(self) -> int:
+        """The step of the checkpoint that this process started from."""
+        return 0 if self.checkpoint is None else self.checkpoint.step
+
+    async def start(self) -> None:
+        """From the newest checkpoint, through every completed step after it."""
+        self.version = 0
+        await self._patiently(self._restore_newest, replace=False)
+
+    def off_policy(self, step: int) -> int:
+        """Groups of a step that were sampled under weights which replay did not give back; `mismatch_max` is how far
+        they are off."""
+        return self._off_policy.get(step, 0)
+
+    async def update(
+        self, step: int, groups: Sequence[asyncio.Future[TrainingGroup | None]], watch: Stopwatch
+    ) -> UpdateStats:
+        """Algorithm 2, line 7: accumulate the groups in slot order, each as soon as it and all before it are ready;
+        those that are ready together go together. None is a slot without a group.
+
+        With `train.mini_batch_prompts` each so many groups make an update of their own, not counting those left out.
+        """
+
+        async def attempt() -> UpdateStats:
+            async with self._restoring:
+                begun = self.started
+            await self._begin(step)
+            at = taken = 0
+            while at < len(groups):
+                await groups[at]
+                ready = [group.result() for group in takewhile(asyncio.Future.done, groups[at:])]
+                at += len(ready)
+                counted = [trained for trained in ready if trained is not None and self._counts(trained)]
+                for piece in self._pieces(counted, taken):
+                    if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
+                        return await attempt()
+                    with watch.stage("learn"):
+                        await self._take(piece, taken)
+                    taken += len(piece)
+                    watch.done("learn", len(piece))
+            if self.started != begun:
+                return await attempt()
+            with watch.stage("learn"):
+                return await self._apply()
+
+        stats = await self._patiently(attempt)
+        self.version = stats.version
+        taken = [trained for group in groups if (trained := await group) is not None]
+        self._latest = (step, taken, stats.weight_digest, self._config.train.ranks)
+        return stats
+
+    async def offer(self, transport: str, peer: str) -> Any:
+        """A reference to the parcel of the current weights, owned by this process, so that it outlives the actor."""
+        return await self._patiently(
+            lambda: self._learners.reference("update", lambda rank: rank.offer.remote(transport, peer))
+        )
+
+    async def listen(self, transport: str, peer: str) -> Any:
+        return await self._patiently(
+            lambda: self._learners.first("update", lambda rank: rank.listen.remote(transport, peer))
+        )
+
+    async def connect(self, peer: str) -> None:
+        await self._learners.first("update", lambda rank: rank.connect.remote(peer))
+
+    async def send(self, peer: str) -> None:
+        await self._learners.first("update", lambda rank: rank.send.remote(peer))
+
+    async def withdraw(self, peer: str) -> None:
+        """A lost actor has withdrawn all by itself."""
+        with suppress(*LOST):
+            await self._learners.first("update", lambda rank: rank.withdraw.remote(peer))
+
+    async def release(self) -> None:
+        """Give back what memory the next step does not need of the last one."""
+        await self._patiently(lambda: self._learners.call("update", lambda rank: rank.release.remote()))
+
+    async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
+        return await self._patiently(
+            lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))
+        )
+
+    async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        """Log-probabilities of each response behind each prompt, float32 [P, T], under the weights of this version: to
+        be asked for before the step's first update."""
+
+        async def attempt() -> tuple[Float32, ...]:
+            asked = self._learners.shared(prompts), self._learners.shared(responses)
+            return await self._learners.call("cross", lambda rank: rank.cross_logprobs.remote(*asked))
+
+        return await self._patiently(attempt)
+
+    async def copy(self) -> Copy:
+        """Return when every rank has copied its state to the host; what is returned writes the copies."""
+
+        async def attempt() -> Mapping[str, Any]:
+            await self._learners.each("checkpoint", lambda rank: rank.snapshot.remote())
+            return self._learners.actors
+
+        holders = await self._patiently(attempt)
+
+        async def write(writer: ShardWriter) -> Sequence[Shard]:
+            written = await self._learners.each("checkpoint", lambda rank: rank.write.remote(writer), holders)
+            return [shard for shards in written for shard in shards]
+
+        return write
+
+    async def applied(self) -> int | None:
+        """The version of the weights that the ranks really have, which may be one ahead of what was asked for; None
+        between the updates of a step."""
+        return await self._learners.call("update", lambda rank: rank.version.remote())
+
+    async def pretrained_config(self) -> dict[str, bytes]:
+        """The files that make a folder of the weights a Hugging Face one, without the tokenizer's."""
+        return await self._patiently(
+            lambda: self._learners.call("export", lambda rank: rank.pretrained_config.remote())
+        )
+
+    async def pretrained(self) -> dict[str, bytes]:
+        """The files of a Hugging Face folder, without the tokenizer's."""
+        return await self._patiently(lambda: self._learners.call("export", lambda rank: rank.save_pretrained.remote()))
+
+    @property
+    def actors(self) -> Mapping[str, Any]:
+        """The ranks' handles by their names."""
+        return self._learners.actors
+
+    def stop(self) -> None:
+        self._learners.stop()
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], replace: bool = True) -> T:
+        """Ask; where a rank is lost, bring others to the same version and ask again."""
+        lost = -1
+        while True:
+            used = self.started
+            try:
+                async with self._restoring:  # many may ask; one of them replaces, and the others wait for it
+                    if replace and self.started <= lost:
+                        await self._restore(self.version)
+                    used = self.started
+                return await ask()
+            except LOST as error:
+                lost = used
+                if self.started == used:
+                    self.stop()
+                await self._care.retries.again("The learner", error)
+
+    async def _launch(self) -> Checkpoint | None:
+        """Other actors with the newest checkpoint's state."""
+        self.stop()
+        await self._saver.idle()  # else the one that is found could be dropped for a newer one
+        checkpoint = await asyncio.to_thread(self._saver.checkpoints.newest_valid)
+        standing = await self._learners.start(checkpoint.reader if checkpoint else None)
+        self.exact = standing.exact
+        return checkpoint
+
+    async def _begin(self, step: int) -> None:
+        normalisers = self._normalisers()
+        await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
+
+    def _pieces(self, groups: Sequence[TrainingGroup], taken: int) -> Iterator[Sequence[TrainingGroup]]:
+        """What the learner is sent at once of groups behind so many: of one mini-batch, and not many times what it
+        computes at once, so that each call is short."""
+        piece: list[TrainingGroup] = []
+        tokens = 0
+        for number, trained in enumerate(groups, taken):
+            own = sum(len(rollout.tokens) for rollout in trained.group.rollouts)
+            full = number % self._config.train.prompts_per_update == 0
+            if piece and (full or tokens + own > self._config.train.token_budget):
+                yield piece
+                piece, tokens = [], 0
+            piece.append(trained)
+            tokens += own
+        if piece:
+            yield piece
+
+    async def _take(self, piece: Sequence[TrainingGroup], taken: int) -> None:
+        """Accumulate these groups behind so many of the step; where a mini-batch is full, update before them."""
+        if taken and taken % self._config.train.prompts_per_update == 0:
+            await self._learners.call("learn", lambda rank: rank.update.remote())
+        rows = [row for trained in piece for row in rows_of(trained.group.rollouts, trained.advantages)]
+        sent = self._learners.shared(rows)
+        await self._learners.call("learn", lambda rank: rank.accumulate.remote(sent))
+
+    def _counts(self, trained: TrainingGroup) -> bool:
+        """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
+        its KL and entropy terms too. So is one whose advantages are unknown where the loss would fit their zeros."""
+        if self._fits_advantages and self._unknown(trained.group):
+            return False
+        return not self._config.train.refill or bool(trained.advantages.any())
+
+    @cached_property
+    def _fits_advantages(self) -> bool:
+        return of_run(self._config).fits_advantages
+
+    def _unknown(self, group: Group) -> bool:
+        unlabelled = group.labels is None and "labels" in objectives.of_run(self._config).needs
+        return unlabelled or skip_reason(group) is not None
+
+    async def _apply(self) -> UpdateStats:
+        return await self._learners.call("learn", lambda rank: rank.apply.remote())
+
+    async def _restore_newest(self) -> None:
+        self.checkpoint = await self._launch()
+        self.version = self.base
+        for step in self._journal.replayable(self.base):
+            await self._replay(step)
+            self.version = step + 1
+        if self.drifted:
+            self._off_policy[self.version] = len(self._journal.step(self.version).groups)
+
+    async def _restore(self, version: int) -> None:
+        checkpoint, known = await self._launch(), len(self.drifted)
+        for step in range(checkpoint.step if checkpoint else 0, version):
+            await self._replay(step)
+        if len(self.drifted) > known:
+            self._off_policy[version] = self._config.train.prompts_per_step + self._config.train.refill
+
+    async def _replay(self, step: int) -> None:
+        groups, digest, ranks = self._applied(step)
+        await self._begin(step)
+        taken = 0
+        for piece in self._pieces([trained for trained in groups if self._counts(trained)], taken):
+            await self._take(piece, taken)
+            taken += len(piece)
+        stats = await self._apply()
+        self.check_digest(step, stats.weight_digest, digest, ranks)
+
+    def _applied(self, step: int) -> tuple[Sequence[TrainingGroup], str, int]:
+        """The groups that made the step's update, the digest of its weights, and how many ranks took it."""
+        if self._latest is not None and self._latest[0] == step:
+            return self._latest[1:]
+        done = self._journal.load_step(step)
+        groups = [TrainingGroup(*parts) for parts in zip(done.groups, done.rewards, done.advantages, strict=True)]
+        return groups, done.applied.digest, done.applied.metrics.get(RANKS, 1)
+
+    def check_digest(self, step: int, got: str, want: str, ranks: int) -> None:
+        """A repeated update gave these weights; the run had those, of an update on so many ranks.
+
+        Where they differ, raise `WeightsMismatch` on a CPU with as many ranks. On a GPU, whose kernels may not be
+        bit-exact, and on another number of ranks, which sums in another order, say so and remember it: groups that were
+        sampled under the old weights are kept, and their rows say how far they are off.
+        """
+        if got == want:
+            return
+        message = f"Replaying step {step} gave other weights than the run had then"
+        now = self._config.train.ranks
+        if self.exact and ranks == now:
+            raise WeightsMismatch(f"{message}: was raypoly, torch or the machine changed? Use run.fresh=true to go on.")
+        self.drifted.append(step)
+        why = "GPU kernels are not bit-exact" if ranks == now else f"with train.ranks={ranks}, now {now}"
+        self._note(
+            f"{message} ({why}): groups sampled since are kept as off-policy"
+            + ("." if of_run(self._config).corrects else "; loss.importance_cap corrects them.")
+        )
+
+    def _normalisers(self) -> Normalisers:
+        train = self._config.train
+        return Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)

@@ -1,0 +1,119 @@
+"""A step's rollouts: from problems to groups, each in the journal before anything else sees it.
+
+    sampling = Sampling(parts, tasks, step, journal.step(step).groups, watch)
+    futures = sampling.groups(problems)              # a future a problem, filled as groups finish
+
+A submission is always whole and in slot order, so that batch composition, and with it rounding, repeats; what the
+journal holds already is not taken again. Where it holds all, nothing is submitted.
+
+Rollouts of a group share its problem's prompt, unless the objective gives them others (`Objective.prompts`): then each
+distinct prompt is a request of its own, behind the one before it, and the group is there when all of them are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from raypoly.engines import SampleRequest
+from raypoly.objectives.objective_hooks import prompts_of
+from raypoly.seeds import derive
+from raypoly.store.step_records import Generated
+from raypoly.values import Group, Int32, Problem, Rollout
+from workflows.step.parts import Parts
+from workflows.step.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class RolloutSubmission:
+    """One step's submissions."""
+
+    parts: Parts
+    tasks: asyncio.TaskGroup
+    step: int
+    known: Mapping[int, Group]
+    """What the journal holds of the step, by slot."""
+    watch: Stopwatch
+
+    def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:
+        """One submission, in the slots from `first` on; `attempt` is its number within the step."""
+        sampled = {first + i: asyncio.get_running_loop().create_future() for i in range(len(problems))}
+        there = {slot: self.known[slot] for slot in sampled if slot in self.known}
+        for slot, group in there.items():
+            sampled[slot].set_result(group)
+
+        async def submit() -> None:
+            if len(there) < len(problems):
+                await self._generate(problems, sampled, first, attempt)
+            if not self.parts.config.train.refill:  # else more may follow
+                await self.parts.generator.rest()
+
+        self.tasks.create_task(submit())
+        return list(sampled.values())
+
+    async def _generate(
+        self, problems: Sequence[Problem], sampled: Mapping[int, asyncio.Future[Group]], first: int, attempt: int
+    ) -> None:
+        """Fill the futures that are not filled yet."""
+        pieces = [piece for i, problem in enumerate(problems) for piece in self._pieces(problem, first + i)]
+        own = [piece.prompt for piece in pieces] if any(p.prompt != p.problem.prompt for p in pieces) else []
+        tokens = await self.parts.prompt_tokens([piece.problem for piece in pieces], own)
+        # a piece is known to the generator by its number: the slot where every group is one piece
+        pairs = enumerate(zip(pieces, tokens, strict=True), first)
+        requests = [self._request(number, *pair, attempt) for number, pair in pairs]
+        whole = {first + i: _Whole(self.parts.config.train.rollouts) for i in range(len(problems))}
+        with self.watch.stage("generate"):
+            async for number, rollouts in self.parts.generator.sample(requests):
+                piece = pieces[number - first]
+                if not whole[piece.slot].add(piece.places, rollouts):
+                    continue
+                self.watch.done("generate")
+                if piece.slot not in self.known:
+                    group = Group(self.step, piece.slot, piece.problem.id, whole[piece.slot].rollouts)
+                    self.tasks.create_task(self._keep(group, sampled[piece.slot]))
+
+    async def _keep(self, group: Group, sampled: asyncio.Future[Group]) -> None:
+        await self.parts.commit(Generated(group))
+        sampled.set_result(group)
+
+    def _pieces(self, problem: Problem, slot: int) -> list[_Piece]:
+        """The group's rollouts by their prompt, in the order in which they first have it."""
+        places: dict[str, list[int]] = {}
+        for i, prompt in enumerate(prompts_of(self.parts.objective, problem.prompt, self.parts.config.train.rollouts)):
+            places.setdefault(prompt, []).append(i)
+        return [_Piece(slot, problem, prompt, tuple(own)) for prompt, own in places.items()]
+
+    def _request(self, number: int, piece: _Piece, prompt_tokens: Int32, attempt: int) -> SampleRequest:
+        """Seeds depend on nothing but the place in the run."""
+        place = (self.step, piece.slot, piece.problem.id, attempt)
+        seed = self.parts.config.train.seed
+        return SampleRequest(number, prompt_tokens, tuple(derive(seed, "sample", *place, i) for i in piece.places))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rollouts of one group that share a prompt."""
+
+    slot: int
+    problem: Problem
+    prompt: str
+    places: tuple[int, ...]
+    """Of its rollouts, in the group."""
+
+
+@dataclass
+class _Whole:
+    """A group's rollouts as their pieces come."""
+
+    size: int
+    found: dict[int, Rollout] = field(default_factory=dict)
+
+    def add(self, places: Sequence[int], rollouts: Sequence[Rollout]) -> bool:
+        """Whether these were the last."""
+        self.found.update(zip(places, rollouts, strict=True))
+        return len(self.found) == self.size
+
+    @property
+    def rollouts(self) -> tuple[Rollout, ...]:
+        return tuple(self.found[place] for place in range(self.size))

@@ -1,0 +1,132 @@
+"""The row of metrics of one step."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from raypoly.judge.judge_usage import Use, told
+from raypoly.judge.structural import structural_labels
+from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.metrics.pass_at_k import distinct
+from raypoly.metrics.sinks import MEASURES
+from raypoly.policy.update_stats import UpdateStats
+from raypoly.values import Group
+from workflows.step.learner_session import TrainingGroup
+from workflows.step.skipped_groups import skip_reason
+from workflows.step.waterfall import Waterfall
+
+
+@dataclass(frozen=True)
+class JudgeNumbers:
+    """What is known of the judge when a step is applied."""
+
+    totals: Mapping[str, Any]
+    """Its counts since it was built, those of other runs included; empty where it keeps none."""
+    use: Use | None
+    """This run's own since the last row; None where the judge counts nothing."""
+    usd_a_step: float | None
+    usd_to_end: float | None
+    """US dollars of the newest steps' mean, and of the steps to come; None where unknown."""
+    agreement: float | None
+    """With the gold labels, where a canary came back."""
+
+
+def metrics_row(
+    step: int,
+    groups: Sequence[TrainingGroup],
+    stats: UpdateStats,
+    times: Waterfall,
+    pauses: Sequence[Mapping[str, Any]],
+    clip_share: float,
+    judge: JudgeNumbers,
+) -> dict[str, Any]:
+    """JSON values of one applied step; null where nothing was measured."""
+    sound = [trained for trained in groups if skip_reason(trained.group) is None]
+    rollouts = [rollout for trained in groups for rollout in trained.group.rollouts]
+    tokens = sum(len(rollout.tokens) for rollout in rollouts)
+    statuses = Counter(v.status for trained in groups for v in trained.group.verdicts or ())
+    return {
+        "step": step,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "reward": _mean(float(trained.rewards.mean()) for trained in sound),
+        "strategies": _mean(_judged_strategies(t.group) for t in groups if t.group.labels is not None),
+        "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
+        "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
+        "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
+        "unjudged": sum(trained.group.unjudged for trained in groups),
+        "set_aside": len(groups) - len(sound),
+        "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := skip_reason(t.group))},
+        "loss": stats.loss,
+        "grad_norm": stats.grad_norm,
+        "clipped": int(stats.clipped),
+        "clip_share": clip_share,
+        "entropy": _number(stats.entropy),
+        **{name: _number(value) for name, value in asdict(stats.measured).items()},
+        "rows": stats.rows,
+        "response_tokens": tokens,
+        "tokens_per_second": tokens / times.seconds["generate"] if times.seconds.get("generate") else None,
+        "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
+        "statuses": dict(statuses),
+        "seconds": _rounded(times.seconds),
+        "exposed": _rounded(times.exposed),
+        "tail": _rounded(times.tail),
+        "paused_seconds": sum(pause["seconds"] for pause in pauses),
+        "pauses": list(pauses),
+        "judge": {
+            name: value if isinstance(value, int | float | None) else str(value) for name, value in judge.totals.items()
+        },
+        "judge_step": None if judge.use is None else told(judge.use),
+        "judge_usd_a_step": judge.usd_a_step,
+        "judge_usd_to_end": judge.usd_to_end,
+        "judge_agreement": judge.agreement,
+        "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
+        "weight_digest": stats.weight_digest,
+        **_measures(groups),
+    }
+
+
+def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:
+    """Means of what the objective measured, each over the groups that it was measured of."""
+    names = sorted({name for trained in groups for name in trained.measures})
+    return {
+        f"{MEASURES}{name}": _mean(trained.measures[name] for trained in groups if name in trained.measures)
+        for name in names
+    }
+
+
+def _judged_strategies(group: Group) -> int:
+    assert group.labels is not None
+    return distinct(group.labels.strategies)
+
+
+def _structural_strategies(groups: Sequence[Group]) -> list[int]:
+    """By structure, of the groups that the judge labelled (of all where it labelled none) and whose programs left
+    evidence: a count beside the judge's that nobody trains on."""
+    labelled = [group for group in groups if group.labels is not None] or groups
+    found = [structural_labels(group.verdicts or ()) for group in labelled]
+    return [distinct(labels.strategies) for labels in found if labels is not None]
+
+
+def _correct_strategies(groups: Sequence[Group]) -> list[float]:
+    """By execution trace, among the correct rollouts of each group; none where some left no evidence: those groups in
+    which nothing is correct, and nothing is unknown, would be no fair part of all."""
+    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in groups]
+    return [] if None in found else [drawn for drawn in found if drawn is not None]
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return math.fsum(found) / len(found) if found else None
+
+
+def _rounded(seconds: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {stage: None if value is None else round(value, 4) for stage, value in seconds.items()}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
