@@ -1,7 +1,7 @@
 """Waiting for an actor's answer: errors come back as themselves, a lost actor is one kind of error, no wait is unseen.
 
-care = Care(Retries(10), Calls())
-with care.calls.waiting("score", "scorer-0", actor):
+context = CallContext(Retries(10), InFlightCalls())
+with context.in_flight.waiting("score", "scorer-0", actor):
     verdicts = await result(actor.score.remote(...))
 """
 
@@ -85,4 +85,4 @@ class CallContext:
     """What all the driver's sides of actors share."""
 
     retries: Retries = field(default_factory=Retries)
-    calls: InFlightCalls = field(default_factory=InFlightCalls)
+    in_flight: InFlightCalls = field(default_factory=InFlightCalls)

@@ -114,13 +114,13 @@ class EngineClient:
         name: str,
         arguments: tuple[str, GeneratorConfig, str],
         options: dict[str, Any],
-        care: CallContext,
+        context: CallContext,
         deliver: Callable[[EngineClient], Awaitable[None]],
     ) -> None:
         """`deliver` gives an engine the weights that it should have, if there are any."""
         self.first_name = name
         """By which retries, stalls and links know it, whichever actor it is."""
-        self._arguments, self._options, self._care, self._deliver = arguments, options, care, deliver
+        self._arguments, self._options, self._context, self._deliver = arguments, options, context, deliver
         self.actor: Any = None
         self.name = name
         """Of the actor that there is now."""
@@ -142,7 +142,7 @@ class EngineClient:
         given: set[int] = set()
         while True:
             try:
-                with self._care.calls.waiting("generate", self.first_name, self.actor) as call:
+                with self._context.in_flight.waiting("generate", self.first_name, self.actor) as call:
                     async for answer in self.actor.sample.options(num_returns="streaming").remote(list(requests)):
                         slot, rollouts = await result(answer)
                         call.beat()
@@ -168,7 +168,7 @@ class EngineClient:
 
     async def call(self, stage: str, answer: Awaitable[T]) -> T:
         """The answer of the actor that there is now."""
-        with self._care.calls.waiting(stage, self.first_name, self.actor):
+        with self._context.in_flight.waiting(stage, self.first_name, self.actor):
             return await result(answer)
 
     def stop(self) -> None:
@@ -182,7 +182,7 @@ class EngineClient:
 
     async def _before_another(self, error: BaseException) -> None:
         self.stop()
-        await self._care.retries.again(f"The {self.first_name}", error)
+        await self._context.retries.again(f"The {self.first_name}", error)
 
     async def _start(self) -> None:
         self.started += 1

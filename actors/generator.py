@@ -29,15 +29,15 @@ class Generator:
         config: Config,
         model_path: Path,
         options: Callable[[int], dict[str, Any]],
-        care: CallContext | None = None,
+        context: CallContext | None = None,
         placement: Placement = ON_CPU,
     ) -> None:
         """`options` are Ray's for the engine of each number."""
-        care, self._placement = care or CallContext(), placement
+        context, self._placement = context or CallContext(), placement
         arguments = (str(model_path), placement.applied(config.generator), config.model.dtype)
         names = ["generator", *(f"generator-e{index}" for index in range(1, config.generator.engines))]
         self._engines = [
-            EngineClient(name, arguments, options(index), care, self._deliver) for index, name in enumerate(names)
+            EngineClient(name, arguments, options(index), context, self._deliver) for index, name in enumerate(names)
         ]
         self._delivery: WeightDelivery | None = None
         self._links: Links = {}

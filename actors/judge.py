@@ -159,13 +159,13 @@ class JudgeClient:
         run: str | None = None,
         spent: Callable[[], float] = lambda: 0.0,
         on_use: Callable[[Use], None] = lambda use: None,
-        care: CallContext | None = None,
+        context: CallContext | None = None,
     ) -> None:
         """`run` names who asks, the same at each start of a run; `spent` says what it has spent so far in US dollars;
         `on_use` hears what each question used."""
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
         self._spent, self._on_use = spent, on_use
-        self._care = care or CallContext()
+        self._context = context or CallContext()
         self._shared = is_shared(config)
         self._name = run or uuid.uuid4().hex[:12]
         self._actor: Any = None
@@ -182,11 +182,11 @@ class JudgeClient:
             self._started += 1
             self._actor = self._found(keys) if self._shared else self._own()
             try:
-                with self._care.calls.waiting(START, "judge", self._actor):
+                with self._context.in_flight.waiting(START, "judge", self._actor):
                     await result(self._actor.setup.remote(keys, self._config.budget_usd))
                 return
             except LOST as error:  # a shared one may end itself just when it is found, and its name outlives it
-                await self._care.retries.again("The judge", error)
+                await self._context.retries.again("The judge", error)
                 await asyncio.sleep(RETRY_SECONDS if self._shared else 0)
 
     async def label(
@@ -266,7 +266,7 @@ class JudgeClient:
         while True:
             generation = self._started
             try:
-                with self._care.calls.waiting(stage, "judge", self._actor):
+                with self._context.in_flight.waiting(stage, "judge", self._actor):
                     return await result(ask(self._actor))
             except LOST as error:
                 await self._replace(generation, error)
@@ -277,7 +277,7 @@ class JudgeClient:
             if self._started == generation:
                 if not self._shared:
                     ray.kill(self._actor)
-                await self._care.retries.again("The judge", error)
+                await self._context.retries.again("The judge", error)
                 await self.start()
 
 

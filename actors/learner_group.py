@@ -1,6 +1,6 @@
 """The driver's side of a learner: one actor a rank, called together, up and down together.
 
-    learners = Learners(config, model_path, options, care, note)
+    learners = Learners(config, model_path, options, context, note)
     standing = await learners.start(checkpoint.reader)
     await learners.call("learn", lambda rank: rank.accumulate.remote(rows))       # every rank; rank 0's answer
 
@@ -43,12 +43,12 @@ class LearnerGroup:
         config: Config,
         model_path: Path,
         options: Callable[[int], dict[str, Any]],
-        care: CallContext,
+        context: CallContext,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`options`: Ray's, for the rank of a number."""
         self._config, self._model_path, self._options = config, model_path, options
-        self._care, self._note, self.ranks = care, note, config.train.ranks
+        self._context, self._note, self.ranks = context, note, config.train.ranks
         self._actors: list[Any] = []
         self._group: PlacementGroup | None = None
         self.started = 0
@@ -131,7 +131,7 @@ class LearnerGroup:
             self._group = None
 
     async def _one(self, stage: str, who: str, actor: Any, answer: Awaitable[T]) -> T:
-        with self._care.calls.waiting(stage, who, actor):
+        with self._context.in_flight.waiting(stage, who, actor):
             return await result(answer)
 
     async def _placed(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class LearnerGroup:
         if not done:
             there = ray.cluster_resources().get("GPU", 0.0)
             self._note(f"Waiting for train.ranks={self.ranks} free GPUs; the cluster has {there:g} in all.")
-        with self._care.calls.waiting(START, "Ray's placement of the learner's ranks"):
+        with self._context.in_flight.waiting(START, "Ray's placement of the learner's ranks"):
             await ready
         return {"scheduling_strategy": PlacementGroupSchedulingStrategy(self._group)}
 

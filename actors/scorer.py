@@ -136,10 +136,14 @@ class ScorerPool:
     """Scores programs on `config.workers` actors, started with Ray's `options` each."""
 
     def __init__(
-        self, config: ScorerConfig, options: dict[str, Any], cache_size: int = 100_000, care: CallContext | None = None
+        self,
+        config: ScorerConfig,
+        options: dict[str, Any],
+        cache_size: int = 100_000,
+        context: CallContext | None = None,
     ) -> None:
         self._config, self._options = config, options
-        self._care = care or CallContext()
+        self._context = context or CallContext()
         self._verdicts = LRUCache[Key, Verdict](cache_size, _VERDICT_CHARACTERS)
         self._waiting: dict[Key, _Job] = {}
         self._suites = LRUCache[str, Any](_SUITES, _SUITE_CHARACTERS)
@@ -241,7 +245,7 @@ class ScorerPool:
         for failures in range(1 + RETRIES):
             started, worker.measuring = worker.started, worker.measuring + 1
             try:
-                with self._care.calls.waiting("score", f"scorer-{worker.index}", worker.actor):
+                with self._context.in_flight.waiting("score", f"scorer-{worker.index}", worker.actor):
                     seconds: float | None = await result(worker.actor.reference_seconds.remote(problem, suite))
                 return seconds
             except LOST as error:
@@ -294,7 +298,7 @@ class ScorerPool:
         jobs = [job for job in chunk.jobs if not job.done.done()]
         started, codes = worker.started, [job.key[3] for job in jobs]
         try:
-            with self._care.calls.waiting("score", f"scorer-{worker.index}", worker.actor):
+            with self._context.in_flight.waiting("score", f"scorer-{worker.index}", worker.actor):
                 verdicts: list[Verdict] = await result(worker.actor.score.remote(chunk.problem, chunk.suite, codes))
         except LOST as error:
             await self._again(worker, chunk, jobs, f"its worker was lost ({reason(error)})")
@@ -343,7 +347,7 @@ class ScorerPool:
         worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
         actor = ray.remote(**WATCHED)(Scorer).options(name=worker.name, **self._options)
         worker.actor = actor.remote(self._config, worker.index)
-        with self._care.calls.waiting(START, f"scorer-{worker.index}", worker.actor):
+        with self._context.in_flight.waiting(START, f"scorer-{worker.index}", worker.actor):
             await result(worker.actor.setup.remote())
 
     async def _start_patiently(self, worker: _Worker) -> None:
@@ -352,12 +356,12 @@ class ScorerPool:
                 return await self._start(worker)
             except LOST as error:
                 ray.kill(worker.actor)
-                await self._care.retries.again(f"Scorer {worker.index}", error)
+                await self._context.retries.again(f"Scorer {worker.index}", error)
 
     async def _replace(self, worker: _Worker, started: int, error: BaseException) -> None:
         """A new actor at this place, once for all the chunks that the old one took with it."""
         async with worker.lock:
             if worker.started == started:
                 ray.kill(worker.actor)
-                await self._care.retries.again(f"Scorer {worker.index}", error)
+                await self._context.retries.again(f"Scorer {worker.index}", error)
                 await self._start_patiently(worker)

@@ -97,8 +97,8 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
     lease = Lease.acquire(store, "benchmarks.overlap")
     journal = Journal(store, lease)
     saver = CheckpointWriter(Checkpoints(store, lease), journal.settle, _unheard)
-    care = CallContext()
-    judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, care=care)
+    context = CallContext()
+    judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, context=context)
     await scorers.start()
     objective = objectives.of_run(config)
     progress = PlainProgress((folder / "progress.txt").open("w"))
@@ -123,9 +123,9 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
         sinks=Sinks([rows]),
         summary=Summary(store, journal, config),
         gauges=rows,  # type: ignore[arg-type]
-        care=care,
+        care=context,
         aside=aside,
-        watchdog=Watchdog(600.0, care.calls, dict, Stacks(store), _unheard, _raised),
+        watchdog=Watchdog(600.0, context.in_flight, dict, Stacks(store), _unheard, _raised),
     )
 
 

@@ -43,7 +43,7 @@ class Guard:
 
     store: LocalStore
     actors: Callable[[], Mapping[str, Any]]
-    care: CallContext = field(default_factory=CallContext)
+    context: CallContext = field(default_factory=CallContext)
     notes: list[str] = field(default_factory=list)
     failures: list[RaypolyError] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Guard:
             self.failures.append(error)
             loop.call_soon_threadsafe(ended.set)
 
-        watchdog = Watchdog(SECONDS, self.care.calls, self.actors, Stacks(self.store), self.notes.append, failed)
+        watchdog = Watchdog(SECONDS, self.context.in_flight, self.actors, Stacks(self.store), self.notes.append, failed)
         with watchdog:
             waiting = asyncio.ensure_future(ended.wait())
             await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -106,9 +106,9 @@ def test_an_engine_that_hangs_again_ends_the_run(store: LocalStore, tmp_path: Pa
 
 def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
     async def main() -> None:
-        care = CallContext()
-        scorers = ScorerPool(ScorerConfig(workers=1), OPTIONS, care=care)
-        guard = Guard(store, lambda: scorers.actors, care)
+        context = CallContext()
+        scorers = ScorerPool(ScorerConfig(workers=1), OPTIONS, context=context)
+        guard = Guard(store, lambda: scorers.actors, context)
         await scorers.start()
         pulse = await result(scorers.actors["scorer-0"].pulse.remote())
         sandbox = descendants(pulse.pid)
@@ -128,10 +128,10 @@ def test_a_hung_sandbox_is_restarted_with_its_scorer(store: LocalStore) -> None:
 def test_a_judge_whose_server_never_answers_is_found(store: LocalStore) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            care = CallContext()
+            context = CallContext()
             url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-            judge = JudgeClient(JudgeConfig(name="http", url=url), OPTIONS, care=care)
-            guard = Guard(store, lambda: judge.actors, care)
+            judge = JudgeClient(JudgeConfig(name="http", url=url), OPTIONS, context=context)
+            guard = Guard(store, lambda: judge.actors, context)
             await judge.start()
             assert await guard.over(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) is None
             judge.stop()
@@ -161,7 +161,7 @@ def test_a_hung_disk_ends_the_run_and_the_stacks_are_kept_elsewhere(tmp_path: Pa
     guard = Guard(store, dict)
 
     async def commit() -> None:
-        with guard.care.calls.waiting("commit", STORAGE):
+        with guard.context.in_flight.waiting("commit", STORAGE):
             await journal.commit(Applied(0, "", {}))
 
     async def main() -> None:
@@ -186,9 +186,9 @@ def engine(folder: Path, store: LocalStore, times: int, in_c: bool = False) -> t
     model = random_model(folder / "model")
     hang(model, times, in_c)
     config = Config(generator=GeneratorConfig(engine="tests.actors.hanging:HangingEngine"))
-    care = CallContext()
-    generator = Generator(config, model, lambda index: OPTIONS, care)
-    return generator, Guard(store, lambda: generator.actors, care)
+    context = CallContext()
+    generator = Generator(config, model, lambda index: OPTIONS, context)
+    return generator, Guard(store, lambda: generator.actors, context)
 
 
 async def sampled(generator: Generator) -> list[int]:

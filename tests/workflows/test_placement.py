@@ -59,7 +59,7 @@ def test_two_engines_of_which_any_is_lost_at_any_time_end_with_the_bits_of_one_u
 
     async def kill(parts: Parts, step: int) -> None:
         if step == 0:  # while it samples: its replacement needs weights in the middle of a step
-            while ("generate", "generator-e1") not in {(call.stage, call.who) for call in parts.care.calls.open}:
+            while ("generate", "generator-e1") not in {(call.stage, call.who) for call in parts.care.in_flight.open}:
                 await asyncio.sleep(0.001)
             ray.kill(ray.get_actor("generator-e1"))
         if step == 2:

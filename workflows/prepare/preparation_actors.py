@@ -56,7 +56,7 @@ class Workers:
         """The pool, up."""
         self.connect()
         if self._scorers is None:
-            self._scorers = ScorerPool(self._config.scorer, actor_options(), care=self.care)
+            self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.care)
             self._stack.callback(self._scorers.stop)
             await self._scorers.start()
         return self._scorers
@@ -92,7 +92,9 @@ class Workers:
         ending, flushed, release = self._ending, self._journal.flushed, self._lease.release
         enter(RayLiveness(lambda why: ending.without_ray(ray_gone(why), flushed, release)))
         seconds, stacks = self._config.run.stall_seconds, Stacks(self._store)
-        self._watchdog = enter(Watchdog(seconds, self.care.calls, self._actors, stacks, self._note, failed=ending.ask))
+        self._watchdog = enter(
+            Watchdog(seconds, self.care.in_flight, self._actors, stacks, self._note, failed=ending.ask)
+        )
 
     def step_done(self) -> None:
         """Something was completed: a stall is a first one again."""

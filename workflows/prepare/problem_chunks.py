@@ -120,7 +120,7 @@ class Chunks:
         if applied is None:
             applied = Applied(step, digest, {"step": step, "outcomes": [vars(outcome_of(group)) for group in whole]})
             await self._commit(applied)
-        with self._care.calls.waiting("commit", STORAGE):
+        with self._care.in_flight.waiting("commit", STORAGE):
             await self._journal.compact(step, whole, [_rewards(g) for g in whole], [np.zeros(g.size) for g in whole])
             await self._settle()
         self._step_done()
@@ -138,7 +138,7 @@ class Chunks:
         return group
 
     async def _commit(self, record: Record) -> None:
-        with self._care.calls.waiting("commit", STORAGE):
+        with self._care.in_flight.waiting("commit", STORAGE):
             await self._journal.commit(record)
         self._care.retries.progress()
 

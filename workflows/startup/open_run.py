@@ -195,10 +195,10 @@ def _workers(
     use = RunJudgeUsage(store)
     stack.push_async_callback(use.close)
     judge = JudgeClient(
-        config.judge, actor_options(), run=directory.uri, spent=lambda: use.spent_usd, on_use=use.add, care=care
+        config.judge, actor_options(), run=directory.uri, spent=lambda: use.spent_usd, on_use=use.add, context=care
     )
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
-    scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), care=care)
+    scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), context=care)
     generator = Generator(config, model, places.options, care, places.placement)
     learning = LearnerSession(config, model, journal, saver, places.options, note, care)
     for part in (judge, scorers, generator, learning):
@@ -229,7 +229,7 @@ def _watchdog(
     """Whose findings end the run."""
     return Watchdog(
         config.run.stall_seconds,
-        workers.care.calls,
+        workers.care.in_flight,
         workers.actors,
         Stacks(store),
         note,

@@ -113,7 +113,7 @@ class Parts:
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable."""
-        with self.care.calls.waiting("commit", STORAGE):
+        with self.care.in_flight.waiting("commit", STORAGE):
             await self.journal.commit(record)
         self.care.retries.progress()
 
@@ -157,7 +157,7 @@ class Parts:
         else:
             self.learning.check_digest(step, stats.weight_digest, applied.digest, applied.metrics.get(RANKS, 1))
             self.judge_use.take_up(applied.metrics.get("judge_step"))
-        with self.care.calls.waiting("commit", STORAGE):
+        with self.care.in_flight.waiting("commit", STORAGE):
             await self.journal.compact(
                 step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
             )
