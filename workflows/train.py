@@ -83,14 +83,14 @@ class Training:
         with watch.stage("sync"):
             await self.parts.publish_weights()
         groups = [trained for group in ready if (trained := group.result()) is not None]
-        await self.parts.complete(step, groups, update.result(), known.applied, watch, taking.place)
+        await self.parts.complete(step, groups, update.result(), known.applied, watch, taking.cursor)
 
     def taking(self, step: int) -> StepProblems:
         """The step's problems: those of the order, or with `train.refill` over epochs those where the steps before it
         ended; an order by pass rate is another one for each step."""
         train = self.config.train
         goes_on = train.refill and self.config.problems.order == "epochs"
-        place = self.parts.place if goes_on else self.order.place(step)
+        place = self.parts.place if goes_on else self.order.cursor_at(step)
         return StepProblems(self.order, place, train.prompts_per_step)
 
     def groups(self, sampling: RolloutSubmission, taking: StepProblems) -> Sequence[Ready]:

@@ -23,7 +23,7 @@ class ProblemOrder(ABC):
 
     def batch(self, step: int) -> tuple[Problem, ...]:
         """The problems of a step, by slot."""
-        first = self.place(step)
+        first = self.cursor_at(step)
         return tuple(self.at(first + slot)[1] for slot in range(self._per_step))
 
     @property
@@ -32,12 +32,12 @@ class ProblemOrder(ABC):
         return len(self._problems)
 
     @abstractmethod
-    def place(self, step: int) -> int:
-        """Where the problems of a step begin, for `at`."""
+    def cursor_at(self, step: int) -> int:
+        """Where a step begins, for `at`."""
 
     @abstractmethod
-    def at(self, place: int) -> tuple[int, Problem]:
-        """The problem at a place, from 0; before it its number."""
+    def at(self, cursor: int) -> tuple[int, Problem]:
+        """The problem at a cursor, which counts from 0: (its number among the problems, the problem)."""
 
 
 class EpochOrder(ProblemOrder):
@@ -50,14 +50,14 @@ class EpochOrder(ProblemOrder):
         super().__init__(problems, per_step, seed, refill)
         self._epoch = lru_cache(maxsize=4)(self._shuffled)
 
-    def place(self, step: int) -> int:
-        """Where the problems of a step begin, for `at`."""
+    def cursor_at(self, step: int) -> int:
+        """Where a step begins, for `at`."""
         epoch, index = divmod(step, self.size // self._per_step)
         return epoch * self.size + index * self._per_step
 
-    def at(self, place: int) -> tuple[int, Problem]:
-        """The problem at a place, from 0, of all epochs one after the other, none cut short; before it its number."""
-        epoch, index = divmod(place, self.size)
+    def at(self, cursor: int) -> tuple[int, Problem]:
+        """(Number, problem) at a cursor that counts from 0 through whole epochs, one after the other."""
+        epoch, index = divmod(cursor, self.size)
         number = self._epoch(epoch)[index]
         return number, self._problems[number]
 

@@ -33,13 +33,13 @@ class PassRateOrder(ProblemOrder):
         self._rates = rates
         self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
 
-    def place(self, step: int) -> int:
-        """Where the problems of a step begin, for `at`."""
+    def cursor_at(self, step: int) -> int:
+        """Where a step begins, for `at`."""
         return step * self.size
 
-    def at(self, place: int) -> tuple[int, Problem]:
-        """The problem at a place, from 0, of the rankings of all steps one after the other; before it its number."""
-        step, rank = divmod(place, self.size)
+    def at(self, cursor: int) -> tuple[int, Problem]:
+        """(Number, problem) at a cursor that counts from 0 through the rankings of all steps, one after the other."""
+        step, rank = divmod(cursor, self.size)
         now = step, self._rates.taken
         if self._ranked[0] != now:
             self._ranked = now, self._ranking(step)

@@ -1,7 +1,7 @@
 """Which problems a step takes where steps take as many as they need: the order is one line over epochs.
 
-    taking = Taking(order, place, 20)          # place: where the step before has ended
-    taking.planned; taking.more(3); taking.place
+    problems = StepProblems(order, cursor, 20)          # cursor: where the step before ended
+    problems.planned; problems.more(3); problems.cursor
 
 No step takes a problem twice.
 """
@@ -15,26 +15,26 @@ from raypoly.values import Problem
 class StepProblems:
     """One step's problems."""
 
-    def __init__(self, order: ProblemOrder, place: int, planned: int) -> None:
-        """From `place` on; where an epoch has fewer than `planned` left, from the next one's start, as without more."""
-        left = order.size - place % order.size
-        self._order, self._taken = order, set[int]()
-        self.place = place if left >= planned else place + left
-        """Where the next step begins."""
+    def __init__(self, order: ProblemOrder, cursor: int, planned: int) -> None:
+        """Takes `planned` problems from `cursor` on. Where an epoch has fewer left, it begins at the next epoch."""
+        left = order.size - cursor % order.size
+        self._order, self._numbers = order, set[int]()
+        self.cursor = cursor if left >= planned else cursor + left
+        """The index, in the order's line of problems, where the next step begins."""
         self.planned = self.more(planned)
 
     @property
     def count(self) -> int:
-        """Problems so far."""
-        return len(self._taken)
+        """Problems taken so far."""
+        return len(self._numbers)
 
     def more(self, count: int) -> tuple[Problem, ...]:
-        """The next ones that the step does not have yet; the order knows more than any step may take."""
+        """The next problems that the step does not have yet; the order has more than any step may take."""
         found: list[Problem] = []
         while len(found) < count:
-            number, problem = self._order.at(self.place)
-            self.place += 1
-            if number not in self._taken:
-                self._taken.add(number)
+            number, problem = self._order.at(self.cursor)
+            self.cursor += 1
+            if number not in self._numbers:
+                self._numbers.add(number)
                 found.append(problem)
         return tuple(found)

@@ -116,11 +116,11 @@ def test_another_seed_or_step_draws_otherwise_and_too_few_problems_are_refused()
 
 def test_further_problems_of_a_step_are_the_next_of_its_own_ranking() -> None:
     here = order([row(["p0", "p1"], [0, N])])
-    taking = StepProblems(here, here.place(3), 4)
-    assert [p.id for p in taking.planned] == [p.id for p in here.batch(3)]
-    further = [*taking.more(2), *taking.more(3)]
-    assert len({p.id for p in (*taking.planned, *further)}) == 9
+    step_problems = StepProblems(here, here.cursor_at(3), 4)
+    assert [p.id for p in step_problems.planned] == [p.id for p in here.batch(3)]
+    further = [*step_problems.more(2), *step_problems.more(3)]
+    assert len({p.id for p in (*step_problems.planned, *further)}) == 9
     wider = order([row(["p0", "p1"], [0, N])], per_step=9)
-    assert [p.id for p in wider.batch(3)] == [p.id for p in (*taking.planned, *further)]
+    assert [p.id for p in wider.batch(3)] == [p.id for p in (*step_problems.planned, *further)]
     with pytest.raises(UsageError, match=r"train\.refill=37 are 41 problems a step"):
         PassRateOrder(PROBLEMS, 4, 0, PassRates(), refill=37)

@@ -15,24 +15,24 @@ PROBLEMS = [Problem(str(i), "", "f", TestSuite("calls", "[]")) for i in range(23
 @pytest.mark.parametrize("step", [0, 1, 3, 4, 11])
 def test_without_more_a_step_takes_its_batch(step: int) -> None:
     order = EpochOrder(PROBLEMS, 5, seed=3)
-    assert StepProblems(order, order.place(step), 5).planned == order.batch(step)
+    assert StepProblems(order, order.cursor_at(step), 5).planned == order.batch(step)
 
 
 def test_steps_that_take_no_more_follow_each_other_as_batches_do() -> None:
-    order, place = EpochOrder(PROBLEMS, 5, seed=0), 0
+    order, cursor = EpochOrder(PROBLEMS, 5, seed=0), 0
     for step in range(10):
-        taking = StepProblems(order, place, 5)
-        assert taking.planned == order.batch(step)
-        place = taking.place
+        step_problems = StepProblems(order, cursor, 5)
+        assert step_problems.planned == order.batch(step)
+        cursor = step_problems.cursor
 
 
 def test_an_epochs_problems_are_taken_once_whichever_step_takes_them() -> None:
-    order, place, found = EpochOrder(PROBLEMS, 5, seed=1), 0, []
+    order, cursor, found = EpochOrder(PROBLEMS, 5, seed=1), 0, []
     for more in (3, 0, 5, 3):
-        taking = StepProblems(order, place, 5)
-        found += [*taking.planned, *taking.more(more)]
-        assert taking.count == 5 + more
-        place = taking.place
+        step_problems = StepProblems(order, cursor, 5)
+        found += [*step_problems.planned, *step_problems.more(more)]
+        assert step_problems.count == 5 + more
+        cursor = step_problems.cursor
     assert len(found) == 31
     assert len({problem.id for problem in found[:23]}) == 23
     assert found[23:] == [order.at(place)[1] for place in range(23, 31)]
@@ -40,8 +40,8 @@ def test_an_epochs_problems_are_taken_once_whichever_step_takes_them() -> None:
 
 def test_no_step_takes_a_problem_twice_where_an_epoch_ends_in_it() -> None:
     for seed in range(20):
-        taking = StepProblems(EpochOrder(PROBLEMS, 5, seed, refill=18), 15, 5)
-        ids = [problem.id for problem in (*taking.planned, *taking.more(18))]
+        step_problems = StepProblems(EpochOrder(PROBLEMS, 5, seed, refill=18), 15, 5)
+        ids = [problem.id for problem in (*step_problems.planned, *step_problems.more(18))]
         assert len(set(ids)) == 23
 
 
