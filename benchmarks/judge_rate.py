@@ -27,8 +27,8 @@ from pathlib import Path
 
 import ray
 
-from benchmarks.judge_rates.enforcement import KINDS
-from benchmarks.judge_rates.server import Log, served
+from tests.support.limited_server import Log, served
+from tests.support.rate_enforcement import KINDS
 from workflows.startup.ray_cluster import start_local
 
 NEEDED_USE, MOST_REFUSED = 0.95, 0.01

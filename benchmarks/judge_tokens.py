@@ -31,7 +31,7 @@ from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, ob
 from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
 from raypoly.sandbox.code_extraction import extract_code
-from tests.faulty_server import Server, running
+from tests.support.faulty_server import Server, running
 
 DATA = Path(__file__).parents[2] / "shared/data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"
 COPIES = ("renaming", "comments", "reformatting")

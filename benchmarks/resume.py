@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.chaos.driver import Driver
-from benchmarks.chaos.model import cached_warm_model
 from benchmarks.journals.made import CHECKPOINT_EVERY, config_of, make
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.policy_learner import PolicyLearner
+from tests.support.driver_process import Driver
+from tests.support.warm_model import cached_warm_model
 from workflows.durability.checkpoints import Checkpoints
 
 MOST_SECONDS = 30.0

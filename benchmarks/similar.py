@@ -2,7 +2,7 @@
 
     python -m benchmarks.similar [--problems FILE] [--training 30000] [--evaluation 2000] [--sample 200] [--json FILE]
 
-Recall: of each kind of planted copy (`benchmarks/similars/planted.py`), how many are found, and which pairs are found
+Recall: of each kind of planted copy (`tests/support/planted_copies.py`), how many are found, and which pairs are found
 within FILE. Speed: a training and an evaluation set made of FILE's sentences, every tenth evaluation problem a copy of
 one to train on, against comparing all pairs by Jaccard similarity of Python's sets, and by `difflib`; those two are
 timed on a sample of pairs, and extrapolated to all. CPU seconds of one process.
@@ -22,11 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.similars.planted import KINDS
 from raypoly.problems.formats import problem_of, read_lines
 from raypoly.problems.formats.row_fields import asked
 from raypoly.problems.similar import duplicates, overlaps
 from raypoly.values import Problem, TestSuite
+from tests.support.planted_copies import KINDS
 
 DEFAULT = Path(__file__).parents[2] / "shared/data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"
 LEAST_RECALL, MOST_SECONDS = 0.95, 120.0

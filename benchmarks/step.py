@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if importlib.util.find_spec("trl") is None:
         parser.error("TRL is not installed: pip install 'raypoly[bench]', or uv pip install trl==1.16.0.")
-    from benchmarks.chaos.model import cached_warm_model
+    from tests.support.warm_model import cached_warm_model
 
     setting = Setting(given.model or cached_warm_model(), trl_threads=given.trl_threads)
     found: dict[str, list[Measured]] = {}

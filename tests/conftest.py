@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos.model import warm_model as build_warm_model
+from tests.support.warm_model import warm_model as build_warm_model
 
 # A shell that runs the tests in its background ignores Ctrl-C, and so would every command that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.chaos.disturbed import Outcome
-from benchmarks.chaos.driver import SMALL
 from benchmarks.chaos.fleet import Fleet
-from benchmarks.chaos.model import cached_warm_model
-from benchmarks.chaos.plan import KINDS, plans
 from benchmarks.chaos.series import Series, run_all
+from tests.support.driver_process import SMALL
+from tests.support.kill_plan import KINDS, plans
+from tests.support.warm_model import cached_warm_model
 
 
 def main() -> int:

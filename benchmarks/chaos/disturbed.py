@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.chaos.compare import differences
-from benchmarks.chaos.driver import Driver
-from benchmarks.chaos.machines import Machines
-from benchmarks.chaos.plan import ACTORS, Kill
-from benchmarks.chaos.watcher import Watcher
 from raypoly import Run
 from raypoly.errors import RaypolyError
 from raypoly.store import open_store
+from tests.support.commit_watcher import CommitWatcher
+from tests.support.driver_process import Driver
+from tests.support.kill_plan import ACTORS, Kill
+from tests.support.ray_machines import Machines
+from tests.support.run_differences import differences
 
 PATIENCE = 900.0
 """Seconds in which a run must get on, however busy the machine is."""
@@ -60,7 +60,7 @@ class Disturbed:
         started = time.monotonic()
         self.outcome.undisturbed = undisturbed is None
         try:
-            with Watcher(open_store(self._place, make=False)) as watcher:
+            with CommitWatcher(open_store(self._place, make=False)) as watcher:
                 for kill in plan:
                     self._start()
                     if self._reached(kill, watcher) and self._strike(kill):
@@ -90,7 +90,7 @@ class Disturbed:
             self._driver.start()
             self.outcome.starts += 1
 
-    def _reached(self, kill: Kill, watcher: Watcher) -> bool:
+    def _reached(self, kill: Kill, watcher: CommitWatcher) -> bool:
         """Wait until the run is where the blow falls; False where it has ended before."""
         until = time.monotonic() + PATIENCE
         while watcher.commits < kill.after:

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.chaos.disturbed import Disturbed, Outcome
-from benchmarks.chaos.machines import Machines
-from benchmarks.chaos.plan import Kill
+from tests.support.kill_plan import Kill
+from tests.support.ray_machines import Machines
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _why_no_partition() -> str:
 
 def _allow_s3() -> None:
     """Credentials for this process and all that it starts."""
-    from tests.s3_server import S3Server  # needs moto, which only tests do otherwise
+    from tests.support.s3_server import S3Server  # needs moto, which only tests do otherwise
 
     os.environ.update(S3Server("").environment)
 
@@ -105,7 +105,7 @@ def _allow_s3() -> None:
 @contextlib.contextmanager
 def _s3(host: str) -> Iterator[str]:
     """The URI of a bucket on a server of this process."""
-    from tests.s3_server import s3_server
+    from tests.support.s3_server import s3_server
 
     with s3_server(host) as server:
         yield server.uri("chaos")

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from benchmarks.chaos.disturbed import Outcome
 from benchmarks.chaos.fleet import Fleet, Task
-from benchmarks.chaos.plan import Kill
+from tests.support.kill_plan import Kill
 
 
 class Series:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.chaos.driver import ROOT, Driver
+from tests.support.driver_process import ROOT, Driver
 
 TINY = ROOT / "configs" / "prepare" / "tiny.yaml"
 OUTPUT = ("data/*", "stages/*", "card.*", "excluded.jsonl")

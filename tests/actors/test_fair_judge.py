@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.judge_rates.enforcement import Enforcement
-from benchmarks.judge_rates.server import LimitedServer
 from tests.actors.test_shared_judge import KEY, client, end_all, group
-from tests.faulty_handler import Answer
-from tests.faulty_server import Server, running
+from tests.support.faulty_handler import Answer
+from tests.support.faulty_server import Server, running
+from tests.support.limited_server import LimitedServer
+from tests.support.rate_enforcement import Enforcement
 
 
 class Held(Server):

@@ -24,10 +24,10 @@ from raypoly.store.disk_calls import Disk
 from raypoly.store.local_store import LocalStore
 from raypoly.store.step_records import Applied
 from tests.actors.conftest import ACTOR_OPTIONS
-from tests.actors.hanging import hang
+from tests.actors.hanging_engine import hang
 from tests.actors.test_judge import PROBLEM, ROLLOUTS, VERDICTS
 from tests.actors.test_scorer import RIGHT, squares
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
 from workflows.durability.journal import Journal
 from workflows.liveness.reaper import descendants
 from workflows.liveness.stacks import Stacks
@@ -185,7 +185,7 @@ def engine(folder: Path, store: LocalStore, times: int, in_c: bool = False) -> t
     """A generator that hangs so often, and a guard over it."""
     model = random_model(folder / "model")
     hang(model, times, in_c)
-    config = Config(generator=GeneratorConfig(engine="tests.actors.hanging:HangingEngine"))
+    config = Config(generator=GeneratorConfig(engine="tests.actors.hanging_engine:HangingEngine"))
     context = CallContext()
     generator = Generator(config, model, lambda index: OPTIONS, context)
     return generator, Guard(store, lambda: generator.actors, context)

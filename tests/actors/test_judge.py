@@ -14,7 +14,7 @@ from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from tests.actors.conftest import ACTOR_OPTIONS
-from tests.judge_server import serve
+from tests.support.judge_server import serve
 
 PROBLEM = Problem("p-1", "# sum", "f", TestSuite("calls", "[]" * 1000), answer="completion", prefix="def f(n):\n")
 BODIES = (" return sum([x for x in range(n)])", " return n", " return ((")

@@ -26,9 +26,9 @@ import pytest
 from actors.judge import JudgeClient
 from tests.actors.test_scorer import is_ours
 from tests.actors.test_shared_judge import KEY, client, end_all, group
-from tests.faults import programs_of
-from tests.faulty_handler import Answer
-from tests.faulty_server import Server, running
+from tests.support.faulty_handler import Answer
+from tests.support.faulty_server import Server, running
+from tests.support.judge_faults import programs_of
 
 GROUPS = 40
 """In flight or waiting when the judge is killed."""

@@ -17,8 +17,8 @@ from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
 from tests.actors.conftest import ACTOR_OPTIONS
-from tests.raypoly.policy.samples import NORMALISERS, rows
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, rows
 
 OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
 

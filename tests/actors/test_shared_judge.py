@@ -20,7 +20,7 @@ from raypoly.errors import JudgeUnavailable
 from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.test_scorer import is_ours
-from tests.faulty_server import Server, running
+from tests.support.faulty_server import Server, running
 
 KEY = "sk-test-4f1c9d2ab7"
 PROBLEM = Problem("p-1", "# sum", "f", TestSuite("calls", "[]"))

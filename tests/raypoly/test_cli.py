@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faulty_server import Server, running
-from tests.raypoly.made_run import make
-from tests.raypoly.offline.judge.rows import ROW, read, write
+from tests.support.faulty_server import Server, running
+from tests.support.finished_run import make
+from tests.support.gold_rows import ROW, read, write
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = str(ROOT / "configs" / "prepare" / "tiny.yaml")

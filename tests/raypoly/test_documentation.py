@@ -22,7 +22,7 @@ from raypoly.plugins import load
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import keys
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -21,9 +21,9 @@ from raypoly.run_identity import RunDirectory, resolve
 from raypoly.store import open_store
 from raypoly.store.mirror import Mirror
 from raypoly.store.storage_options import StorageOptions
-from tests.raypoly.made_run import STEPS, metrics_row
-from tests.raypoly.made_run import fill as fill_run
-from tests.s3_server import S3Server, s3_server
+from tests.support.finished_run import STEPS, metrics_row
+from tests.support.finished_run import fill as fill_run
+from tests.support.s3_server import S3Server, s3_server
 from workflows.durability.checkpoints import Checkpoints
 
 

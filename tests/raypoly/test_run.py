@@ -9,7 +9,7 @@ import pytest
 
 import raypoly
 from raypoly.errors import UsageError
-from tests.raypoly.made_run import STEPS, make
+from tests.support.finished_run import STEPS, make
 
 
 @pytest.fixture(scope="module")

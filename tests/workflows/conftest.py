@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import driver
-from benchmarks.chaos.machines import Machines
 from raypoly.store import Lease, Store, open_store
-from tests.workflows.runs import SMALL, Driver
+from tests.support.driver_process import Driver
+from tests.support.local_driver import SMALL, LocalDriver
+from tests.support.ray_machines import Machines
 
 
 @pytest.fixture(autouse=True)
 def _no_driver_is_left_running() -> Iterator[None]:
     yield
-    for left in list(driver.Driver.alive):
+    for left in list(Driver.alive):
         left.kill()
 
 
@@ -48,9 +48,9 @@ def small_run(warm_model: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def reference(machines: Machines, small_run: list[str], tmp_path_factory: pytest.TempPathFactory) -> Driver:
+def reference(machines: Machines, small_run: list[str], tmp_path_factory: pytest.TempPathFactory) -> LocalDriver:
     """The short run, finished and undisturbed: leave it as it is."""
-    run = Driver(tmp_path_factory.mktemp("reference") / "run", small_run, {"RAY_ADDRESS": machines.address})
+    run = LocalDriver(tmp_path_factory.mktemp("reference") / "run", small_run, {"RAY_ADDRESS": machines.address})
     assert run.finish() == 0, run.log()
     assert len(set(run.digests())) == 5, "training must change the weights, or there is nothing to compare"
     return run

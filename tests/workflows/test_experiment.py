@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos.machines import Machines
 from raypoly.experiments.experiment_config import load
 from raypoly.experiments.planned_runs import PlannedRun, planned
 from raypoly.experiments.training_process import is_held
-from tests.workflows.runs import ROOT, SMALL, wait_for
+from tests.support.local_driver import ROOT, SMALL, wait_for
+from tests.support.ray_machines import Machines
 
 ARMS = """
 arms:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tests.faulty_server import Server, running
-from tests.workflows.runs import ROOT
+from tests.support.faulty_server import Server, running
+from tests.support.local_driver import ROOT
 from workflows.liveness.reaper import descendants
 
 KEY = "sk-test-c40d91b7ee25"

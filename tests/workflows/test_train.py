@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import ray
 
-from benchmarks.chaos.machines import Machines
 from raypoly.config import Config
 from raypoly.run_identity import resolve
 from raypoly.settings import load
-from tests.workflows.runs import SMALL, Driver
+from tests.support.local_driver import SMALL, LocalDriver
+from tests.support.ray_machines import Machines
 from workflows.liveness.shutdown import run_workflow
 from workflows.startup.open_run import open_run
 from workflows.startup.ray_cluster import connected
@@ -49,7 +49,7 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
 
 
 @pytest.mark.usefixtures("joined")
-def test_losing_each_actor_once_changes_nothing(reference: Driver, warm_model: Path, tmp_path: Path) -> None:
+def test_losing_each_actor_once_changes_nothing(reference: LocalDriver, warm_model: Path, tmp_path: Path) -> None:
     victims = ["generator", "scorer-0", "judge", "learner"]
 
     async def kill(parts: Parts, step: int) -> None:
@@ -62,7 +62,7 @@ def test_losing_each_actor_once_changes_nothing(reference: Driver, warm_model: P
 
 @pytest.mark.usefixtures("joined")
 def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothing(
-    reference: Driver, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reference: LocalDriver, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish, lost = Parts.publish_weights, []
 

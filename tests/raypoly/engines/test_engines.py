@@ -15,7 +15,7 @@ from raypoly.losses import build as build_loss
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
 
 RNG = np.random.default_rng(0)
 REQUESTS = [

@@ -23,7 +23,7 @@ from raypoly.errors import TransferBroken, UsageError, WeightsMismatch
 from raypoly.losses import build as build_loss
 from raypoly.policy.policy_learner import PolicyLearner
 from tests.raypoly.engines.test_engines import LONG_PROMPT, changed
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
 
 TRANSPORTS = tuple(RECEIVERS)
 DRAWN = torch.Generator().manual_seed(0)

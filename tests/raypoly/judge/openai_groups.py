@@ -12,7 +12,7 @@ import numpy as np
 from raypoly.config import JudgeConfig
 from raypoly.judge.openai import OpenAIJudge
 from raypoly.values import Evidence, Labels, Problem, Rollout, TestSuite, Verdict
-from tests.faulty_server import Server
+from tests.support.faulty_server import Server
 
 PROBLEM = Problem("sum-1", "Return the sum of the numbers below n.", "f", TestSuite("calls", "[]"))
 EMPTY = np.zeros(0, np.int32)

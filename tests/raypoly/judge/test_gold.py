@@ -17,7 +17,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.judge.gold import GoldGroup, groups
 from raypoly.sandbox import Sandbox
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = SHARED / "judge" / "gold-examples.jsonl"

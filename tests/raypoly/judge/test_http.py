@@ -13,7 +13,7 @@ from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge import Judge, build
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
-from tests.judge_server import serve
+from tests.support.judge_server import serve
 
 PROBLEM = Problem("p-1", "# sum", "f", TestSuite("calls", "[]"), answer="completion", prefix="def f(n):\n")
 BODIES = [

@@ -25,7 +25,7 @@ from raypoly.strategies.live_code.canonical import canonical
 from raypoly.strategies.live_code.constructs import constructs
 from raypoly.values import Evidence
 from tests.raypoly.judge.rewording import reworded
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 LEETCODE = SHARED / "data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"
 GROUPS = int(os.environ.get("RAYPOLY_INVARIANCE", "25"))

@@ -15,8 +15,8 @@ from raypoly.judge import build
 from raypoly.judge.openai import OpenAIJudge, judge_prompt
 from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, PROMPT_VERSION
 from raypoly.values import Evidence, Verdict
-from tests.faulty_server import Server, programs_of, running
 from tests.raypoly.judge.openai_groups import PROBLEM, TWO, group, ids, judge, program, rollout, same_partition
+from tests.support.faulty_server import Server, programs_of, running
 
 
 def test_ids_count_from_one_by_first_occurrence_and_no_code_is_never_asked_about(tmp_path: Path) -> None:

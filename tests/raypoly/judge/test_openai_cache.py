@@ -12,8 +12,8 @@ import pytest
 
 from raypoly.judge.openai.answer_cache import AnswerCache, folder_of, key_of
 from raypoly.judge.openai.judge_reply import AssignedCluster
-from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, ids, judge
+from tests.support.faulty_server import Server, running
 
 ANSWER = {"abc": AssignedCluster(1, "heap"), "def": AssignedCluster(0, "")}
 WRITER = """

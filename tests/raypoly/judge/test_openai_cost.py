@@ -13,8 +13,8 @@ from raypoly.errors import JudgeUnavailable
 from raypoly.judge.asker import asking_for
 from raypoly.judge.judge_usage import Terms, counting, told
 from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, BudgetSpent, Prices, Usage, cost, listed, prices
-from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
+from tests.support.faulty_server import Server, running
 
 MINI = Prices(0.40, 0.10, 1.60)
 

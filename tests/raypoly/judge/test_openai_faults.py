@@ -17,10 +17,10 @@ from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge.openai import ATTEMPTS, OpenAIJudge
 from raypoly.judge.openai.endpoint import TRIES
 from raypoly.values import Labels, Problem, Rollout, Verdict
-from tests.certificates import Certificates
-from tests.faulty_handler import Answer
-from tests.faulty_server import FAULTS, Server, programs_of, running
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
+from tests.support.certificates import Certificates
+from tests.support.faulty_handler import Answer
+from tests.support.faulty_server import FAULTS, Server, programs_of, running
 
 PASSING = ("408", "409", "425", "429", "429-retry-after", "500", "503", "503-retry-after", "cut", "reset", "garbage",
            "not-json", "no-choices", "hang", "drip", "drip-headers", "echo-key")  # fmt: skip

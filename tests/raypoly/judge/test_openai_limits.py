@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.judge_rates.enforcement import KINDS, Enforcement
 from raypoly.judge.openai.rate_limiter import Limiter, Sent, retry_after, seconds
-from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import group, ids, judge, program
+from tests.support.faulty_server import Server, running
+from tests.support.rate_enforcement import KINDS, Enforcement
 
 LIMITS = [(500, 10**9), (60, 10**9), (3000, 200_000), (10**6, 60_000)]
 """Requests and tokens a minute; in the first two requests are the tighter, then tokens."""

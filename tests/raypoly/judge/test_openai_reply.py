@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, cut, render, version
 from raypoly.judge.openai.judge_reply import AssignedCluster, InvalidAnswer, majority, parse, schema
 from tests.raypoly.judge.openai_groups import same_partition
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 
 def answer(*clusters: int, **extra: Any) -> str:

@@ -14,7 +14,7 @@ from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
 from raypoly.sandbox.code_extraction import extract_code
 from raypoly.strategies.live_code.canonical import canonical
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 LEETCODE = SHARED / "data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"
 TASK = "Given an array of integers and a target, return the two indices whose values add up to it."

@@ -13,7 +13,7 @@ from raypoly.judge.label_agreement import adjusted_rand
 from raypoly.judge.structural import label_evidence, signature, structural_labels
 from raypoly.strategies.traced_runs.observe import observe
 from raypoly.values import Evidence, Labels, Problem, Rollout, TestSuite, Verdict
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 PROBLEM = Problem("p", "# sum", "f", TestSuite("calls", "[]"), answer="completion", prefix="def f(n):\n")
 EMPTY = np.zeros(0, np.int32)

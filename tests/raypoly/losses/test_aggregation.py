@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from raypoly.losses.aggregation import Aggregation, Normalisers, final_factor, response_weight
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 @pytest.mark.parametrize("case", cases("loss_aggregation"))

@@ -16,7 +16,7 @@ from raypoly.losses import KNOWN, Tokens, build, of_run
 from raypoly.losses.aggregation import Aggregation, Normalisers, final_factor, response_weight
 from raypoly.losses.loss import Loss
 from raypoly.settings import load
-from tests.raypoly.losses.loop import Ragged, Responses, random_step, step_loss
+from tests.support.losses_by_loop import Ragged, Responses, random_step, step_loss
 
 BOTH_SIDES: dict[str, dict[str, Any]] = {
     "policy_gradient": {},

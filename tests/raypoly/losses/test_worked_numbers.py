@@ -17,7 +17,7 @@ from raypoly.losses.gspo import GSPO
 from raypoly.losses.importance_correction import correction
 from raypoly.losses.kl import kl_terms
 from raypoly.losses.loss_tokens import ratio_of
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raypoly.metrics.pass_at_k import ProblemOutcome, expected_strategies, ks, pass_at_k, summarise
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 @pytest.mark.parametrize("case", cases("pass_at_k"))

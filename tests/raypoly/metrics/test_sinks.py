@@ -12,7 +12,7 @@ import pytest
 from raypoly.errors import StorageError
 from raypoly.metrics.sinks import MetricsFile, flatten, open_sinks
 from raypoly.settings import load
-from tests.raypoly.made_run import metrics_row
+from tests.support.finished_run import metrics_row
 
 
 def rows(path: Path) -> list[dict[str, object]]:

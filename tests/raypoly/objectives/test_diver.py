@@ -11,7 +11,7 @@ from raypoly.objectives import build
 from raypoly.objectives.behaviour import statements_of
 from raypoly.objectives.diver import share_unseen
 from raypoly.values import Evidence, Verdict
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 STATEMENTS = [{"a", "b"}, {"b", "c", "d"}, {"a"}, set()]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from raypoly.objectives import build
 from raypoly.objectives.strategies import cluster_sizes, share_elsewhere
-from tests.raypoly.objectives.groups import Judged, judged, shuffled
-from tests.raypoly.vectors import cases
+from tests.raypoly.objectives.judged_groups import Judged, judged, shuffled
+from tests.support.worked_numbers import cases
 
 NAMES = [
     ("darling", {}),

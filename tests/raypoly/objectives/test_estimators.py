@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from raypoly.objectives import Batch, Objective, build
 from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
-from tests.raypoly.objectives.groups import Judged, shuffled
+from tests.raypoly.objectives.judged_groups import Judged, shuffled
 
 REWARDS, LABELS = np.array([1.0, 0.25, 0.25, 0.0]), np.array([1, 2, 3, 1])
 LOGITS = np.array([0.2, -1.0, 0.5, 0.1])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 @pytest.mark.parametrize("case", cases("gfpo"))

@@ -7,7 +7,7 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 NAMES = {"none": "dr_grpo", "sample": "grpo_sample_std_eps1e-6", "population": "grpo_population_std_eps1e-6"}
 

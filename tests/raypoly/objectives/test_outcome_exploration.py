@@ -11,7 +11,7 @@ import pytest
 from raypoly.objectives import Objective, build
 from raypoly.objectives.behaviour import outcome_of
 from raypoly.values import Failure, Verdict
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 def knowing(counts: dict[str, int], **params: Any) -> Objective:

@@ -17,7 +17,7 @@ from raypoly.objectives.levels import Levels
 from raypoly.objectives.passk_training import of_groups
 from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 VALUES = {"none": "s", "loo": "s_loo", "loo_minus_one": "s_loo_minus_1"}
 rewards_of_a_group = st.one_of(

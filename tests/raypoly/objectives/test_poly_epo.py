@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 def enumerate_sum(rewards: list[int], labels: list[int], n: int, gate: bool) -> list[Fraction]:

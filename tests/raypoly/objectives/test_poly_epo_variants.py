@@ -13,7 +13,7 @@ from raypoly.errors import UsageError
 from raypoly.objectives import build
 from raypoly.objectives.polychromic import given_member
 from raypoly.values import Int32
-from tests.raypoly.objectives.exact import Group, conditional_means, groups
+from tests.raypoly.objectives.exact_poly_epo import Group, conditional_means, groups
 
 LOOPS_AND_NOVELTIES = {"rewards": [1] * 7 + [0], "labels": [1] * 6 + [2, 3]}
 """Six right loops, one right comprehension, one wrong recursion."""

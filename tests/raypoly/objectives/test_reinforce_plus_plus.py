@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raypoly.objectives import Batch, build
 from raypoly.values import Float64
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 def finished(baseline: str, rewards: list[list[float]], lengths: list[list[int]]) -> list[Float64]:

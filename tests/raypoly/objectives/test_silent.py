@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raypoly.objectives import build
 from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
-from tests.raypoly.objectives.exact import Group, conditional_means, groups
+from tests.raypoly.objectives.exact_poly_epo import Group, conditional_means, groups
 
 
 class MeanReward(SetObjective):

@@ -12,7 +12,7 @@ from raypoly.objectives import build
 from raypoly.objectives.grpo import relative
 from raypoly.objectives.objective_hooks import distinct_prompts, prompts_of
 from raypoly.objectives.upskill import information, mutual_information
-from tests.raypoly.vectors import cases
+from tests.support.worked_numbers import cases
 
 
 def worked(name: str) -> list[Any]:

@@ -15,7 +15,7 @@ from raypoly.errors import StorageError, UsageError
 from raypoly.offline.row_writer import RowWriter
 from raypoly.offline.score.program_file import Survey
 from raypoly.offline.score.score_files import identity
-from tests.raypoly.offline.score.files import ADD, CHECKED, read, write
+from tests.support.program_files import ADD, CHECKED, read, write
 
 SAME = {"programs": "abc"}
 

@@ -13,7 +13,7 @@ from raypoly.errors import UsageError
 from raypoly.planning.device_layout import Layout, layout_of
 from raypoly.planning.gpus import Device, named
 from raypoly.settings import CONFIGS, load
-from tests.raypoly.problems.verl_rows import gsm8k, write
+from tests.support.verl_files import gsm8k, write
 
 GPU_CONFIGS = ("leetcode_h200", "poly_epo_4xh200")
 

@@ -26,7 +26,7 @@ from raypoly.policy.packing import pack
 from raypoly.policy.policy_model import load_model, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
-from tests.raypoly.policy.compilers import needs_compiler
+from tests.support.compilers import needs_compiler
 
 TOKENS = 512
 BAND = (0.88, 1.05)

@@ -18,7 +18,7 @@ from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.policy_model import load_model, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
 
 INSTALLED = importlib.util.find_spec("peft") is not None
 needs_peft = pytest.mark.skipif(not INSTALLED, reason="needs peft: pip install 'raypoly[lora]'")

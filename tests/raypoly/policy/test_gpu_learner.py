@@ -13,7 +13,7 @@ import pytest
 from benchmarks.gpu_learner import TINY, main, model_flops, sample_rows
 from raypoly.policy import compiled_layers
 from raypoly.policy.training_rows import TrainingRow
-from tests.raypoly.policy.compilers import needs_compiler
+from tests.support.compilers import needs_compiler
 
 
 @pytest.mark.parametrize("layers", ["eager", pytest.param("both", marks=[pytest.mark.slow, needs_compiler])])

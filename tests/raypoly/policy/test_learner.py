@@ -12,8 +12,8 @@ from raypoly.errors import CorruptData
 from raypoly.losses import build
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
-from tests.raypoly.policy.samples import NORMALISERS, rows
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, rows
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from raypoly.policy.snapshots import META, weight_digest
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
-from tests.raypoly.losses.loop import Responses, step_loss
-from tests.raypoly.tiny_model import random_model
+from tests.support.losses_by_loop import Responses, step_loss
+from tests.support.random_model import random_model
 
 NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 EVERY_TERM: dict[str, Any] = {

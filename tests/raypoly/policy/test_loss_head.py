@@ -27,8 +27,8 @@ from raypoly.policy.snapshots import HEAD
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
-from tests.raypoly.policy.samples import NORMALISERS, rows
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, rows
 
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 BETA, LOW, HIGH = 2.0, 0.7, 1.3

@@ -10,8 +10,8 @@ from raypoly.losses import build
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
-from tests.raypoly.policy.samples import NORMALISERS, rows
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, rows
 
 
 @pytest.fixture(scope="module")

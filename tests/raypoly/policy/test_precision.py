@@ -15,8 +15,8 @@ from raypoly.policy.attention import PACKED
 from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.policy_model import response_logprobs
-from tests.raypoly.policy.samples import NORMALISERS, rows
-from tests.raypoly.tiny_model import random_model
+from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, rows
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,12 @@ from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.sharding import dealt
 from raypoly.policy.snapshots import HEAD, META
 from raypoly.policy.update_stats import UpdateStats
-from tests.raypoly.policy.compilers import needs_compiler
-from tests.raypoly.policy.samples import NORMALISERS, rows
 from tests.raypoly.policy.test_packing import SIZES
 from tests.raypoly.policy.test_packing import folder as random_folder
-from tests.raypoly.policy.together import Together
-from tests.raypoly.tiny_model import random_model
+from tests.support.compilers import needs_compiler
+from tests.support.random_model import random_model
+from tests.support.random_rows import NORMALISERS, rows
+from tests.support.rank_processes import Together
 
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 Files = dict[str, bytes]

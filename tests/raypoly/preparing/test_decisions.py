@@ -18,7 +18,7 @@ from raypoly.preparing.prepare_config import BandConfig, PrepareConfig, PromptsC
 from raypoly.preparing.problem_buffer import ProblemBuffer
 from raypoly.preparing.splits import split
 from raypoly.problems.long_prompts import MARK
-from tests.raypoly.preparing.rows import candidate
+from tests.support.preparation_rows import candidate
 
 TEXT = "Given an array of many numbers, say which of them is the third smallest. " * 8 + "Answer with a code block."
 PROMPTS = [candidate("short", "Say hello."), candidate("long", TEXT)]

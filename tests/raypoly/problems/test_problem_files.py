@@ -11,7 +11,7 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.problems.formats import problem_of, read_problems, row_of
 from tests.raypoly.problems.format_rows import HUMANEVAL, MBPP, OWN
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 
 def test_files_are_read_by_content_and_bad_lines_are_named(tmp_path: Path) -> None:

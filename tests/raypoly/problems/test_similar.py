@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.similars.planted import KINDS
 from raypoly.problems.formats import problem_of
 from raypoly.problems.formats.row_fields import asked
 from raypoly.problems.similar import duplicates, overlaps
@@ -21,7 +20,8 @@ from raypoly.problems.similar.ngrams import Hasher, jaccard, near
 from raypoly.problems.similar.statement_words import statement_of
 from raypoly.values import Problem
 from tests.raypoly.problems.statements import PROBLEMS, problem, prompt
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.planted_copies import KINDS
+from tests.support.small_problems import SHARED
 
 LEETCODE = SHARED / "data" / "leetcode"
 TRAIN = "LeetCodeDataset-v0.2.0-train.jsonl.gz"

@@ -25,10 +25,10 @@ from raypoly.problems.prompt_parts import parts_of
 from raypoly.problems.templates import load_template
 from raypoly.run_identity import identity
 from raypoly.values import Int32, Problem, TestSuite
-from tests.raypoly.offline.rescore.runs import row_of, write_problems
 from tests.raypoly.problems.format_rows import APPS, CONTEST, HUMANEVAL, LCB, MBPP, OWN, PLUS
 from tests.raypoly.problems.format_rows import LEETCODE as LEETCODE_ROW
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.scored_run import row_of, write_problems
+from tests.support.small_problems import SHARED
 
 DATA = SHARED / "data/leetcode"
 CODE = "class Solution:\n    def add(self, a: int, b: int) -> int:"

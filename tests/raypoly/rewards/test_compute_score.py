@@ -15,7 +15,7 @@ from raypoly.problems import build
 from raypoly.rewards import Reward, reward_function
 from raypoly.settings import load
 from raypoly.values import Problem, Rollout, Verdict
-from tests.raypoly.problems.verl_rows import gsm8k, write
+from tests.support.verl_files import gsm8k, write
 
 MODULE = """
 import numpy as np

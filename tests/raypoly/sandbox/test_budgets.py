@@ -2,7 +2,7 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.sandbox import DEFAULT_COUNTERS, Sandbox
-from tests.raypoly.sandbox.problems import budgeted, calls
+from tests.support.small_problems import budgeted, calls
 
 LOOP = "def f(n):\n s = 0\n for i in range(n):\n  s += i * i\n return s\n"
 RECURSION = "def f(n):\n return 0 if n == 0 else (n - 1) ** 2 + f(n - 1)\n"

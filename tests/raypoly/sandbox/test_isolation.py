@@ -20,7 +20,7 @@ from raypoly.config import ScorerConfig
 from raypoly.sandbox import Sandbox
 from raypoly.sandbox.child import system
 from raypoly.values import Problem, TestSuite
-from tests.raypoly.sandbox.problems import SHARED, calls
+from tests.support.small_problems import SHARED, calls
 
 BATTERY = SHARED / "sandbox" / "battery.jsonl.gz"
 CANARY = Path("/var/tmp/scorer_canary")
@@ -240,7 +240,7 @@ from raypoly.config import ScorerConfig
 from raypoly.sandbox import Sandbox
 from raypoly.sandbox.child import system
 from raypoly.sandbox.child import system
-from tests.raypoly.sandbox.problems import calls
+from tests.support.small_problems import calls
 system.no_new_privileges()
 number = {"x86_64": 272, "aarch64": 97}[system.MACHINE]  # unshare
 rules = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]

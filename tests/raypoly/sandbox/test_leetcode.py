@@ -9,7 +9,7 @@ import pytest
 from raypoly.config import ScorerConfig
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite
-from tests.raypoly.sandbox.problems import SHARED
+from tests.support.small_problems import SHARED
 
 FOLDER = SHARED / "data" / "leetcode"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason=f"{FOLDER} is not here")

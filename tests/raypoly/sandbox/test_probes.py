@@ -6,7 +6,7 @@ from raypoly.sandbox import Sandbox
 from raypoly.sandbox.channel import Clock
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.zygote_client import Zygote
-from tests.raypoly.sandbox.problems import calls
+from tests.support.small_problems import calls
 
 
 def breaches(isolation: str, secret: Path) -> list[str]:

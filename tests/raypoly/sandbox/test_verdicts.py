@@ -3,7 +3,7 @@ import pytest
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests
 from raypoly.sandbox import Sandbox
-from tests.raypoly.sandbox.problems import calls, check
+from tests.support.small_problems import calls, check
 
 ADD = calls(([1, 2], 3), ([5, 5], 10))
 NODES = """

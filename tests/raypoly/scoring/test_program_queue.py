@@ -7,7 +7,7 @@ import pytest
 from raypoly.errors import SandboxError
 from raypoly.scoring.program_queue import RETRIES, ProgramQueue
 from raypoly.values import Verdict
-from tests.raypoly.offline.score.files import add, good
+from tests.support.program_files import add, good
 
 PASSED = Verdict("passed", 2, 2, 0.1)
 BY_THE_CLOCK = Verdict("timeout", 0, 2, 6.0, repeatable=False)

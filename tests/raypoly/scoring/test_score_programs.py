@@ -12,7 +12,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.scoring import LocalPool, Program, score, validate
 from raypoly.values import Problem, TestSuite, Verdict
-from tests.raypoly.offline.score.files import BROKEN, LOOP, add, descendants, good, living
+from tests.support.program_files import BROKEN, LOOP, add, descendants, good, living
 
 QUICK = ScorerConfig(workers=2, cpu_seconds_per_test=1.0)
 BROKEN_PROBLEM = Problem("broken", "", "f", TestSuite("check", BROKEN["tests"]["source"]), solution="def f(): return 1")

@@ -13,7 +13,7 @@ from raypoly.store.filesystem_backend import FilesystemBackend
 from raypoly.store.location import Location
 from raypoly.store.remote_store import RemoteStore
 from raypoly.store.storage_options import StorageOptions
-from tests.s3_server import S3Server, s3_server
+from tests.support.s3_server import S3Server, s3_server
 
 Open = Callable[[], Store]
 """Opens the same place anew, as another process would."""

@@ -14,7 +14,7 @@ from raypoly.errors import StaleEpoch, StorageError, UsageError
 from raypoly.store import Store, open_store
 from raypoly.store.location import Location
 from raypoly.store.storage_options import StorageOptions
-from tests.s3_server import Fault, Request, S3Server
+from tests.support.s3_server import Fault, Request, S3Server
 
 HASTY = StorageOptions(timeout=1.0, patience=20.0)
 """A test that hangs a request waits so long for it."""

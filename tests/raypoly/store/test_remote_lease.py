@@ -18,7 +18,7 @@ from raypoly.store import Lease, Store, open_store
 from raypoly.store.location import Location
 from raypoly.store.remote_store import RemoteStore
 from raypoly.store.storage_options import StorageOptions
-from tests.s3_server import Fault, Request, S3Server
+from tests.support.s3_server import Fault, Request, S3Server
 
 TIMEOUT = 3.0
 """Seconds for a request; a holder that is silent for twice as long may be replaced."""

@@ -14,9 +14,9 @@ from raypoly.config import ScorerConfig
 from raypoly.sandbox import Sandbox
 from raypoly.strategies.live_code.canonical import Canonical, canonical
 from raypoly.values import Problem, TestSuite
-from tests.raypoly.sandbox.problems import SHARED
-from tests.raypoly.strategies.test_approach import AROUND, HASH, TRICKS
-from tests.raypoly.strategies.test_approach import PLAIN as PAIR
+from tests.raypoly.strategies.test_algorithm_features import AROUND, HASH, TRICKS
+from tests.raypoly.strategies.test_algorithm_features import PLAIN as PAIR
+from tests.support.small_problems import SHARED
 
 LEETCODE = SHARED / "data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"
 SAMPLE = int(os.environ.get("RAYPOLY_CANONICAL", "12"))

@@ -12,11 +12,11 @@ import pytest
 from raypoly.errors import JudgeUnavailable
 from raypoly.judge.openai import OpenAIJudge
 from raypoly.values import Problem, Rollout, Verdict
-from tests.certificates import Certificates
-from tests.faults import PASSING, Storm
-from tests.faulty_proxy import Proxy
-from tests.faulty_server import Server, running
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
+from tests.support.certificates import Certificates
+from tests.support.faulty_proxy import Proxy
+from tests.support.faulty_server import Server, running
+from tests.support.judge_faults import PASSING, Storm
 
 Group = tuple[Problem, list[Rollout], list[Verdict]]
 KEY = "sk-behind-the-proxy-4711"

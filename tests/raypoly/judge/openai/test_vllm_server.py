@@ -16,12 +16,12 @@ from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge.gold import groups
 from raypoly.judge.openai import ATTEMPTS, OpenAIJudge
 from raypoly.values import Labels, Problem, Rollout, Verdict
-from tests.certificates import Certificates
-from tests.faults import CONTENT, PASSING, Storm, programs_of
-from tests.faulty_front import running
-from tests.faulty_proxy import Proxy
 from tests.raypoly.judge.openai_groups import PARSED, ids, judge, rollout
-from tests.vllm_server import CONTEXT, MODEL, VllmServer, build, serving
+from tests.support.certificates import Certificates
+from tests.support.faulty_front import running
+from tests.support.faulty_proxy import Proxy
+from tests.support.judge_faults import CONTENT, PASSING, Storm, programs_of
+from tests.support.vllm_server import CONTEXT, MODEL, VllmServer, build, serving
 
 Group = tuple[Problem, list[Rollout], list[Verdict]]
 RANDOM: dict[str, Any] = {

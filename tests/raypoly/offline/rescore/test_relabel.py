@@ -12,8 +12,8 @@ from raypoly.errors import JudgeUnavailable, UsageError
 from raypoly.offline.rescore.label_partitions import Diversity, Partitions
 from raypoly.offline.rescore.relabel_run import judge_of, relabel
 from raypoly.run import Run
-from tests.faulty_server import Server, running
-from tests.raypoly.offline.rescore.runs import NAMES, honest, make, row_of, write_problems
+from tests.support.faulty_server import Server, running
+from tests.support.scored_run import NAMES, honest, make, row_of, write_problems
 
 
 def as_judged(step: int, slot: int) -> tuple[int, ...]:

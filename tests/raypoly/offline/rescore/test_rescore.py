@@ -24,7 +24,8 @@ from raypoly.run import Run
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
 from raypoly.values import Group, Labels, Verdict
-from tests.raypoly.offline.rescore.runs import (
+from tests.support.s3_server import s3_server
+from tests.support.scored_run import (
     NAMES,
     PROGRAMS,
     SAMPLES,
@@ -38,7 +39,6 @@ from tests.raypoly.offline.rescore.runs import (
     verdicts,
     write_problems,
 )
-from tests.s3_server import s3_server
 from workflows.evaluate import _outcome
 from workflows.step.step_metrics import _correct_strategies, _structural_strategies
 

@@ -11,7 +11,7 @@ from raypoly.errors import UsageError
 from raypoly.offline.score.program_file import ProblemIndex, look_over, read_programs
 from raypoly.problems.formats import ProblemFile, Rejected
 from raypoly.scoring import Program
-from tests.raypoly.offline.score.files import add, write
+from tests.support.program_files import add, write
 
 BAD = Rejected(3, "bad", "test: missing", "P.jsonl")
 KNOWN = ProblemIndex(ProblemFile([add(), add(problem_id="7")], [BAD]), Path("P.jsonl"))

@@ -1,0 +1,66 @@
+"""Experiments of short made runs: files as real trainings leave them, without a model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from raypoly.experiments.experiment_config import ExperimentConfig, load
+from raypoly.experiments.planned_runs import PlannedRun, planned
+from tests.support import finished_run
+
+ARMS = """
+seeds: [0, 1]
+arms:
+  grpo: {objective.name: grpo, steps: 12, evaluate.every: 4}
+  poly_epo: {objective.name: poly_epo, steps: 12, evaluate.every: 4}
+"""
+
+
+def experiment(folder: Path, text: str = ARMS, name: str = "mine") -> ExperimentConfig:
+    """That of a file with this text."""
+    file = folder / f"{name}.yaml"
+    file.write_text(text)
+    return load(file)
+
+
+def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
+    return planned(experiment(folder, text), folder / "out", [])
+
+
+def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None) -> None:
+    """Make its files; `gain` is added to what it came to at the end."""
+    overrides = [text for text in run.overrides if not text.startswith("run.dir=")]
+    made = finished_run.make(place or run.place, run.config.objective.name, False, *overrides)
+    summary = {**finished_run.summary(run.config.objective.name), "state": "finished"}
+    for evaluation in summary["evaluations"]:
+        if evaluation["step"] == finished_run.STEPS:
+            evaluation["pass_at_k"] = {k: value + gain for k, value in evaluation["pass_at_k"].items()}
+            evaluation["strategies_correct"] += gain
+        evaluation["seconds"] = 3.0
+    (made / "summary.json").write_text(json.dumps(summary))
+
+
+@dataclass(frozen=True)
+class Scripted(PlannedRun):
+    """A run whose process is a few lines of Python: it stands for a training that takes no time."""
+
+    script: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-S", "-E", "-c", self.script]
+
+
+def scripted(run: PlannedRun, script: str) -> Scripted:
+    return Scripted(**{**vars(run), "script": script})
+
+
+def that_finishes(run: PlannedRun, folder: Path, first: str = "") -> Scripted:
+    """After the lines `first`, its files are there at once, made beforehand."""
+    ready = folder / "ready" / run.name
+    finish(run, place=ready)
+    copy = f"import shutil; shutil.copytree({str(ready)!r}, {str(run.place)!r}, dirs_exist_ok=True)"
+    return scripted(run, f"{first}\n{copy}")

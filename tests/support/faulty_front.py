@@ -1,0 +1,217 @@
+"""What a misbehaving server and a misbehaving proxy have in common: the listener, the connections, the faults.
+
+class Echo(Front):
+    def answer(self, body, headers): return Answer(200, {"choices": [...]})
+
+with running(Echo(faults=["500", "reset"])) as front:      # the first two requests fail, the rest are answered
+    ...                                                    # front.url
+    front.close(); front.open()                            # meanwhile connections are refused
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
+from typing import Any, TypeVar
+
+from tests.support.certificates import Certificates
+from tests.support.faulty_handler import Answer, Handler
+from tests.support.judge_faults import ABOUT_THE_REQUEST, CONTENT, FAULTS, TLS_FAULTS, Storm, checked, programs_of
+
+_MOST_SPOILT = 3
+"""Answers about one set of programs that a storm spoils: the judge gives a group up after five."""
+
+
+@dataclass
+class Front(ABC):
+    """What is done to requests, and what was done."""
+
+    faults: Sequence[str] = ()
+    """One for each of the first requests, `ok` for none; the last one lasts where `forever`."""
+    forever: bool = False
+    storm: Storm | None = None
+    """Faults in place of `faults`."""
+    certificates: Certificates | None = None
+    """Makes it speak https, one request a connection."""
+    latency: float = 0.0
+    port: int = 0
+    url: str = ""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    """Every request's body, in order of arrival."""
+    authorizations: list[str] = field(default_factory=list)
+    served: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=list)
+    """Bodies and answers of the requests on which nothing was broken."""
+    struck: Counter[str] = field(default_factory=Counter)
+    """How often each fault was committed."""
+    most_at_once: int = 0
+    stopped: bool = False
+    """Whether connections that are still open are reset at their next request."""
+    _at_once: int = 0
+    _drawn: int = 0
+    _closed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _spoilt: Counter[frozenset[str]] = field(default_factory=Counter)
+    _keeper: socket.socket | None = None
+    _listener: ThreadingHTTPServer | None = None
+    _listening: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        if self.certificates is None and set(checked(self.faults)) & set(TLS_FAULTS):
+            raise ValueError("a TLS fault needs certificates")
+
+    @abstractmethod
+    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        """What comes where nothing goes wrong."""
+
+    def models(self, headers: Mapping[str, str]) -> Answer:
+        return Answer(200, {"object": "list", "data": [{"id": "marker", "object": "model"}]})
+
+    def draw(self, body: Mapping[str, Any] | None = None) -> str:
+        """The next request's fault; `body` is None where it is drawn before the request has been read."""
+        with self._lock:
+            if self.storm is None:
+                number, self._drawn = self._drawn, self._drawn + 1
+                if number < len(self.faults):
+                    return self.faults[number]
+                return self.faults[-1] if self.forever and self.faults else "ok"
+            return self.storm.strike(may_spoil=body is None or self._spoilt[_group(body)] < _MOST_SPOILT)
+
+    def settle(self, fault: str, body: Mapping[str, Any]) -> str:
+        """The fault that is committed on a request; a storm leaves alone what it has spoilt often enough."""
+        with self._lock:
+            if self.storm is not None and fault in CONTENT:
+                self._spoilt[_group(body)] += 1
+                fault = fault if self._spoilt[_group(body)] <= _MOST_SPOILT else "ok"
+            self.struck[fault] += 1
+            return fault
+
+    def arrived(self, body: dict[str, Any], authorization: str) -> None:
+        with self._lock:
+            self.bodies.append(body)
+            self.authorizations.append(authorization)
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+
+    def gone(self) -> None:
+        with self._lock:
+            self._at_once -= 1
+
+    def open(self) -> None:
+        """Listen, on the port of the first time."""
+        with self._listening:
+            if self._listener is not None:
+                return
+            if self._keeper is None:
+                # a bound socket that never listens keeps the port while the listener is closed
+                self._keeper = _bound(self.port)
+                self.port = self._keeper.getsockname()[1]
+                scheme = "http" if self.certificates is None else "https"
+                self.url = f"{scheme}://127.0.0.1:{self.port}/v1"
+            self.stopped = False
+            self._listener = _Listener(self)
+            threading.Thread(target=self._listener.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        """Refuse connections, and reset the open ones at their next request."""
+        with self._listening:
+            self.stopped = True
+            self._closed += 1
+            if self._listener is not None:
+                self._listener.shutdown()
+                self._listener.server_close()
+                self._listener = None
+
+    def away(self, seconds: float) -> None:
+        """Close for some seconds, unless someone closes or opens it meanwhile; returns once closed."""
+        self.close()
+        closed = self._closed
+
+        def back() -> None:
+            if self._closed == closed:
+                self.open()
+
+        timer = threading.Timer(seconds, back)
+        timer.daemon = True
+        timer.start()
+
+    def end(self) -> None:
+        """Close for good."""
+        self.close()
+        if self._keeper is not None:
+            self._keeper.close()
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_port = True
+    request_queue_size = 128
+
+    def __init__(self, front: Front) -> None:
+        super().__init__(("127.0.0.1", front.port), type("FaultyHandler", (Handler,), {"front": front}))
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that breaks is what this is for; anything else is a mistake of its own."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+F = TypeVar("F", bound=Front)
+
+
+@contextmanager
+def running(front: F) -> Iterator[F]:
+    """The front in a thread; its address is `front.url`."""
+    front.open()
+    try:
+        yield front
+    finally:
+        front.end()
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """The options that every front has on the command line."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--faults", default="", help=f"comma-separated, of: {', '.join(FAULTS)}")
+    parser.add_argument("--forever", action="store_true", help="the last fault lasts")
+    parser.add_argument("--share", type=float, help="of the requests, at random; without --faults of all that pass")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--latency", type=float, default=0.0)
+    return parser
+
+
+def what_fails(given: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of a front that the options ask for. Raises `ValueError` where a fault is unknown."""
+    faults = checked(fault for fault in given.faults.split(",") if fault)
+    common = {"port": given.port, "latency": given.latency}
+    if given.share is None:
+        return {**common, "faults": faults, "forever": given.forever}
+    passing = [fault for fault in FAULTS if fault not in ABOUT_THE_REQUEST]
+    return {**common, "storm": Storm(given.seed, given.share, faults or passing)}
+
+
+def serve(front: Front) -> None:
+    """Print the address and serve until interrupted."""
+    with running(front):
+        print(front.url, flush=True)
+        threading.Event().wait()
+
+
+def _bound(port: int) -> socket.socket:
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    keeper.bind(("127.0.0.1", port))
+    return keeper
+
+
+def _group(body: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(programs_of(body))

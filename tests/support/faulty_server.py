@@ -1,0 +1,117 @@
+"""An OpenAI-like server that labels, limits and misbehaves as it is told.
+
+    with running(Server(faults=["500", "reset"])) as server:        # the first two requests fail, the rest are served
+        OpenAIJudge(JudgeConfig(name="openai", base_url=server.url, model="marker"))
+
+It speaks /v1/chat/completions and /v1/models. A program that holds `strategy_<number>` gets that cluster (0 is
+degenerate), any other one by the length of its text, so answers are deterministic and do not depend on the order shown.
+As a program of its own: python -m tests.support.faulty_server --port 8124 --faults 500,hang --requests 60
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.faulty_front import Front, options, running, serve, what_fails
+from tests.support.faulty_handler import Answer
+from tests.support.judge_faults import FAULTS, error, programs_of
+
+__all__ = ["FAULTS", "Server", "programs_of", "running"]
+
+_MARKER = re.compile(r"strategy_(\d+)")
+_CHARS_A_TOKEN = 4
+_ANSWER_TOKENS_A_PROGRAM = 25
+
+
+@dataclass
+class Server(Front):
+    """Labels by the marker, for whoever has the key, within its limits."""
+
+    key: str = ""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    _uses: deque[tuple[float, int]] = field(default_factory=deque)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        if self.key and headers.get("Authorization") != f"Bearer {self.key}":
+            return Answer(401, error("Incorrect API key provided.", "invalid_api_key"))
+        content = completion(body)
+        room, limits = self.admit(content["usage"]["total_tokens"])
+        if not room:
+            return Answer(429, error("Rate limit reached.", "rate_limit_exceeded"), limits)
+        return Answer(200, content, limits)
+
+    def admit(self, tokens: int) -> tuple[bool, dict[str, str]]:
+        """Whether the limits of a sliding minute leave room, and the headers that say so."""
+        with self._counting:
+            now = time.monotonic()
+            while self._uses and self._uses[0][0] <= now - 60:
+                self._uses.popleft()
+            used = len(self._uses), sum(amount for _, amount in self._uses)
+            limits = self.requests_per_minute, self.tokens_per_minute
+            room = all(
+                limit is None or taken + more <= limit
+                for limit, taken, more in zip(limits, used, (1, tokens), strict=True)
+            )
+            if room:
+                self._uses.append((now, tokens))
+                used = used[0] + 1, used[1] + tokens
+            reset = 60 - (now - self._uses[0][0]) if self._uses else 0.0
+        headers = {} if room else {"retry-after": "1"}
+        for kind, limit, taken in zip(("requests", "tokens"), limits, used, strict=True):
+            if limit is not None:
+                headers[f"x-ratelimit-limit-{kind}"] = str(limit)
+                headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, limit - taken))
+                headers[f"x-ratelimit-reset-{kind}"] = f"{int(reset * 1000)}ms"
+        return room, headers
+
+
+def cluster_of(program: str) -> int:
+    marker = _MARKER.search(program)
+    return int(marker.group(1)) if marker else 1000 + len(program) % 7
+
+
+def completion(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat completion that labels the programs asked about."""
+    programs = programs_of(body)
+    entries = [
+        {"index": index, "strategy": f"way {cluster_of(program)}", "cluster_id": cluster_of(program)}
+        for index, program in enumerate(programs, 1)
+    ]
+    message = {"role": "assistant", "content": json.dumps({"programs": entries}), "refusal": None}
+    prompt = sum(len(each["content"]) for each in body["messages"]) // _CHARS_A_TOKEN
+    answer = _ANSWER_TOKENS_A_PROGRAM * len(programs) + 10
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": answer,
+            "total_tokens": prompt + answer,
+            "prompt_tokens_details": {"cached_tokens": prompt // 2},
+        },
+    }
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--requests", type=int, default=None)
+    parser.add_argument("--tokens", type=int, default=None)
+    given = parser.parse_args()
+    limits = {"requests_per_minute": given.requests, "tokens_per_minute": given.tokens}
+    serve(Server(**what_fails(given), **limits))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A judge over HTTP that can be stopped and started: the structural judge behind a real socket.
+
+python tests/support/judge_server.py --port 8123
+
+Labels programs as the structural judge does by syntax (nothing is run here). With --key NAME it wants that environment
+variable's value as bearer token. With --fault 500|429|reset|garbage|slow it misbehaves in that way.
+"""
+
+import argparse
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from raypoly.judge.structural import label_evidence
+from raypoly.strategies.live_code.canonical import canonical
+from raypoly.strategies.live_code.constructs import constructs
+from raypoly.values import Evidence
+
+
+def evidence(program: str, entry_point: str) -> Evidence | None:
+    """Evidence by syntax alone; None where the program does not parse."""
+    if not program.strip():
+        return None
+    try:
+        return Evidence(canonical(program, entry_point).text, constructs(program, entry_point), {}, "")
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers probes and label requests, or misbehaves as asked."""
+
+    fault = ""
+    key = ""
+
+    def do_GET(self) -> None:
+        self.reply({"ready": True})
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        labels = label_evidence([evidence(program, request["entry_point"]) for program in request["programs"]])
+        self.reply({"ids": labels.ids.tolist(), "degenerate": labels.degenerate.tolist(), "judge": "http-structural-1"})
+
+    def reply(self, answer: dict[str, object]) -> None:
+        if self.fault == "reset":
+            # closing with linger 0 sends a reset instead of an orderly end
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            return
+        if self.fault == "slow":
+            time.sleep(5)
+        denied = bool(self.key) and self.headers.get("Authorization") != f"Bearer {self.key}"
+        status = 401 if denied else int(self.fault) if self.fault.isdigit() else 200
+        body = b"{'ids': the first two}" if self.fault == "garbage" else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet: a request holds programs, and its header a key."""
+
+
+def serve(port: int, fault: str = "", key: str = "") -> ThreadingHTTPServer:
+    """A bound server; port 0 picks a free one. The caller runs `serve_forever`."""
+    handler = type("JudgeHandler", (Handler,), {"fault": fault, "key": key})
+    return ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--fault", default="")
+    parser.add_argument("--key", default="", help="environment variable that holds the key")
+    options = parser.parse_args()
+    server = serve(options.port, options.fault, os.environ.get(options.key, "") if options.key else "")
+    print(f"http://127.0.0.1:{server.server_address[1]}/", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

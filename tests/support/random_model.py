@@ -1,0 +1,19 @@
+"""A small random Qwen3 policy with its tokenizer; one that was shown some puzzles is `tests.support.warm_model`."""
+
+from pathlib import Path
+
+import torch
+
+from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
+
+TEXTS = ["def f(n):\n s = 0\n for x in range(1, n + 1):\n  s += x\n return s", "# sum of squares from 1 to n"]
+
+
+def random_model(folder: Path) -> Path:
+    """A Hugging Face folder whose head is scaled up, so that what it samples is not uniform."""
+    tokenizer = build_tokenizer(TEXTS)
+    model = build_model(len(tokenizer), seed=0)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(10)
+    save_folder(model, tokenizer, folder)
+    return folder

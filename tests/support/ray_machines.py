@@ -1,0 +1,204 @@
+"""A Ray cluster of several machines that all are this one, for many drivers, to be killed in parts.
+
+    with Machines() as machines:
+        driver.environment["RAY_ADDRESS"] = machines.address
+        machines.kill_actor("learner")
+        machines.kill_node("generator")           # the node that the generator is on; another one joins
+        machines.partition("scorer", seconds=2)
+
+The head has no room for actors, so every actor is on one of two worker nodes. Where this machine has network namespaces
+each worker node lives in its own; `why_no_partition` says why not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from ray.cluster_utils import Cluster
+
+from tests.support.network_namespaces import Host, Impossible, Network
+from workflows.liveness.reaper import parents
+
+T = TypeVar("T")
+
+TITLES = {"generator": "GeneratorActor", "scorer": "Scorer", "judge": "JudgeActor", "learner": "LearnerActor"}
+"""The class of each actor, which Ray shows as the title of its process."""
+_WORKER_NODES = 2
+_TRIES = 8
+_SYSTEM = {"prestart_worker_first_driver": False}
+"""No processes that no actor uses."""
+_CUT_OFF = {
+    "health_check_initial_delay_ms": 5000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 3000,
+    "health_check_failure_threshold": 3,
+}
+"""A node that can't be reached is taken for dead after some 12 s, not after a minute."""
+
+
+@dataclass
+class _Node:
+    node: Any
+    host: Host | None
+
+    @property
+    def raylet(self) -> int:
+        """Its process id; 0 where it is dead."""
+        for info in self.node.all_processes.get("raylet", []):
+            if info.process.poll() is None:
+                return int(info.process.pid)
+        return 0
+
+
+class Machines:
+    """Up inside `with`."""
+
+    def __init__(self, partitions: bool = True) -> None:
+        """`partitions`: whether each node gets a network of its own, in which 127.0.0.1 is another place."""
+        self.why_no_partition = "" if partitions else "it was not asked for"
+        self._stack = contextlib.ExitStack()
+        self._network: Network | None = None
+        self._nodes: list[_Node] = []
+
+    def __enter__(self) -> Machines:
+        with contextlib.ExitStack() as stack:
+            self._folder = tempfile.mkdtemp(prefix="rc-", dir="/tmp")  # Ray's sockets need a short path
+            stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+            if not self.why_no_partition:
+                try:
+                    self._network = stack.enter_context(Network())
+                except Impossible as reason:
+                    self.why_no_partition = str(reason)
+            head: dict[str, Any] = {"num_cpus": 0, "include_dashboard": False, "_system_config": _SYSTEM}
+            if self._network is not None:
+                head |= {"node_ip_address": self._network.address, "_system_config": _SYSTEM | _CUT_OFF}
+            self._cluster = self._start(lambda: Cluster(initialize_head=True, head_node_args=head))
+            stack.callback(self._cluster.shutdown)
+            for _ in range(_WORKER_NODES):
+                self._add_node()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def address(self) -> str:
+        """For RAY_ADDRESS."""
+        return str(self._cluster.address)
+
+    @property
+    def here(self) -> str:
+        """This process's own address, as every node reaches it."""
+        return self._network.address if self._network else "127.0.0.1"
+
+    def is_there(self, actor: str, *calls: str) -> bool:
+        """Whether there is such an actor, and at work on one of these calls where any are named."""
+        return self._find(actor, calls or ("",)) is not None
+
+    def wait_until_idle(self, timeout: float = 600) -> None:
+        """Return when no actor is there: Ray ends a dead driver's. Raises `TimeoutError`."""
+        until = time.monotonic() + timeout
+        while any(map(self.is_there, TITLES)):
+            if time.monotonic() > until:
+                raise TimeoutError(f"actors outlive their driver by {timeout:.0f} s")
+            time.sleep(0.05)
+
+    def kill_actor(self, actor: str) -> bool:
+        """SIGKILL to an actor's process; False where there is none."""
+        found = self._find(actor)
+        if found is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(found[0], signal.SIGKILL)
+        while _title(found[0]):  # a dead one has none
+            time.sleep(0.01)
+        return True
+
+    def kill_node(self, actor: str) -> bool:
+        """End the node that an actor is on, all of it; then another joins."""
+        found = self._find(actor)
+        if found is None:
+            return False
+        self._remove(found[1])
+        self._add_node()
+        return True
+
+    def partition(self, actor: str, seconds: float) -> bool:
+        """Take the cable of an actor's node out for a time; where Ray gave it up meanwhile, another joins."""
+        found = self._find(actor)
+        if found is None or found[1].host is None:
+            return False
+        with found[1].host.cut_off():
+            time.sleep(seconds)
+        return True
+
+    def mend(self) -> None:
+        """Nodes that have ended by themselves make way for new ones."""
+        for node in [node for node in self._nodes if not node.raylet]:
+            self._remove(node)
+            self._add_node()
+
+    def _find(self, actor: str, calls: Sequence[str] = ("",)) -> tuple[int, _Node] | None:
+        """An actor's process and its node; Ray puts the call that it is at work on into the title."""
+        nodes = {node.raylet: node for node in self._nodes}
+        for pid, parent in parents():
+            title = _title(pid) if parent in nodes else ""
+            if title.startswith(f"ray::{TITLES[actor]}") and any(call in title for call in calls):
+                return pid, nodes[parent]
+        return None
+
+    def _add_node(self) -> None:
+        options: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 << 20}
+        if self._network is None:
+            self._nodes.append(_Node(self._start(lambda: self._cluster.add_node(**options)), None))
+            return
+        host = self._network.host()
+        options |= {"wait": False, "node_ip_address": host.address}
+        node = self._start(lambda: host.run(lambda: self._cluster.add_node(**options)))
+        self._cluster._wait_for_node(node, 120)
+        self._nodes.append(_Node(node, host))
+
+    def _start(self, start: Callable[[], T]) -> T:
+        """Start something of Ray's: on a busy machine its own patience (30 s) may need more tries."""
+        before, handler = _children(), signal.getsignal(signal.SIGTERM)
+        with patch.dict(os.environ, {"RAY_TMPDIR": self._folder}):  # so that this cluster is nobody else's default
+            for last in (*(_TRIES - 1) * [False], True):
+                try:
+                    return start()
+                except Exception:  # Ray raises a bare one where its processes are slow to come up
+                    for pid in _children() - before:
+                        os.kill(pid, signal.SIGKILL)
+                    if last:
+                        raise
+                finally:
+                    signal.signal(signal.SIGTERM, handler)
+        raise AssertionError("unreachable")
+
+    def _remove(self, node: _Node) -> None:
+        self._nodes.remove(node)
+        self._cluster.remove_node(node.node, allow_graceful=False)
+        if self._network is not None and node.host is not None:
+            self._network.remove(node.host)
+
+
+def _children() -> set[int]:
+    return {pid for pid, parent in parents() if parent == os.getpid()}
+
+
+def _title(pid: int) -> str:
+    """What a process calls itself; empty where it is dead."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
+    except OSError:
+        return ""

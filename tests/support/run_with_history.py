@@ -1,0 +1,137 @@
+"""A run folder with files of every kind in it, written by the parts that write real ones; no model, no Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from raypoly.config import Config
+from raypoly.metrics.sinks import MetricsFile
+from raypoly.run_identity import resolve
+from raypoly.settings import load
+from raypoly.store import Applied
+from raypoly.store.checked_parquet import encode_table
+from raypoly.store.local_store import LocalStore
+from raypoly.store.sealed_json import seal
+from raypoly.store.step_records import CompletedStep
+from raypoly.values import Group
+from tests.support.sample_groups import make_group, same_group, stages
+from tests.support.stopping_disk import QuickDisk
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.observers.summary import Summary
+
+STEPS = 124
+"""Completed; the first hundred are bundled, those to 119 indexed, and 124 is half done."""
+EVERY = 10
+"""Steps between checkpoints; evaluations come as often."""
+RESUMED = 60
+"""A second start took over here."""
+
+
+@cache
+def _config() -> Config:
+    overrides = ["train.steps=200", f"train.checkpoint_every={EVERY}", "train.prompts_per_step=1"]
+    return load(None, overrides, lambda text: None)
+
+
+def config_of(root: Path) -> Config:
+    config = _config()
+    return config.model_copy(update={"run": config.run.model_copy(update={"dir": str(root)})})
+
+
+def groups_of(step: int) -> tuple[Group, ...]:
+    """One group; three in the step that is half done."""
+    return tuple(
+        make_group(step, slot, 2, tokens=4, unjudged=step % 7 == 0) for slot in range(3 if step == STEPS else 1)
+    )
+
+
+def completed_step(step: int) -> CompletedStep:
+    groups = groups_of(step)
+    numbers = [np.random.default_rng([step, group.slot]).random(2) for group in groups]
+    applied = Applied(step, f"{step:064x}", row_of(step), len(groups))
+    return CompletedStep(step, groups, tuple(numbers), tuple(row - 0.5 for row in numbers), applied)
+
+
+def row_of(step: int) -> dict[str, Any]:
+    return {
+        "step": step,
+        "reward": step / 7,
+        "seconds": {"generate": step / 3, "total": 2.0 + step},
+        "clipped": step % 2,
+        "pauses": [],
+        "weight_digest": f"{step:064x}",
+    }
+
+
+def results_of(step: int) -> dict[str, Any]:
+    return {"step": step, "split": "validation", "pass_at_k": {"1": step / 1000}}
+
+
+def table_of(step: int) -> pa.Table:
+    return pa.table({"problem_id": ["a", "b"], "correct": [step, 2]})
+
+
+def checkpoint_of(step: int) -> Mapping[str, bytes]:
+    return {"model.safetensors": step.to_bytes(2, "big") * 900, "objective.json": json.dumps({"step": step}).encode()}
+
+
+def make(root: Path, old: Path) -> None:
+    """The run in `root`; in `old`, its files as they were when the second start began."""
+    asyncio.run(_make(root, old))
+
+
+async def _make(root: Path, old: Path) -> None:
+    for first, end in ((0, RESUMED), (RESUMED, STEPS)):
+        _, lease = resolve(config_of(root)).open("raypoly train")
+        store = LocalStore(root, QuickDisk())
+        journal, checkpoints = Journal(store, lease), Checkpoints(store, lease)
+        summary, metrics = Summary(store, journal, config_of(root)), MetricsFile(root / "metrics.jsonl")
+        for step in range(end):
+            if step < first:
+                continue
+            done = completed_step(step)
+            for record in stages(done.groups[0]):
+                await journal.commit(record)
+            await journal.commit(done.applied)
+            await journal.compact(step, done.groups, done.rewards, done.advantages)
+            if (step + 1) % EVERY == 0:
+                checkpoints.save(step + 1, checkpoint_of(step + 1))
+                await journal.settle(step + 1)
+                await journal.commit_evaluation(step + 1, "validation", results_of(step + 1), table_of(step + 1))
+        for step in range(end):
+            summary.add(row_of(step))
+            metrics.log(row_of(step))
+        summary.write("running")
+        store.put_mutable("judge.json", seal({"use": {"calls": float(end)}}))
+        metrics.close()
+        if end == RESUMED:
+            shutil.copytree(root, old)
+            await journal.close()
+            lease.release()
+    for group in groups_of(STEPS):  # one judged, one scored, one generated
+        for record in stages(group)[: 3 - group.slot]:
+            await journal.commit(record)
+    store.commit("evaluations/test-step-000100.json", json.dumps(results_of(100)).encode())
+    store.commit("evaluations/test-step-000100.parquet", encode_table(table_of(100), {}))
+    await journal.close()
+    lease.release()
+
+
+def same_step(found: CompletedStep, wanted: CompletedStep) -> bool:
+    return (
+        all(map(same_group, found.groups, wanted.groups))
+        and len(found.groups) == len(wanted.groups)
+        and [row.tobytes() for row in found.rewards] == [row.tobytes() for row in wanted.rewards]
+        and [row.tobytes() for row in found.advantages] == [row.tobytes() for row in wanted.advantages]
+        and found.applied == wanted.applied
+    )

@@ -1,0 +1,151 @@
+"""vLLM's own OpenAI server on a CPU, with a random long-context model too small to know anything.
+
+    with serving(build(folder)) as server:                   # up in half a minute; ended with all its processes
+        OpenAIJudge(JudgeConfig(name="openai", base_url=server.url, model=MODEL, answer_schema="indexed"))
+
+Its labels mean nothing and are the same each time: what it shows is how a real server speaks. By hand:
+python -m tests.support.vllm_server --port 8000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import Qwen3ForCausalLM
+
+from raypoly.judge.gold import groups
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS
+from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
+
+MODEL = "random"
+CONTEXT = 16_384
+"""Positions. With some two characters a token a judge's prompt has 5,000 tokens."""
+_UP_SECONDS = 300
+_TEMPLATE = "{% for m in messages %}<{{ m['role'] }}>\n{{ m['content'] }}\n{% endfor %}<assistant>\n"
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine is one process and not two
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "TORCHDYNAMO_DISABLE": "1",
+}
+_OPTIONS = (
+    "--dtype=float32",
+    "--block-size=32",
+    "--enforce-eager",
+    "--distributed-executor-backend=uni",
+    "--max-num-seqs=8",
+    f"--max-model-len={CONTEXT}",
+    f"--served-model-name={MODEL}",
+    "--enable-prompt-tokens-details",
+    # a random model would fill its answer with white space, and the grammar lets it unless told not to
+    f"--structured-outputs-config={json.dumps({'backend': 'xgrammar', 'disable_any_whitespace': True})}",
+)
+
+
+def build(folder: Path, seed: int = 1) -> Path:
+    """A Hugging Face folder with random weights of `seed`, a chat template, and room for a judge's prompt."""
+    tokenizer = build_tokenizer([INSTRUCTIONS, *(program for group in groups() for program in group.programs)])
+    tokenizer.chat_template = _TEMPLATE
+    tokenizer.model_max_length = CONTEXT
+    model: Qwen3ForCausalLM = build_model(len(tokenizer), seed)
+    model.config.max_position_embeddings = CONTEXT
+    _excite(model)
+    save_folder(model, tokenizer, folder)
+    return folder
+
+
+def _excite(model: Qwen3ForCausalLM) -> None:
+    """Sharp attention: else the answer hangs on its last tokens alone, and all programs get one label."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lm_head" in name:
+                weight.mul_(10)
+            elif "q_norm" in name or "k_norm" in name:
+                weight.mul_(2)
+            elif "v_proj" in name or "o_proj" in name:
+                weight.mul_(20)
+
+
+@dataclass(frozen=True)
+class VllmServer:
+    """A server that runs."""
+
+    url: str
+    group: int
+    """Of its processes."""
+
+    def freeze(self) -> None:
+        """It takes connections and answers none."""
+        os.killpg(self.group, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.killpg(self.group, signal.SIGCONT)
+
+
+@contextmanager
+def serving(model: Path, port: int = 0, *options: str) -> Iterator[VllmServer]:
+    """The server while it runs; its log lies beside the model. Raises `RuntimeError` where it does not come up."""
+    port = port or _free_port()
+    log = model.with_suffix(".log")
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={model}", f"--port={port}"]
+    command += ["--host=127.0.0.1", *_OPTIONS, *options]
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, env=os.environ | _ENVIRONMENT, start_new_session=True
+        )
+    try:
+        _wait_until_up(process, f"http://127.0.0.1:{port}/health", log)
+        yield VllmServer(f"http://127.0.0.1:{port}/v1", process.pid)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)  # its engine is a process of its own in the same group
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _wait_until_up(process: subprocess.Popen[bytes], health: str, log: Path) -> None:
+    until = time.monotonic() + _UP_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            urllib.request.urlopen(health, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RuntimeError(f"vLLM's server did not come up:\n{log.read_text()[-4000:]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    with tempfile.TemporaryDirectory() as folder, serving(build(Path(folder) / "model"), options.port) as server:
+        print(server.url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""The doctor finds what is damaged, names it, changes nothing, and foretells where the next start goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raypoly.cli import main
+from raypoly.errors import RaypolyError, UsageError
+from raypoly.run_identity import resolve
+from raypoly.settings import load
+from raypoly.store import Lease
+from raypoly.store.local_store import LocalStore
+from tests.support import run_with_history as made
+from tests.support.file_damage import KINDS
+from workflows.doctor import examine
+from workflows.doctor.findings import DoctorReport
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+
+LAST = made.STEPS - made.STEPS % made.EVERY
+"""The step of the newest checkpoint."""
+COUNT = int(os.environ.get("RAYPOLY_CORRUPTIONS", "40"))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pristine")
+    made.make(folder / "run", folder / "old")
+    return folder / "run"
+
+
+@pytest.fixture
+def run(pristine: Path, tmp_path: Path) -> Path:
+    shutil.copytree(pristine, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def state_of(root: Path) -> dict[str, tuple[bytes, int]]:
+    paths = [path for path in root.rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in paths}
+
+
+def bad(report: DoctorReport) -> set[str]:
+    return {finding.key for finding in report.findings if finding.state in ("damaged", "missing")}
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_sound_run_is_called_sound_and_nothing_of_it_is_touched(run: Path) -> None:
+    before = state_of(run)
+    told: list[tuple[int, int]] = []
+    report = examine(str(run), lambda done, total: told.append((done, total)))
+    assert state_of(run) == before
+    assert told[-1][0] == told[-1][1] == len(told)
+    assert not report.damaged
+    assert {finding.state for finding in report.findings} == {"sound", "unchecked"}
+    resume = report.resume
+    assert (resume.checkpoint, resume.replayed, resume.step) == (LAST, made.STEPS - LAST, made.STEPS)
+    assert (dict(resume.groups), resume.finished) == ({"generated": 1, "scored": 1, "judged": 1}, False)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "config.json",
+        "starts/epoch-000002.json",
+        "summary.json",
+        "judge.json",
+        "metrics.jsonl",
+        "index/steps-000000-000099.parquet",
+        "rollouts/steps-000000-000099.parquet",
+        "rollouts/step-000103.parquet",
+        f"rollouts/evaluation-validation-step-{LAST:06d}.parquet",
+        "evaluations/test-step-000100.parquet",
+        f"checkpoints/step-{LAST:06d}/manifest.json",
+        f"checkpoints/step-{LAST:06d}/model.safetensors",
+        f"journal/step-{made.STEPS:06d}/00001.arrow",
+    ],
+)
+def test_flipped_bit_is_found_in_every_kind_of_file_and_named(run: Path, key: str) -> None:
+    flip(run / key)
+    report = examine(str(run))
+    assert report.damaged
+    assert bad(report) == {key}
+
+
+def test_damaged_checkpoint_means_the_one_before_and_more_replay(run: Path) -> None:
+    flip(run / f"checkpoints/step-{LAST:06d}/model.safetensors")
+    resume = examine(str(run)).resume
+    assert (resume.checkpoint, resume.replayed) == (LAST - made.EVERY, made.STEPS - LAST + made.EVERY)
+
+
+def test_missing_files_foreign_ones_and_half_written_ones_are_told_apart(run: Path) -> None:
+    (run / "rollouts/step-000105.parquet").unlink()
+    (run / f"checkpoints/step-{LAST:06d}/objective.json").unlink()
+    (run / "notes.txt").write_text("mine")
+    (run / "checkpoints/step-000500").mkdir()
+    (run / "checkpoints/step-000500/model.safetensors").write_text("no manifest yet")
+    (run / "rollouts/.step-000200.parquet.host-999999-0.part").write_text("half")
+    states = {finding.key: finding.state for finding in examine(str(run)).findings}
+    assert {key: state for key, state in states.items() if state not in ("sound", "unchecked")} == {
+        "rollouts of step 105": "missing",
+        f"checkpoints/step-{LAST:06d}/objective.json": "missing",
+        "notes.txt": "foreign",
+        "checkpoints/step-000500/model.safetensors": "half-written",
+        "rollouts/.step-000200.parquet.host-999999-0.part": "half-written",
+    }
+
+
+def test_lost_step_that_no_checkpoint_covers_is_a_refusal_that_names_it(run: Path) -> None:
+    (run / f"rollouts/step-{LAST + 1:06d}.parquet").unlink()
+    report = examine(str(run))
+    assert f"rollouts/step-{LAST + 1:06d}.parquet" in report.resume.refused
+    assert report.damaged
+
+
+def test_living_driver_is_named_and_not_disturbed(run: Path) -> None:
+    lease = Lease.acquire(LocalStore(run), "a driver at work")
+    holding = examine(str(run)).holding
+    assert holding is not None
+    assert (holding.epoch, holding.lives) == (lease.epoch, True)
+    assert "a driver at work" in holding.told
+    lease.check()
+    lease.release()
+    holding = examine(str(run)).holding
+    assert holding is not None
+    assert holding.lives is False
+
+
+def test_command_that_is_told_means_the_same_run(run: Path) -> None:
+    words = examine(str(run)).resume.command.split()
+    assert words[:3] == ["python", "-m", "raypoly.train"]
+    assert load(None, words[3:], lambda text: None) == made.config_of(run)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_what_is_foretold_is_what_the_next_start_does(number: int, pristine: Path, tmp_path: Path) -> None:
+    names = sorted(path.relative_to(pristine).as_posix() for path in pristine.rglob("*") if path.is_file())
+    kinds = sorted({_kind(name) for name in names})
+    for case in range(number, COUNT, 4):
+        rng = np.random.default_rng([11, case])
+        root = tmp_path / str(case)
+        shutil.copytree(pristine, root)
+        kind = kinds[int(rng.integers(len(kinds)))]
+        first = str(rng.choice([name for name in names if _kind(name) == kind]))
+        second = str(rng.choice([name for name in names if name != first]))
+        damage = KINDS[int(rng.integers(len(KINDS)))]
+        damage(root / first, root / second, rng)
+        assert told(root) == found(root), f"{damage.__name__} on {first} and {second}"
+        shutil.rmtree(root)
+
+
+def _kind(name: str) -> str:
+    return f"{name.partition('/')[0]}/{name.rpartition('/')[2][:4]}"
+
+
+Place = tuple[int | None, int, int] | None
+"""Checkpoint, step and groups kept; None where the run is refused."""
+
+
+def told(root: Path) -> Place:
+    try:
+        resume = examine(str(root)).resume
+    except UsageError:
+        return None
+    return None if resume.refused else (resume.checkpoint, resume.step, sum(resume.groups.values()))
+
+
+def found(root: Path) -> Place:
+    try:
+        store, lease = resolve(made.config_of(root)).open("raypoly train")
+    except RaypolyError:
+        return None
+    try:
+        journal, checkpoint = Journal(store, lease), Checkpoints(store, lease).newest_valid()
+        step = journal.replayable(checkpoint.step if checkpoint else 0).stop
+        return checkpoint.step if checkpoint else None, step, len(journal.step(step).groups)
+    except RaypolyError:
+        return None
+    finally:
+        lease.release()
+
+
+def command(run: Path, *options: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--run", str(run), *options])
+    return int(ended.value.code or 0)
+
+
+def test_exit_code_says_sound_damaged_or_no_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(run) == 0
+    assert f"It would go on at step {made.STEPS}" in capsys.readouterr().out
+    flip(run / "rollouts/step-000103.parquet")
+    assert command(run) == 1
+    assert "rollouts/step-000103.parquet" in capsys.readouterr().out
+    assert command(run / "rollouts") == 2
+    assert "not a run folder" in capsys.readouterr().err
+
+
+def test_json_holds_all_of_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flip(run / "rollouts/step-000103.parquet")
+    assert command(run, "--json") == 1
+    values = json.loads(capsys.readouterr().out)
+    assert values["state"] == "damaged"
+    damaged = [problem["key"] for problem in values["problems"] if problem["state"] == "damaged"]
+    assert damaged == ["rollouts/step-000103.parquet"]
+    assert values["resume"]["step"] == made.STEPS

@@ -1,0 +1,141 @@
+"""A driver stopped at any file-system call, by death, power loss or a full disk, loses nothing it was promised.
+
+Each test counts the calls of an undisturbed run, then repeats the run once for each call, stopping there; the run is
+opened again, compared with what had been promised, and driven to its end. A power loss and a full disk come at every
+call with `RAYPOLY_CALLS=all`, else at every third.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from raypoly.errors import StorageError, UsageError
+from raypoly.store import Lease, Store
+from raypoly.store.disk_calls import Disk
+from raypoly.store.local_store import LocalStore
+from tests.support.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
+from tests.workflows.durability import storage_traffic
+
+NOT_DAMAGED = ("config.json", "lease.lock")
+"""A run whose config is damaged is refused (test_file_damage.py); the lock's file has no content."""
+STRIDE = 1 if os.environ.get("RAYPOLY_CALLS") == "all" else 3
+FULL = r"No space left on device\); free some space and run the same command"
+
+
+@contextlib.contextmanager
+def taken_up(root: Path, disk: Disk) -> Iterator[tuple[Store, Lease]]:
+    """The run as a driver opens it, on a disk of ours."""
+
+    def opened(*_: object, make: bool = True) -> LocalStore:
+        return LocalStore(root, disk, make)
+
+    with patch("raypoly.run_identity.open_store", opened), patch("raypoly.run_folder.open_store", opened):
+        store, lease = storage_traffic.take_up(root)
+    try:
+        yield store, lease
+    finally:
+        lease.release()  # a dead process's lock is freed by the kernel
+
+
+def start(root: Path, disk: Disk, promises: list[str]) -> None:
+    with taken_up(root, disk) as (store, lease):
+        asyncio.run(storage_traffic.drive(store, lease, promises.append))
+
+
+def check_promises(root: Path, promises: list[str]) -> None:
+    with taken_up(root, QuickDisk()) as (store, lease):
+        storage_traffic.check_promises(store, lease, promises)
+
+
+def check_end(root: Path) -> None:
+    with taken_up(root, QuickDisk()) as (store, lease):
+        storage_traffic.check_end(store, lease)
+    assert not list(root.rglob(".*"))
+
+
+def calls_of_a_run(root: Path) -> int:
+    disk = StoppingDisk()
+    start(root, disk, [])
+    check_end(root)
+    return disk.calls
+
+
+def test_driver_that_dies_at_any_call_resumes(tmp_path: Path) -> None:
+    calls = calls_of_a_run(tmp_path / "undisturbed")
+    assert calls > 50
+    for call in range(1, calls + 1):
+        root, promises = tmp_path / str(call), list[str]()
+        with pytest.raises(Stopped):
+            start(root, StoppingDisk(at=call), promises)
+        forget_own_pid(root)
+        check_promises(root, promises)
+        start(root, QuickDisk(), promises)
+        check_end(root)
+
+
+def test_driver_that_loses_power_at_any_call_resumes(tmp_path: Path) -> None:
+    calls = calls_of_a_run(tmp_path / "undisturbed")
+    for call in range(min(2, STRIDE), calls + 1, STRIDE):
+        root, promises, disk = tmp_path / str(call), list[str](), PoweredDisk(at=call)
+        with pytest.raises(Stopped):
+            start(root, disk, promises)
+        disk.lose_power()
+        forget_own_pid(root)
+        check_promises(root, promises)
+        start(root, QuickDisk(), promises)
+        check_end(root)
+
+
+def test_disk_that_is_full_at_any_call_is_told_and_the_run_resumes_when_there_is_room(tmp_path: Path) -> None:
+    calls = calls_of_a_run(tmp_path / "undisturbed")
+    for call in range(1, calls + 1, STRIDE):
+        root, promises = tmp_path / str(call), list[str]()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with pytest.raises((StorageError, UsageError), match=FULL):
+            start(root, StoppingDisk(at=call, error=full), promises)
+        forget_own_pid(root)
+        check_promises(root, promises)
+        start(root, QuickDisk(), promises)
+        check_end(root)
+
+
+def test_random_damage_is_found_and_the_run_still_ends_right(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    calls = calls_of_a_run(tmp_path / "undisturbed")
+    with pytest.raises(Stopped):
+        start(tmp_path / "half-way", StoppingDisk(at=calls // 2), [])
+    for case in range(60):
+        root = tmp_path / str(case)
+        shutil.copytree(tmp_path / ("undisturbed" if case % 2 else "half-way"), root)
+        forget_own_pid(root)
+        files = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in NOT_DAMAGED)
+        damage(files[int(rng.integers(len(files)))], rng)
+        start(root, QuickDisk(), [])
+        check_end(root)
+
+
+def damage(path: Path, rng: np.random.Generator) -> None:
+    """Flip a bit, cut the file short, put something else in its place, or delete it."""
+    data, place = path.read_bytes(), int(rng.integers(path.stat().st_size))
+    flipped = data[:place] + bytes([data[place] ^ (1 << int(rng.integers(8)))]) + data[place + 1 :]
+    choice = int(rng.integers(4))
+    if choice == 3:
+        path.unlink()
+    else:
+        path.write_bytes((flipped, data[:place], rng.bytes(1000))[choice])
+
+
+def forget_own_pid(root: Path) -> None:
+    """Half-written files carry this test's pid, which lives on: give them a dead one's."""
+    for path in root.rglob(".*.part"):
+        path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", "-4194305-")))

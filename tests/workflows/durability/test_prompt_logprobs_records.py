@@ -1,0 +1,92 @@
+"""Log-probabilities across prompts are kept bit by bit from their commit to the bundle; older files have none."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from raypoly.store import Applied, Crossed, Lease, Store
+from raypoly.store.bundles import RolloutFiles
+from raypoly.store.record_encoding import decode, encode
+from raypoly.store.step_records import CompletedStep, Record, assemble
+from raypoly.values import Group
+from tests.support.sample_groups import make_crossed, make_group, same_group, stages
+from workflows.durability.history import History
+from workflows.durability.journal import AlreadyCommitted, Journal
+
+
+def records(group: Group) -> list[Record]:
+    found: list[Record] = list(stages(group))
+    if group.cross_logprobs is not None:
+        found.append(Crossed(group.step, group.slot, group.cross_logprobs))
+    return found
+
+
+def completed(step: int, groups: list[Group]) -> CompletedStep:
+    numbers = tuple(np.arange(group.size, dtype=np.float64) for group in groups)
+    return CompletedStep(step, tuple(groups), numbers, numbers, Applied(step, "ab", {"step": step}, len(groups)))
+
+
+def test_they_come_back_from_the_journal_and_from_a_completed_step(store: Store, lease: Lease) -> None:
+    groups = [make_crossed(make_group(3, 0, 4)), make_group(3, 1, 4), make_crossed(make_group(3, 2, 2, tokens=1), 2)]
+    empty = replace(groups[2].rollouts[0], tokens=np.zeros(0, np.int32), logprobs=np.zeros(0, np.float32))
+    groups[2] = make_crossed(replace(groups[2], rollouts=(empty, groups[2].rollouts[1])), 2)
+
+    async def work() -> None:
+        journal = Journal(store, lease)
+        await asyncio.gather(*(journal.commit(record) for group in groups for record in records(group)))
+        found = Journal(store, lease).step(3)
+        assert all(same_group(found.groups[slot], group) for slot, group in enumerate(groups))
+        assert {(0, "crossed"), (2, "crossed")} == {key for key in found.keys if key[1] == "crossed"}
+        with pytest.raises(AlreadyCommitted):
+            await Journal(store, lease).commit(records(groups[0])[-1])
+        await journal.commit(Applied(3, "ab", {"step": 3}))
+        await journal.compact(3, groups, *([np.zeros(group.size) for group in groups],) * 2)
+
+    asyncio.run(work())
+    assert all(map(same_group, Journal(store, lease).load_step(3).groups, groups))
+
+
+def test_without_the_rollouts_they_are_of_they_do_not_count() -> None:
+    group = make_crossed(make_group(3, 0, 4))
+    generated, scored, judged, crossed = records(group)
+    assert same_group(assemble(3, [generated, crossed]).groups[0], replace(group, verdicts=None, labels=None))
+    assert assemble(3, [scored, judged, crossed]).groups == {}
+    again = assemble(3, [crossed, generated, scored, judged]).groups[0]
+    assert same_group(again, replace(group, cross_logprobs=None))
+
+
+@pytest.mark.parametrize("with_them", [(0,), (1,), (0, 1), ()])
+def test_a_bundle_takes_steps_with_and_without_them(store: Store, lease: Lease, with_them: tuple[int, ...]) -> None:
+    steps = [
+        completed(step, [make_crossed(make_group(step, 0, 4)) if step in with_them else make_group(step, 0, 4)])
+        for step in range(2)
+    ]
+    history = History(store, lease, block=2)
+    for step in steps:
+        history.add(step)
+    history.settle(2)
+    assert [key for key in store.list("rollouts/") if "steps-" in key], "they are bundled"
+    files = RolloutFiles(store)
+    for step in steps:
+        assert same_group(files.step(step.step).groups[0], step.groups[0])
+    assert ("own_prompt" in files.table(0).column_names) == bool(with_them)
+
+
+def test_a_run_without_them_keeps_no_column_of_them(store: Store, lease: Lease) -> None:
+    History(store, lease).add(completed(0, [make_group(0, 0, 4)]))
+    assert not {"own_prompt", "cross_logprobs"} & set(RolloutFiles(store).table(0).column_names)
+
+
+def test_objects_of_schema_2_are_read(store: Store, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = make_group(3, 1, 2)
+    monkeypatch.setattr("raypoly.store.record_encoding.SCHEMA", 2)
+    monkeypatch.setattr("raypoly.store.rollout_files.SCHEMA", 2)
+    data = encode(3, 1, records(group))
+    History(store, lease).add(completed(0, [make_group(0, 0, 2)]))
+    monkeypatch.undo()
+    assert same_group(assemble(3, decode(3, 1, data)).groups[1], group)
+    assert Journal(store, lease).load_step(0).groups[0].cross_logprobs is None

@@ -1,0 +1,154 @@
+"""What a person reads while a run goes on, in a log and in a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from raypoly.judge.spending import dollars
+from tests.support.finished_run import metrics_row
+from workflows.observers.progress import PlainProgress, RichProgress, describe, duration
+
+SINCE = datetime(2026, 11, 21, 3, 4, 5).astimezone()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def test_a_log_gets_one_line_a_step_with_the_time_that_is_left() -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = PlainProgress(out, clock)
+    progress.start(10, 0, Path("/runs/x"))
+    for step in (0, 1):
+        clock.time += 30
+        progress.step(metrics_row(step))
+    progress.finish()
+    first, one, two = out.getvalue().splitlines()
+    assert first == "10 steps."
+    assert one.startswith("step 1/10  reward 0.200  strategies 1.40  (0.60 correct)")
+    assert "4,321 tokens/s" in one
+    assert one.endswith("4 min 30 s left")
+    assert two.endswith("4 min 00 s left")
+
+
+def test_the_judges_cost_is_told_where_it_is_known() -> None:
+    row = {**metrics_row(0), "judge_usd_a_step": 0.01603, "judge_usd_to_end": 1.29}
+    assert "judge $0.016 a step, $1.3 to the end" in describe(row)
+    assert "judge" not in describe({**row, "judge_usd_a_step": None, "judge_usd_to_end": None})
+    assert "judge" not in describe(metrics_row(0)), "a judge that is offline, or a row of an earlier version"
+
+
+@pytest.mark.parametrize(
+    ("amount", "told"), [(0.0, "$0"), (0.0000123, "$0.000012"), (0.016, "$0.016"), (9.94, "$9.9"), (1304.2, "$1,304")]
+)
+def test_small_amounts_keep_two_digits_and_large_ones_no_cents(amount: float, told: str) -> None:
+    assert dollars(amount) == told
+
+
+def test_a_log_gets_at_most_one_line_a_second_and_the_last_step_always() -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = PlainProgress(out, clock)
+    progress.start(100, 0, Path("/runs/x"))
+    for step in range(100):
+        clock.time += 0.1
+        progress.step(metrics_row(step))
+    progress.finish()
+    lines = out.getvalue().splitlines()
+    assert len(lines) <= 12
+    assert lines[-1].startswith("step 100/100")
+
+
+def test_a_stage_of_minutes_is_not_silent() -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = PlainProgress(out, clock)
+    progress.start(10, 0, Path("/runs/x"))
+    for done in range(100):
+        clock.time += 1
+        progress.stage("generate", done, 160)
+    assert 2 <= out.getvalue().count("generate") <= 4
+
+
+def test_a_pause_says_since_when_and_why_and_that_it_ends_by_itself() -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = PlainProgress(out, clock)
+    progress.start(10, 4, Path("/runs/x"))
+    progress.pause("the judge at localhost refuses connections", SINCE)
+    progress.resume(3725)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "10 steps; 4 are done already."
+    assert lines[1] == (
+        f"Paused since {SINCE:%Y-%m-%d %H:%M:%S} {SINCE:%Z}: the judge at localhost refuses connections. "
+        "Training goes on by itself when it is back."
+    )
+    assert lines[2] == "Resumed after 1 h 02 min."
+
+
+@pytest.mark.parametrize("told", ["resume", "aside"])
+def test_a_pause_or_an_evaluation_does_not_make_the_time_left_longer(told: str) -> None:
+    out, clock = io.StringIO(), Clock()
+    progress = PlainProgress(out, clock)
+    progress.start(10, 0, Path("/runs/x"))
+    clock.time += 1000
+    getattr(progress, told)(990)
+    progress.step(metrics_row(0))
+    progress.finish()
+    assert "1 min 30 s left" in out.getvalue()
+
+
+def test_durations_read_like_a_person_says_them() -> None:
+    assert [duration(s) for s in (0.4, 59.4, 60, 3599, 7500)] == [
+        "0 s",
+        "59 s",
+        "1 min 00 s",
+        "59 min 59 s",
+        "2 h 05 min",
+    ]
+
+
+def test_a_terminal_shows_bars_numbers_and_the_pause() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=110)
+    progress = RichProgress(console)
+    progress.start(10, 2, Path("/runs/x"))
+    for name in ("generate", "score", "judge", "learn"):
+        progress.stage(name, 8, 20)
+    progress.stage("generate", 0, 20)
+    progress.step(metrics_row(2))
+    progress.pause("no answer", SINCE)
+    progress._live.refresh()
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    progress.resume(61)
+    progress.note("a note [not markup]")
+    progress.finish()
+    for word in ("generate", "score", "judge", "learn", "3/10", "8/20", "0/20", "Paused since 2026-11-21 03:04:05"):
+        assert word in shown
+    rest = console.file.getvalue()[len(shown) :]  # type: ignore[attr-defined]
+    assert "Paused for 1 min 01 s, then went on." in rest
+    assert "a note [not markup]" in rest
+    assert "reward 0.360" in rest
+
+
+MAKE = "from workflows.observers.progress import make_progress; print(type(make_progress()).__name__)"
+
+
+def test_a_pipe_gets_plain_lines_and_a_terminal_gets_bars() -> None:
+    environment = {**os.environ, "TERM": "xterm"}
+    piped = subprocess.run([sys.executable, "-c", MAKE], capture_output=True, text=True, check=True, env=environment)
+    assert piped.stdout.strip() == "PlainProgress"
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", MAKE], stdout=theirs, check=True, env=environment)
+    os.close(theirs)
+    assert os.read(ours, 1000).decode().strip() == "RichProgress"
+    os.close(ours)

@@ -1,0 +1,60 @@
+"""`raypoly train --rehearse`: every part is tried, and nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.local_driver import ROOT
+from tests.support.ray_machines import Machines
+
+PARTS = (
+    "judge, started",
+    "sandbox, started",
+    "engine, started",
+    "learner, started",
+    "judge, a gold group",
+    "weights to the engine, verified",
+    "one step",
+    "engine, asleep where it has to be",
+    "update without rows",
+    "gradients of rows at their limits",
+    "checkpoint, until it is written",
+    "checkpoint, read back",
+    "weights to the engine once more",
+)
+
+
+def rehearse(machines: Machines, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "raypoly.train", "--rehearse", *overrides, f"run.dir={folder}"]
+    environment = {**os.environ, "RAY_ADDRESS": machines.address}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=1200)
+
+
+def test_a_rehearsal_tries_every_part_foretells_the_run_and_leaves_nothing(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    rehearsed = rehearse(machines, tmp_path / "run", *small_run, "train.steps=1000")
+    assert rehearsed.returncode == 0, rehearsed.stderr + rehearsed.stdout
+    worked = re.findall(r"^(.+?) +ok +\d+\.\d s   in use: ", rehearsed.stdout, re.M)
+    assert sorted(worked) == sorted(PARTS)
+    assert "1,000 steps and evaluations, at most: " in rehearsed.stdout
+    assert "judge: without cost" in rehearsed.stdout
+    assert list(tmp_path.iterdir()) == [], "neither a run's folder nor the rehearsal's"
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_not_there_fails_the_rehearsal_with_what_to_do(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    away = ["judge.name=http", "judge.url=http://127.0.0.1:9/label"]
+    rehearsed = rehearse(machines, tmp_path / "run", *small_run, *away)
+    assert rehearsed.returncode == 1
+    assert "The rehearsal failed at `judge, a gold group`: " in rehearsed.stderr
+    assert "Traceback" not in rehearsed.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,252 @@
+"""Prompts of their own for a group's rollouts, and what the learner says of each response behind all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pytest
+
+from benchmarks.overlaps.clock import VirtualLoop
+from raypoly.errors import UsageError
+from raypoly.objectives import Objective, ScoredGroup, build
+from raypoly.objectives.objective import ObjectiveConfig
+from raypoly.objectives.objective_hooks import measures_of, prompts_of
+from raypoly.preflight import refuse_asking_between
+from raypoly.settings import load
+from raypoly.store.step_records import CompletedStep
+from raypoly.values import Float64, Group
+from tests.workflows.step.virtual_run import Recorder, closed, opened, stopped_after
+from workflows.startup.open_run import _take_up
+from workflows.train import Training
+
+T = TypeVar("T")
+UPSKILL = ("objective.name=upskill", "objective.skills=3")
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work())  # type: ignore[arg-type]
+
+
+def taken(folder: Path, *overrides: str, shared: bool = False) -> tuple[CompletedStep, Recorder, list[list[int]]]:
+    """A step as the journal has it, what the learner was told, and the numbers of each submission."""
+
+    async def work() -> tuple[CompletedStep, Recorder, list[list[int]]]:
+        parts = await opened(folder, (), overrides, shared)
+        await Training(parts).step(0)
+        found = parts.journal.load_step(0)
+        await closed(parts)
+        return found, parts.learning.recorder, parts.generator.submitted  # type: ignore[attr-defined]
+
+    return run(work)
+
+
+def facts(groups: tuple[Group, ...]) -> list[Any]:
+    return [(g.slot, g.problem_id, [(r.seed, r.tokens.tolist()) for r in g.rollouts]) for g in groups]
+
+
+def test_each_rollout_is_sampled_and_trained_behind_its_own_prompt(tmp_path: Path) -> None:
+    step, _, submitted = taken(tmp_path / "skills", *UPSKILL)
+    plain, *_ = taken(tmp_path / "plain")
+    assert submitted == [list(range(12))], "three requests a group, in slot order, in one submission"
+    assert facts(step.groups) == facts(plain.groups), "the same problems, and seeds in the order of rollouts"
+    for group, same in zip(step.groups, plain.groups, strict=True):
+        number = same.rollouts[0].prompt_tokens.tolist()
+        prompts = [rollout.prompt_tokens.tolist() for rollout in group.rollouts]
+        assert prompts == [[z, *number] for z in (1, 2, 3, 1)]
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own device", "shared device"])
+def test_advantages_are_those_of_what_the_learner_said(tmp_path: Path, shared: bool) -> None:
+    step, learner, _ = taken(tmp_path, *UPSKILL, shared=shared)
+    objective = build("upskill", skills=3)
+    for group, rewards, advantages in zip(step.groups, step.rewards, step.advantages, strict=True):
+        cross = group.cross_logprobs
+        assert cross is not None
+        assert cross.own_prompt.tolist() == [0, 1, 2, 0]
+        assert [each.shape for each in cross.logprobs] == [(3, 2)] * 4
+        want = objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
+        np.testing.assert_array_equal(advantages, want)
+        assert advantages.tolist() != build("grpo", std="sample").advantages(rewards=rewards).tolist()
+    assert learner.told.count("cross") == 4
+    metrics = step.applied.metrics
+    assert {"cross"} <= metrics["seconds"].keys() & metrics["exposed"].keys()
+    assert sum(metrics["exposed"].values()) == pytest.approx(metrics["seconds"]["total"], abs=1e-2)
+
+
+def test_other_objectives_ask_the_learner_nothing_and_say_nothing_of_it(tmp_path: Path) -> None:
+    step, learner, submitted = taken(tmp_path)
+    assert "cross" not in learner.told
+    assert not {"cross"} & (step.applied.metrics["seconds"].keys() | step.applied.metrics["exposed"].keys())
+    assert [group.cross_logprobs for group in step.groups] == [None] * 4
+    assert submitted == [[0, 1, 2, 3]]
+
+
+def test_what_the_objective_measured_is_in_the_row_and_the_same_after_a_stop(tmp_path: Path) -> None:
+    step, *_ = taken(tmp_path / "whole", *UPSKILL)
+    objective, means = build("upskill", skills=3), []
+    for group, rewards in zip(step.groups, step.rewards, strict=True):
+        cross = group.cross_logprobs
+        assert cross is not None
+        objective.advantages(rewards=rewards, cross_logprobs=cross.logprobs, own_prompt=cross.own_prompt)
+        means.append(objective.measures()["mi_reward"])
+    assert step.applied.metrics["objective/mi_reward"] == pytest.approx(np.mean(means), abs=1e-12)
+    run(lambda: stopped(tmp_path / "stopped", 10))
+    again, *_ = taken(tmp_path / "stopped", *UPSKILL)
+    assert again.applied.metrics["objective/mi_reward"] == step.applied.metrics["objective/mi_reward"]
+    plain, *_ = taken(tmp_path / "plain")
+    assert not [name for name in plain.applied.metrics if name.startswith("objective/")]
+
+
+class Measures(Objective):
+    """Measures what its class says."""
+
+    told: ClassVar[dict[Any, Any]] = {}
+
+    def compute(self, group: ScoredGroup) -> Float64:
+        return group.rewards - group.rewards.mean()
+
+    def measures(self) -> dict[str, float]:
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"mi": float("nan")}, "measures mi=nan: give a finite number"),
+        ({"mi": None}, "measures mi=None: give a finite number"),
+        ({"mi": True}, "measures mi=True"),
+        ({"mi": np.ones(2)}, "give a finite number"),
+        ({"Mean MI": 1.0}, "measures 'Mean MI': a name is"),
+        ({"a/b": 1.0}, "a name is"),
+        ({3: 1.0}, "measures 3: a name is"),
+        ({"x" * 61: 1.0}, "at most 60"),
+    ],
+)
+def test_a_measure_that_is_no_number_or_has_no_name_is_refused(told: dict[Any, Any], said: str) -> None:
+    objective = Measures(ObjectiveConfig())
+    objective.told = told  # type: ignore[misc]
+    with pytest.raises(UsageError) as refused:
+        measures_of(objective)
+    assert said in str(refused.value)
+    assert "Measures" in str(refused.value)
+
+
+def test_numbers_of_any_kind_are_measures_and_a_bad_one_ends_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = f"objective.name={__name__}:Measures"
+    monkeypatch.setattr(Measures, "told", {"whole": 2, "of_numpy": np.float32(0.5)})
+    step, *_ = taken(tmp_path / "good", own)
+    found = {name: value for name, value in step.applied.metrics.items() if name.startswith("objective/")}
+    assert found == {"objective/whole": 2.0, "objective/of_numpy": 0.5}
+    monkeypatch.setattr(Measures, "told", {"mi": float("inf")})
+    with pytest.raises(ExceptionGroup) as refused:
+        taken(tmp_path / "bad", own)
+    assert refused.group_contains(UsageError, match="measures mi=inf")
+
+
+def test_the_learner_is_asked_about_every_group_before_a_step_s_first_update(tmp_path: Path) -> None:
+    _, learner, _ = taken(tmp_path, *UPSKILL, "train.mini_batch_prompts=2", "loss.name=clipped_surrogate")
+    told = [each if isinstance(each, str) else "group" for each in learner.told]
+    assert told == [*["cross"] * 4, "group", "group", "update", "group", "group", "apply"]
+
+
+async def stopped(folder: Path, commits: int) -> None:
+    await stopped_after(opened(folder, (), UPSKILL, shared=False), commits)
+
+
+def test_a_run_that_is_stopped_anywhere_asks_for_what_is_missing_alone_and_ends_alike(tmp_path: Path) -> None:
+    want, *_ = taken(tmp_path / "undisturbed", *UPSKILL)
+    for stop in (0, 3, 4, 7, 8, 9, 10, 11, 12):  # the step commits 4 groups, their verdicts, what was said of them
+        folder = tmp_path / f"stopped-{stop}"
+        run(lambda folder=folder, stop=stop: stopped(folder, stop))  # type: ignore[misc]
+        held = run(lambda folder=folder: crossed_in(folder))  # type: ignore[misc]
+        got, learner, submitted = taken(folder, *UPSKILL)
+        assert facts(got.groups) == facts(want.groups)
+        assert got.applied.digest == want.applied.digest
+        assert [each.tobytes() for each in got.advantages] == [each.tobytes() for each in want.advantages]
+        assert learner.told.count("cross") == 4 - held, stop
+        assert submitted == ([list(range(12))] if stop < 4 else []), "a submission is whole, or not at all"
+    assert held == 4
+
+
+async def crossed_in(folder: Path) -> int:
+    """How many groups of the open step the journal holds with what was said of them."""
+    parts = await opened(folder, (), UPSKILL, shared=False)
+    groups = parts.journal.step(0).groups.values()
+    await closed(parts)
+    return sum(group.cross_logprobs is not None for group in groups)
+
+
+class Remembers(Objective):
+    """A third party's, with two prompts, that keeps in memory how likely responses were."""
+
+    needs = frozenset({"cross_logprobs", "problem"})
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.seen: dict[str, float] = {}
+
+    def prompts(self, prompt: str, rollouts: int) -> tuple[str, ...]:
+        return tuple(f"{5 + i // 2} {prompt}" for i in range(rollouts))
+
+    def compute(self, group: ScoredGroup) -> Float64:
+        assert group.cross_logprobs is not None
+        assert group.own_prompt is not None
+        assert group.problem is not None
+        assert group.own_prompt.tolist() == [0, 0, 1, 1]
+        self.seen[group.problem] = float(sum(each.sum() for each in group.cross_logprobs))
+        return group.rewards - group.rewards.mean()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": dict(self.seen)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = dict(state["seen"])
+
+
+def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_path: Path) -> None:
+    own = (f"objective.name={__name__}:Remembers",)
+
+    async def work(steps: int) -> dict[str, float]:
+        parts = await opened(tmp_path, (), own, shared=False)
+        _take_up(parts)
+        for step in range(steps):
+            await Training(parts).step(step)
+        await closed(parts)
+        found: dict[str, float] = parts.objective.state_dict()["seen"]
+        return found
+
+    before = run(lambda: work(1))
+    assert len(set(before.values())) == 4
+    assert run(lambda: work(0)) == before
+
+
+@pytest.mark.parametrize("given", [("a",) * 3, (), ("a", "b", "c", ""), ("a", "b", "c", 4)])
+def test_prompts_that_are_not_a_text_for_each_rollout_are_refused(given: Any) -> None:
+    objective = Measures(ObjectiveConfig())
+    objective.prompts = lambda prompt, rollouts: given  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match=r"Measures must give prompts\(prompt, 4\) as 4 texts, gave"):
+        prompts_of(objective, "Add.", 4)
+
+
+def test_a_prompt_that_is_too_long_with_what_the_objective_puts_before_it_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        taken(tmp_path, *UPSKILL, "generator.max_prompt_tokens=1")
+    (error,) = refused.value.exceptions
+    assert isinstance(error, UsageError)
+    assert "has 2 tokens with what objective.name=upskill adds to it, generator.max_prompt_tokens is 1" in str(error)
+
+
+def test_on_a_shared_device_groups_can_t_be_asked_about_and_refilled() -> None:
+    config = load(None, [*UPSKILL, "train.refill=3"], lambda text: None)
+    refuse_asking_between(config, False)
+    with pytest.raises(UsageError, match=r"train\.refill=3 samples more when groups are valued: set train\.refill=0"):
+        refuse_asking_between(config, True)
+    refuse_asking_between(load(None, ["train.refill=3"], lambda text: None), True)
+    refuse_asking_between(load(None, list(UPSKILL), lambda text: None), True)

@@ -1,0 +1,167 @@
+"""Skills with a model that is really sampled and trained, in this process: steps, a stop within one, and a replay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from benchmarks.overlaps.clock import VirtualLoop
+from benchmarks.overlaps.services import Handle, text
+from raypoly.config import Config
+from raypoly.engines import SampleRequest
+from raypoly.engines.transformers_engine import TransformersEngine
+from raypoly.losses import of_run
+from raypoly.losses.aggregation import Normalisers
+from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.training_rows import TrainingRow
+from raypoly.policy.update_stats import UpdateStats
+from raypoly.store.step_records import CompletedStep, Record
+from raypoly.values import Float32, Int32, Rollout
+from tests.support.random_model import random_model
+from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, closed, opened
+from workflows.durability.checkpoints import Checkpoint
+from workflows.step.parts import Parts
+from workflows.train import Training
+
+OVERRIDES = ("objective.name=upskill", "objective.skills=3", "generator.max_tokens=12", "generator.temperature=0.7")
+STEPS = 2
+
+
+class Model(Recorder):
+    """The learner itself, in place of its actor."""
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        super().__init__()
+        self.own = PolicyLearner(folder, config.train, of_run(config), config.generator.temperature)
+
+    async def begin(self, step: int, normalisers: Normalisers) -> None:
+        self.own.begin(step, normalisers)
+
+    async def accumulate(self, rows: Sequence[TrainingRow]) -> None:
+        self.own.accumulate(rows)
+
+    async def apply(self) -> UpdateStats:
+        return self.own.apply()
+
+    async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
+        self.told.append("cross")
+        return self.own.cross_logprobs(prompts, responses)
+
+
+class Trained(Recorded):
+    """The learner's life over a model in this folder."""
+
+    def __init__(self, *arguments: Any, folder: Path) -> None:
+        super().__init__(*arguments)
+        self._folder = folder
+
+    async def _launch(self) -> Checkpoint | None:
+        self.recorder = Model(self._config, self._folder)
+        self._learners._actors = [Handle(self.recorder)]
+        return None
+
+
+class Engine(Sampler):
+    """An engine with the learner's weights."""
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        super().__init__((), False)
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        self._engine = TransformersEngine(folder, config.generator, "float32")
+
+    async def encode(self, texts: Sequence[str]) -> list[Int32]:
+        return [np.array(self._tokenizer.encode(said), np.int32) for said in texts]
+
+    async def update_weights(self, source: Any, version: int) -> None:
+        self._engine.update_weights(source.recorder.own.export())
+
+    async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        self.submitted.append([request.slot for request in requests])
+        asked = {request.slot: request for request in requests}
+        for slot, samples in self._engine.sample(requests):
+            prompt, seeds = asked[slot].prompt_tokens, asked[slot].seeds
+            pairs = zip(samples, seeds, strict=True)
+            yield (
+                slot,
+                tuple(
+                    Rollout(prompt, s.tokens, s.logprobs, text(0.01 + seed % 2, 1.0, str(seed)), "stop", seed, 0)
+                    for s, seed in pairs
+                ),
+            )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_model(tmp_path_factory.mktemp("model"))
+
+
+async def parts_of(folder: Path, model: Path) -> Parts:
+    parts = await opened(folder, (), OVERRIDES, shared=False, learning=partial(Trained, folder=model))
+    parts.generator = Engine(parts.config, model)  # type: ignore[assignment]
+    return parts
+
+
+class Stopped(Exception):
+    """The driver is gone."""
+
+
+def steps(folder: Path, model: Path, commits: int | None = None) -> list[CompletedStep]:
+    """What the journal has of the steps when they are done; `commits`: the driver is gone after so many."""
+
+    async def work() -> list[CompletedStep]:
+        parts = await parts_of(folder, model)
+        commit, made = parts.journal.commit, 0
+
+        async def commit_some(record: Record) -> None:
+            nonlocal made
+            if made == commits:
+                raise Stopped
+            made += 1
+            await commit(record)
+
+        parts.journal.commit = commit_some  # type: ignore[method-assign]
+        await parts.publish_weights()
+        try:
+            for step in range(parts.learning.version, STEPS):
+                await Training(parts).step(step)
+            return [parts.journal.load_step(step) for step in range(STEPS)]
+        finally:
+            await closed(parts)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work())
+
+
+def test_responses_are_as_likely_behind_their_own_prompt_as_when_they_were_sampled(tmp_path: Path, model: Path) -> None:
+    done = steps(tmp_path, model)
+    assert len({step.applied.digest for step in done}) == STEPS
+    differences = []
+    for group in (group for step in done for group in step.groups):
+        cross = group.cross_logprobs
+        assert cross is not None
+        for rollout, own, logp_PT in zip(group.rollouts, cross.own_prompt, cross.logprobs, strict=True):
+            np.testing.assert_allclose(logp_PT[own], rollout.logprobs, atol=1e-4)
+            differences += [np.abs(logp_PT[z] - logp_PT[own]).max() for z in range(3) if z != own]
+    assert np.median(differences) > 1e-2, "another prompt makes a difference"
+    assert [step.applied.metrics["objective/mi_reward"] != 0.0 for step in done] == [True] * STEPS
+
+
+def test_a_stop_in_any_stage_and_a_replay_end_in_the_same_weights(tmp_path: Path, model: Path) -> None:
+    want = steps(tmp_path / "undisturbed", model)
+    for commits in (2, 9, 11, 17, 24):  # a step commits 4 groups, verdicts, log-probabilities, and the update
+        folder = tmp_path / f"stopped-{commits}"
+        with pytest.raises((ExceptionGroup, Stopped)):
+            steps(folder, model, commits)
+        got = steps(folder, model)
+        assert [step.applied.digest for step in got] == [step.applied.digest for step in want]
+        for one, other in zip(got, want, strict=True):
+            name = "objective/mi_reward"
+            assert one.applied.metrics[name] == other.applied.metrics[name]
+            assert [each.tobytes() for each in one.advantages] == [each.tobytes() for each in other.advantages]

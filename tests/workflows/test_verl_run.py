@@ -1,0 +1,52 @@
+"""A run on verl's rows with a reward function of verl's kind, from its mistake to its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from raypoly import Run
+from tests.support.local_driver import LocalDriver
+from tests.support.ray_machines import Machines
+from tests.support.verl_files import gsm8k, write
+
+BROKEN = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return {}["absent"]
+"""
+MENDED = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return {"score": len(solution_str) / 100, "index": extra_info["index"]}
+"""
+
+
+def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_when_it_is_mended(
+    machines: Machines, small_run: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path / "train.parquet", [gsm8k(i) for i in range(20)])
+    overrides = [
+        *small_run,
+        "problems.source=verl",
+        f"problems.path={tmp_path / 'train.parquet'}",
+        "problems.chat_template=plain",
+        "objective.name=grpo",
+        "reward.name=compute_score",
+        "reward.compute_score=my_verl_rewards:compute_score",
+        "train.steps=1",
+        "evaluate.every=1",
+    ]
+    environment = {"RAY_ADDRESS": machines.address, "PYTHONPATH": os.fspath(tmp_path)}
+    run = LocalDriver(tmp_path / "run", overrides, environment)
+    (tmp_path / "my_verl_rewards.py").write_text(BROKEN)
+    assert run.finish() == 1
+    assert "KeyError: 'absent'" in run.log()
+    assert "my_verl_rewards.py, line 3, in compute_score" in run.log()
+
+    (tmp_path / "my_verl_rewards.py").write_text(MENDED)
+    assert run.finish() == 0, run.log()
+    (row,) = run.rows()
+    assert row["statuses"] == {"no_code": 24}
+    texts = Run(run.folder).rollouts(0).column("text").to_pylist()
+    assert abs(row["reward"] - sum(map(len, texts)) / len(texts) / 100) < 1e-9
+    assert row["grad_norm"] > 0
+    assert list(Run(run.folder).evaluations) == []
