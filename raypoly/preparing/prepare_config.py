@@ -1,4 +1,4 @@
-"""What a preparation is made of: its own sections, beside those it shares with training (run, model, generator ...)."""
+"""The keys of a preparation: its own sections, and those it shares with training (run, model, generator ...)."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ class SourceConfig(Section):
     path: str | None = Field(None, description="A file of rows: JSON lines, plain or gzipped, or Parquet.")
     hub: str | None = Field(
         None,
-        description="In place of `path`: a data set on the Hugging Face hub, as owner/name; `file` says which file.",
+        description="Instead of `path`: a data set on the Hugging Face hub, as owner/name; `file` names the file.",
     )
     file: str | None = Field(None, description="For `hub`: the file's path within the data set.")
     revision: str | None = Field(
         None,
-        description="For `hub`: commit, tag or branch; the commit is what is recorded. For `path`: what you call it.",
+        description="For `hub`: commit, tag or branch; the commit is recorded. For `path`: a name of your choice.",
     )
-    licence: str | None = Field(None, description="The licence that the rows come under; recorded with each problem.")
+    licence: str | None = Field(None, description="The rows' licence. It is recorded with each problem.")
     format: str | None = Field(
         None,
-        description="The rows' format by its name in docs/problem-formats.md; rows of another one are set aside. "
+        description="The rows' format, by its name in docs/problem-formats.md. Rows of another format are left out. "
         "Default: each row is recognised by its columns.",
     )
     split: str | None = Field(
-        None, description="Take the rows alone whose column `split` (or extra_info.split) says this."
+        None, description="Take only rows whose column `split` (or extra_info.split) has this value."
     )
     since: date | None = Field(
-        None, description="Take problems of this day and later; those without a day are left out."
+        None, description="Take problems of this day and later. Problems without a date are left out."
     )
-    until: date | None = Field(None, description="Take problems up to this day; those without a day are left out.")
+    until: date | None = Field(None, description="Take problems up to this day. Problems without a date are left out.")
     template: str | None = Field(
-        None, description="How the prompts of its problems are made. Default: as prompts.template says."
+        None, description="How the prompts of this source are made. Default: prompts.template."
     )
 
     @model_validator(mode="after")
@@ -60,24 +60,24 @@ class SourceConfig(Section):
 
 
 class SolutionsConfig(Section):
-    """Whether the tests work: each problem's own solution is run against them."""
+    """Whether the tests work: run each problem's own solution against them."""
 
-    check: bool = Field(True, description="Run known solutions, and leave out problems whose own one does not pass.")
-    require: bool = Field(False, description="Also leave out problems that have no solution to check the tests by.")
+    check: bool = Field(True, description="Run known solutions, and leave out problems whose solution does not pass.")
+    require: bool = Field(False, description="Also leave out problems without a solution.")
 
 
 class PromptsConfig(Section):
-    """Prompts in tokens. The longest that is allowed is generator.max_prompt_tokens."""
+    """How prompts are made and counted. generator.max_prompt_tokens is the longest that is allowed."""
 
     tokenizer: str | None = Field(
         None,
-        description="Folder or hub id of the tokenizer that counts. Default: that of model.path, or of the tiny model; "
-        "with sampling.samples=0 and neither, tokens are not counted.",
+        description="Folder or hub id of the tokenizer that counts. Default: that of model.path, or of the tiny model. "
+        "With sampling.samples=0 and neither of these, tokens are not counted.",
     )
     template: str = Field(
         "none",
-        description="How prompts are made: as the source has them (`none`), or by a template as problems.template has "
-        "them: `base`, `chat`, `statement`, or a text file (docs/data.md).",
+        description="How prompts are made: as the source has them (`none`), or by a template as in problems.template: "
+        "`base`, `chat`, `statement`, or a text file (docs/data.md).",
     )
     chat_template: str | None = Field(
         None,
@@ -85,24 +85,24 @@ class PromptsConfig(Section):
     )
     over_long: Literal["drop", "cut"] = Field(
         "drop",
-        description="What becomes of a longer prompt: its problem is left out, or words are taken from the middle of "
-        "its statement; a problem whose prompt is too long without its statement is left out.",
+        description="What to do with a longer prompt: leave its problem out (`drop`), or take words from the middle of "
+        "its statement (`cut`). A prompt that is too long even without its statement is left out.",
     )
 
 
 class SamplingConfig(Section):
     """How often the base model tries each problem. `sampling: off` is short for samples: 0."""
 
-    samples: int = Field(16, ge=0, description="Responses a problem; 0 asks no model, and `band` has no say.")
+    samples: int = Field(16, ge=0, description="Responses for each problem; 0 asks no model and ignores `band`.")
     seed: int = Field(0, description="Seed of the responses.")
-    chunk: int = Field(64, ge=1, description="Problems that are submitted to the engines, and made durable, together.")
+    chunk: int = Field(64, ge=1, description="Problems that are submitted to the engines, and committed, together.")
 
 
 class BandConfig(Section):
-    """Which problems have something to teach: those that the base model solves sometimes."""
+    """Which problems to keep: those that the base model solves sometimes."""
 
-    low: int = Field(1, ge=0, description="Fewest of the samples that have to pass.")
-    high: int = Field(12, ge=0, description="Most of the samples that may pass.")
+    low: int = Field(1, ge=0, description="Fewest samples that must pass.")
+    high: int = Field(12, ge=0, description="Most samples that may pass.")
 
     @model_validator(mode="after")
     def _is_a_band(self) -> BandConfig:
@@ -112,15 +112,15 @@ class BandConfig(Section):
 
 
 class SplitConfig(Section):
-    """What becomes of the problems that are left."""
+    """How the remaining problems are split."""
 
     by: Literal["seed", "date"] = Field(
-        "seed", description="Who is set apart: drawn by `seed`, or the newest by date (test newest, then validation)."
+        "seed", description="How to choose validation and test: by `seed`, or the newest by `date` (test newest)."
     )
     seed: int = Field(0, description="Seed of the draw.")
-    validation: int = Field(0, ge=0, description="Problems set apart for choosing.")
-    test: int = Field(0, ge=0, description="Problems set apart for claiming.")
-    rest: Literal["train", "test"] = Field("train", description="What all others are: `test` makes a test set of them.")
+    validation: int = Field(0, ge=0, description="Validation problems, for choosing.")
+    test: int = Field(0, ge=0, description="Test problems, for claiming.")
+    rest: Literal["train", "test"] = Field("train", description="Where all other problems go.")
 
 
 class PrepareConfig(Section):

@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the config's models so that it can't be out of date.
+"""Writes docs/configuration.md from the config's models.
 
 python -m raypoly.reports.configuration_page docs/configuration.md      (make docs)
 """
@@ -23,24 +23,24 @@ from raypoly.settings import Key, expected, keys
 
 HEAD = """# Which keys are there, and what do they do?
 
-*Written by `make docs` from `raypoly/config.py`; a test holds it to that.*
+*`make docs` writes this page from `raypoly/config.py`; a test compares them.*
 
-A config is a YAML file of sections, and every key can be set on the command line as `section.key=value`, which wins
-over the file. Without `--config` the embedded [configs/tiny.yaml](../configs/tiny.yaml) is used; what a file leaves
-out has the default below. `raypoly train --dry-run ...` prints the config that a command comes to, and starts nothing.
+A config is a YAML file of sections. Set any key on the command line as `section.key=value`; that wins over the file.
+Without `--config` a run uses [configs/tiny.yaml](../configs/tiny.yaml). A key that the file leaves out has the default
+below. To print the config that a command comes to, without starting anything: `raypoly train --dry-run ...`.
 
-A run folder is named by the keys that affect results, so the same command finds its run again and goes on with it. Keys
-marked **r** affect none: they may change whenever a run is started again. Any other difference is refused.
+The keys that affect results name the run folder, so the same command finds its run again and goes on with it. Keys
+marked **r** affect no result: they may change when a run goes on. raypoly refuses any other difference.
 
 A part named in the config (`objective.name`, `loss.name`, `judge.name`, `generator.engine`, `problems.source`,
-`reward.name`) is one of the known ones, or your own as `package.module:Name` with its folder on `PYTHONPATH`.
+`reward.name`) is one of the known ones, or your own as `package.module:Name`, with its folder on `PYTHONPATH`.
 """
 
 PREPARATION = """## raypoly prepare
 
-A file of `raypoly prepare` ([data.md](data.md)) has the sections below beside `run`, `model`, `warm_start`,
-`generator`, `scorer` and `ray`, which are those above. NAME is whatever you call a file of problems. `against` has the
-evaluation sets whose problems are left out, with the same keys as `sources`.
+A file for `raypoly prepare` ([data.md](data.md)) has the sections below, and `run`, `model`, `warm_start`, `generator`,
+`scorer` and `ray` from above. NAME is your name for a file of problems. `against` lists evaluation sets, with the same
+keys as `sources`; problems that are in one of them are left out.
 """
 
 
@@ -87,7 +87,7 @@ def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def _preparation() -> Iterator[str]:
-    """Keys of `raypoly prepare` that training has not."""
+    """Keys that only `raypoly prepare` has."""
     yield PREPARATION
     yield "| key | default | takes | what it does |\n|---|---|---|---|"
     for name, field in documented():
