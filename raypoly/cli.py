@@ -30,7 +30,7 @@ from raypoly import settings
 from raypoly.crash import Crash
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.run import Run
-from raypoly.run_identity import resolve, storage_options
+from raypoly.run_identity import resolve_run, storage_options
 
 app = typer.Typer(
     add_completion=False,
@@ -75,7 +75,7 @@ def train(
         if (gpu is not None and not dry_run) or (dry_run and rehearse):
             raise UsageError("--gpu goes with --dry-run, and --rehearse without it: it tries what is really here.")
         chosen = settings.load(config, overrides or [])
-        directory = resolve(chosen)
+        directory = resolve_run(chosen)
         here = None if gpu is None else preflight.ELSEWHERE
         for remark in preflight.check(chosen, directory.path, here, remote=directory.location.folder is None):
             typer.echo(f"Note: {remark}", err=True)
@@ -186,9 +186,9 @@ def doctor(
 ) -> None:
     """Check every file of a run, change nothing, and say where it would go on. Exit code 1 where one is damaged."""
     with _reported():
-        from workflows.doctor.show import show
+        from workflows.doctor.show import print_report
 
-        if not show(run, json):
+        if not print_report(run, json):
             raise typer.Exit(1)
 
 

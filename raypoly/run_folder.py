@@ -19,13 +19,13 @@ from raypoly.store.location import Location
 from raypoly.store.storage_options import StorageOptions
 
 
-def place_of(run: RunConfig, name: str, options: StorageOptions) -> Location:
+def run_location(run: RunConfig, name: str, options: StorageOptions) -> Location:
     """Where a run goes: `run.dir`, else a folder of this `name`; with `run.fresh` a place that nothing is in yet.
 
     Raises `UsageError` where it can't be written.
     """
-    location = Location.parse(runs()).child(name) if run.dir is None else Location.parse(run.dir)
-    with usable(location):
+    location = Location.parse(runs_root()).child(name) if run.dir is None else Location.parse(run.dir)
+    with explain_unusable(location):
         if run.fresh:
             location = next(place for place in _numbered(location) if not _taken(place, options))
         if location.folder is not None:
@@ -33,12 +33,12 @@ def place_of(run: RunConfig, name: str, options: StorageOptions) -> Location:
     return location
 
 
-def runs() -> str:
+def runs_root() -> str:
     """The folder, or the URI, of runs that are not told where to go."""
     return os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs"
 
 
-def hold(
+def open_leased(
     location: Location, options: StorageOptions, description: str, record: Callable[[Store, Lease], None]
 ) -> tuple[Store, Lease]:
     """Make the folder, take its lease, and `record` what begins there; the lease is given back where that fails.
@@ -59,7 +59,7 @@ def hold(
 
 
 @contextmanager
-def usable(location: Location) -> Iterator[None]:
+def explain_unusable(location: Location) -> Iterator[None]:
     """Say of an error that the place can't be used. Raises `UsageError`."""
     try:
         yield

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from raypoly import __version__
 from raypoly.config import Config, Section
 from raypoly.errors import CorruptData, StorageError, UsageError
-from raypoly.run_folder import hold, place_of, usable
+from raypoly.run_folder import explain_unusable, open_leased, run_location
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.location import Location
@@ -81,7 +81,7 @@ class RunDirectory:
         is there can't go on under this config.
         """
         record = partial(self._record_start, problems=problems)
-        return hold(self.location, storage_options(self.config), description, record)
+        return open_leased(self.location, storage_options(self.config), description, record)
 
     def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
         """Compare again, now that nobody else can write, and keep what this start was asked to do."""
@@ -99,11 +99,11 @@ class RunDirectory:
             start["problems"] = problems
         key = f"{STARTS}{lease.epoch:06d}.json"
         if store.exists(key):
-            store.set_aside(key, "it tells of a start that has only now come")
+            store.quarantine(key, "it tells of a start that has only now come")
         store.commit(key, seal(start))
 
 
-def resolve(config: Config) -> RunDirectory:
+def resolve_run(config: Config) -> RunDirectory:
     """The run directory that a config means. Reads, and touches nothing.
 
     Raises `UsageError` for a place that can't be used or holds something else than a run, and for keys that
@@ -111,8 +111,10 @@ def resolve(config: Config) -> RunDirectory:
     """
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
-    location = place_of(config.run, f"{config.run.name}-{objective}-s{config.train.seed}-{identity(config)}", options)
-    with usable(location):
+    location = run_location(
+        config.run, f"{config.run.name}-{objective}-s{config.train.seed}-{config_hash(config)}", options
+    )
+    with explain_unusable(location):
         store = open_store(location, options, make=False)
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
 
@@ -150,14 +152,14 @@ def parse_config(values: Mapping[str, Any], what: str) -> Config:
         raise CorruptData(f"{what} is another version's or damaged: {' '.join(reason.split())[:300]}.") from error
 
 
-def identity(config: Section) -> str:
+def config_hash(config: Section) -> str:
     """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults.
 
     A key that a later version adds leaves the names of earlier runs as they are.
     """
     values = config.model_dump(mode="json", exclude_defaults=True)
-    free = without_effect(type(config))
-    kept = {key: value for key, value in flat(values) if key not in free}
+    free = keys_without_effect(type(config))
+    kept = {key: value for key, value in flatten_keys(values) if key not in free}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -166,8 +168,8 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
     first = _first_config(store)
     if first is None:
         return ()
-    changes = differences(first.model_dump(mode="json"), config)
-    free = without_effect(Config)
+    changes = diff_configs(first.model_dump(mode="json"), config)
+    free = keys_without_effect(Config)
     refused = [change for change in changes if change.key not in free]
     if refused:
         raise UsageError(
@@ -181,7 +183,7 @@ def _first_config(store: Store) -> Config | None:
     """What the run in a folder was started with; None where the folder is new."""
     if store.exists(CONFIG_KEY):
         return read_config(store)
-    strange = foreign(store)
+    strange = find_foreign_entry(store)
     if strange is not None:
         raise UsageError(
             f"run.dir={store.uri} holds {strange} and no run: give a new or an empty folder, "
@@ -190,43 +192,43 @@ def _first_config(store: Store) -> Config | None:
     return None
 
 
-def foreign(store: Store) -> str | None:
+def find_foreign_entry(store: Store) -> str | None:
     """Something that is there and that a start which has not recorded itself can't have left; None for nothing."""
     return next((name for name in store.peek() if name not in _OURS_BEFORE_CONFIG), None)
 
 
-def differences(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
+def diff_configs(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
     """The keys, in alphabetical order, that another config than `old` (its JSON values) has another value of."""
-    before, after = dict(flat(old)), values_of(new)
+    before, after = dict(flatten_keys(old)), dotted_values(new)
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return tuple(Change(key, before.get(key), after.get(key)) for key in keys)
 
 
-def without_effect(section: type[Section]) -> frozenset[str]:
+def keys_without_effect(section: type[Section]) -> frozenset[str]:
     """The dotted keys that do not affect results."""
-    return resumable(section) | _NOT_IDENTITY
+    return resumable_keys(section) | _NOT_IDENTITY
 
 
-def resumable(section: type[Section], prefix: str = "") -> frozenset[str]:
+def resumable_keys(section: type[Section], prefix: str = "") -> frozenset[str]:
     """The dotted keys that carry `on_resume`."""
     keys: set[str] = set()
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            keys |= resumable(field.annotation, f"{prefix}{name}.")
+            keys |= resumable_keys(field.annotation, f"{prefix}{name}.")
         elif isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("on_resume"):
             keys.add(f"{prefix}{name}")
     return frozenset(keys)
 
 
-def values_of(config: Section) -> dict[str, Any]:
+def dotted_values(config: Section) -> dict[str, Any]:
     """All its dotted keys with their JSON values."""
-    return dict(flat(config.model_dump(mode="json")))
+    return dict(flatten_keys(config.model_dump(mode="json")))
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and their values, of sections within sections."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
+            yield from flatten_keys(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -22,7 +22,7 @@ from raypoly.judge.judge_usage import told
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.problems.without_tests import with_tests
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
@@ -63,7 +63,7 @@ class Evaluator:
         payload, table = await measure(self.parts, step, split, samples)
         await self.parts.journal.commit_evaluation(step, split, payload, table)
         # a pause is told to the progress when it ends
-        self.parts.progress.aside(payload["seconds"] - sum(pause["seconds"] for pause in payload["pauses"]))
+        self.parts.progress.exclude_seconds(payload["seconds"] - sum(pause["seconds"] for pause in payload["pauses"]))
         self.parts.progress.note(describe(payload))
 
 
@@ -104,7 +104,9 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
         **summarise([_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": parts.patience.take_pauses(),
-        "judge": told(parts.judge_use.take()) if parts.config.evaluate.judge and parts.judge_use.any else None,
+        "judge": told(parts.judge_use.take_unreported())
+        if parts.config.evaluate.judge and parts.judge_use.has_usage
+        else None,
     }
     return payload, _table(groups)
 
@@ -157,7 +159,7 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
     ending = Shutdown(config.run.grace_seconds)
 
     async def work() -> None:
-        async with open_run(resolve(chosen), ending) as parts:
+        async with open_run(resolve_run(chosen), ending) as parts:
             version = parts.learning.version
             await parts.publish_weights()
             payload, table = await measure(parts, version, cast(Split, split), samples or config.evaluate.samples)

@@ -23,7 +23,7 @@ from raypoly.problems.epoch_order import EpochOrder
 from raypoly.problems.pass_rate_order import PassRateOrder
 from raypoly.problems.step_problems import StepProblems
 from raypoly.run import is_finished
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.values import Group, Problem
 from workflows.evaluate import Evaluator
 from workflows.liveness.shutdown import Shutdown, run_workflow
@@ -38,7 +38,7 @@ from workflows.step.stopwatch import Stopwatch
 
 def run(config: Config) -> None:
     """Train, or go on; a finished run is left as it is. Raises what `raypoly.errors` names."""
-    directory = resolve(config)
+    directory = resolve_run(config)
     print(directory.uri, flush=True)
     if is_finished(directory):
         return
@@ -76,7 +76,7 @@ class Training:
         watch = Stopwatch(lambda stage, groups: self.parts.progress.stage(stage, groups, taking.count))
         known = self.parts.journal.step(step)
         if self.parts.stages.judging:
-            self.parts.canary.begin(step)
+            self.parts.canary.start_if_due(step)
         async with asyncio.TaskGroup() as tasks:
             ready = self.groups(RolloutSubmission(self.parts, tasks, step, known.groups, watch), taking)
             update = tasks.create_task(self.learn(step, ready, watch))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from raypoly.config import Config
 from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Applied, Store
 from raypoly.store.disk_calls import Disk
@@ -58,7 +58,7 @@ def make(
     """`steps` completed steps of `groups` groups of `size` rollouts of `tokens` tokens, evaluated, with the last
     checkpoint by `save`."""
     store: Store
-    store, lease = resolve(config_of(folder, 2 * steps, overrides)).open("benchmark")
+    store, lease = resolve_run(config_of(folder, 2 * steps, overrides)).open("benchmark")
     store = LocalStore(folder, NoSync())
     history, checkpoints = History(store, lease), Checkpoints(store, lease)
     metrics = MetricsFile(folder / "metrics.jsonl")
@@ -76,7 +76,7 @@ def make(
         if (step + 1) % CHECKPOINT_EVERY == 0:
             if step + 1 > steps - CHECKPOINT_EVERY:
                 save(checkpoints, step + 1)
-            history.settle(step + 1)
+            history.index_before(step + 1)
     metrics.close()
     lease.release()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.journals.made import CHECKPOINT_EVERY, config_of
 from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.store.local_store import LocalStore
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
@@ -59,7 +59,7 @@ def open_run(folder: Path, steps: int) -> dict[str, object]:
     stages = Stages()
     config = config_of(folder, 2 * steps)
     with stages.timed("resolve and lease"):
-        _, lease = resolve(config).open("benchmark")
+        _, lease = resolve_run(config).open("benchmark")
     store = CountingStore(folder)
     store.requests = Counter()
     with stages.timed("journal"):

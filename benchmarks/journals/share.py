@@ -57,8 +57,8 @@ class TimedJournal(Journal):
     """Notes when somebody waits for it."""
 
     commit = timed(Journal.commit, COMMITS)
-    compact = timed(Journal.compact, COMMITS)
-    settle = timed(Journal.settle, COMMITS)
+    seal_step = timed(Journal.seal_step, COMMITS)
+    index_before = timed(Journal.index_before, COMMITS)
 
 
 class TimedStopwatch(Stopwatch):

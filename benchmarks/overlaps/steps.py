@@ -96,7 +96,7 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
     store = LocalStore(folder)
     lease = Lease.acquire(store, "benchmarks.overlap")
     journal = Journal(store, lease)
-    saver = CheckpointWriter(Checkpoints(store, lease), journal.settle, _unheard)
+    saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, _unheard)
     context = CallContext()
     judge, scorers = TimedJudge(), TimedScorers(config.scorer, {}, context=context)
     await scorers.start()

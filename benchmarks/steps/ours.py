@@ -16,7 +16,7 @@ from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from workflows.startup.open_run import open_run
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.stopwatch import Stopwatch
@@ -65,7 +65,7 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
     """Whole steps of `workflows.train`, committed to a journal in a temporary folder as always."""
 
     async def run(folder: str) -> None:
-        async with open_run(resolve(config_of(setting, engine, folder))) as parts:
+        async with open_run(resolve_run(config_of(setting, engine, folder))) as parts:
             training = _Counted(parts)
             parts.progress.start(STEPS, 0, parts.path)
             await parts.publish_weights()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from raypoly import __version__
 from raypoly.errors import UsageError
-from raypoly.run_folder import runs
+from raypoly.run_folder import runs_root
 
 STARTS, LOCK = "starts.jsonl", "experiment.lock"
 
@@ -23,7 +23,7 @@ def place_of(out: str | None, name: str) -> Path:
     """The folder: what is asked for, else one under `$RAYPOLY_RUNS`. Raises `UsageError` for a place that is none."""
     if out is not None and "://" in out:
         raise UsageError(f"--out {out} can't be used: an experiment's logs need a folder of this machine.")
-    default = Path(runs()) / f"experiment-{name}"
+    default = Path(runs_root()) / f"experiment-{name}"
     return (Path(out) if out is not None else default).expanduser().absolute()
 
 

@@ -21,7 +21,7 @@ from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.experiment_config import OWN, ExperimentConfig
 from raypoly.preflight import Machine
 from raypoly.run import Run, is_finished
-from raypoly.run_identity import RunDirectory, resolve, values_of
+from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
 
 if TYPE_CHECKING:
     from raypoly.experiments.run_result import RunResult
@@ -81,7 +81,7 @@ class PlannedRun:
     @property
     def finished(self) -> bool:
         """As its files say now, or those of another folder."""
-        return self.elsewhere is not None or is_finished(resolve(self.config))
+        return self.elsewhere is not None or is_finished(resolve_run(self.config))
 
 
 def planned(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> list[PlannedRun]:
@@ -135,7 +135,7 @@ def _of_no_step(run: PlannedRun) -> PlannedRun:
     kept = [text for text in run.overrides if text.startswith(("warm_start.", "problems."))]
     own = ("train.steps=0", "evaluate.every=0", "generator.engine=transformers", f"run.dir={place}")
     overrides = (*(text for text in kept if not text.startswith("problems.budgets=")), *own)
-    directory = resolve(settings.load(run.base, overrides, _silent))
+    directory = resolve_run(settings.load(run.base, overrides, _silent))
     return PlannedRun("warm start", run.seed, place, run.base, overrides, directory, start="")
 
 
@@ -144,7 +144,7 @@ def _run(experiment: ExperimentConfig, out: Path, given: Sequence[str], arm: str
     seeds = [f"{key}={seed}" for key in experiment.seed_keys]
     overrides = (*experiment.arms[arm].overrides, *seeds, *given, f"run.dir={place}")
     config = settings.load(experiment.config, overrides, _silent)
-    directory = resolve(config)
+    directory = resolve_run(config)
     run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, _start(config, experiment.seed_keys))
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")
@@ -160,7 +160,7 @@ def _steps_done(directory: RunDirectory) -> int:
 
 def _start(config: Config, seed_keys: Sequence[str]) -> str:
     """What a run begins with and is measured by, without what a seed changes."""
-    kept = {k: v for k, v in values_of(config).items() if k.partition(".")[0] in _START or k in _MEASURE}
+    kept = {k: v for k, v in dotted_values(config).items() if k.partition(".")[0] in _START or k in _MEASURE}
     return json.dumps({key: value for key, value in kept.items() if key not in seed_keys}, sort_keys=True)
 
 

@@ -12,15 +12,22 @@ from typing import Any
 
 from raypoly.errors import CorruptData, UsageError
 from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.run_folder import hold, place_of
-from raypoly.run_identity import differences, foreign, identity, storage_options, values_of, without_effect
+from raypoly.run_folder import open_leased, run_location
+from raypoly.run_identity import (
+    config_hash,
+    diff_configs,
+    dotted_values,
+    find_foreign_entry,
+    keys_without_effect,
+    storage_options,
+)
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.location import Location
 from raypoly.store.sealed_json import seal, unseal
 
 CONFIG_KEY = "preparation.json"
 INPUTS_KEY = "inputs.json"
-_FREE = without_effect(PrepareConfig)
+_FREE = keys_without_effect(PrepareConfig)
 _LATER = ("band.", "split.")
 """Keys that say what is made of the samples: another start may change them, and nothing is sampled again."""
 
@@ -35,8 +42,8 @@ class PreparationFolder:
     @classmethod
     def of(cls, config: PrepareConfig) -> PreparationFolder:
         """The place that the config means. Raises `UsageError` where it can't be used."""
-        name = f"prepare-{config.run.name}-{identity(config)}"
-        return cls(place_of(config.run, name, storage_options(config.of_a_run())), config)
+        name = f"prepare-{config.run.name}-{config_hash(config)}"
+        return cls(run_location(config.run, name, storage_options(config.of_a_run())), config)
 
     @property
     def name(self) -> str:
@@ -54,7 +61,7 @@ class PreparationFolder:
 
     def open(self) -> tuple[Store, Lease]:
         """Raises `LeaseHeld` where another driver lives, `UsageError` where something else is there."""
-        return hold(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
+        return open_leased(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
 
     def _record(self, store: Store, _: Lease) -> None:
         _check(store, self.config)
@@ -79,13 +86,13 @@ def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
 
 def influential(config: PrepareConfig) -> dict[str, Any]:
     """The dotted keys that affect results, with their values."""
-    return {key: value for key, value in values_of(config).items() if key not in _FREE}
+    return {key: value for key, value in dotted_values(config).items() if key not in _FREE}
 
 
 def _check(store: Store, config: PrepareConfig) -> None:
     """Raise `UsageError` where the folder holds another preparation than the config's, or no preparation."""
     if not store.exists(CONFIG_KEY):
-        strange = foreign(store)
+        strange = find_foreign_entry(store)
         if strange is not None:
             raise UsageError(f"run.dir={store.uri} holds {strange} and no preparation: give a new or empty folder.")
         return
@@ -93,7 +100,7 @@ def _check(store: Store, config: PrepareConfig) -> None:
         first = unseal(store.read(CONFIG_KEY), store.place(CONFIG_KEY))
     except CorruptData as error:
         raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
-    changes = differences(first, config)
+    changes = diff_configs(first, config)
     refused = [change for change in changes if change.key not in _FREE and not change.key.startswith(_LATER)]
     if refused:
         raise UsageError(

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from raypoly import settings
 from raypoly.errors import UsageError
 from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.run_identity import flat
+from raypoly.run_identity import flatten_keys
 
 NAME = "NAME"
 """Stands for the name that the user gives to a source."""
@@ -88,7 +88,7 @@ def _lay(values: dict[str, Any], text: str) -> str:
 
 def _refuse_booleans(values: Mapping[str, Any], file: Path, given: Sequence[str]) -> None:
     """pydantic takes `true` for 1; nobody who writes `band.low: yes` means 1."""
-    for name, value in flat(values):
+    for name, value in flatten_keys(values):
         field = _field(name)
         if (
             isinstance(value, bool)

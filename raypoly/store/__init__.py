@@ -9,6 +9,16 @@ from raypoly.store import local_lease, remote_lease  # noqa: F401 - the kinds of
 from raypoly.store.lease import Lease
 from raypoly.store.open_store import open_store
 from raypoly.store.step_records import Applied, Crossed, Generated, Judged, Record, Scored
-from raypoly.store.store import Damaged, Store
+from raypoly.store.store import Store
 
-__all__ = ["Applied", "Crossed", "Damaged", "Generated", "Judged", "Lease", "Record", "Scored", "Store", "open_store"]
+__all__ = [
+    "Applied",
+    "Crossed",
+    "Generated",
+    "Judged",
+    "Lease",
+    "Record",
+    "Scored",
+    "Store",
+    "open_store",
+]

@@ -94,7 +94,7 @@ class Catalogue:
         return dict(sorted({**bundled, **self.singles}.items()))
 
 
-def segments(keys: Iterable[str]) -> tuple[dict[Span, str], tuple[str, ...]]:
+def parse_segments(keys: Iterable[str]) -> tuple[dict[Span, str], tuple[str, ...]]:
     """The index's segments by what they span, and files in `index/` that are none."""
     found: dict[Span, str] = {}
     strangers: list[str] = []

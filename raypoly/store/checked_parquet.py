@@ -45,13 +45,13 @@ def decode_table(data: bytes) -> tuple[pa.Table, dict[str, str]]:
 
 def open_checked(data: bytes) -> tuple[pq.ParquetFile, dict[str, str]]:
     """The file, of which nothing but the footer is decoded yet, and its metadata. Raises like `decode_table`."""
-    check(data)
+    verify_checksum(data)
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
     return file, {key: value for key, value in metadata.items() if key not in (_KEY, "ARROW:schema")}
 
 
-def check(data: bytes) -> None:
+def verify_checksum(data: bytes) -> None:
     """Return where the checksum holds; raise `CorruptData` else."""
     place = _checksum_place(data)
     digest = hashlib.sha256()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from raypoly.store import remote_lease
 from raypoly.store.lease_owner import LeaseOwner
-from raypoly.store.local_lease import LOCK_KEY, read_holder
+from raypoly.store.local_lease import LOCK_KEY, read_owner
 from raypoly.store.local_store import LocalStore
-from raypoly.store.remote_lease import claim_of, is_released, read_beat
+from raypoly.store.remote_lease import is_released, read_beat, read_claim
 from raypoly.store.remote_store import RemoteStore
 from raypoly.store.store import Store
 
@@ -36,11 +36,11 @@ def newest_epoch(store: Store) -> int | None:
     if isinstance(store, RemoteStore):
         return remote_lease.newest_epoch(store) or None
     assert isinstance(store, LocalStore)
-    found = read_holder(store)
+    found = read_owner(store)
     return found[0] if found else None
 
 
-def look(store: Store) -> LeaseState | None:
+def probe_lease(store: Store) -> LeaseState | None:
     """The newest lease; None where there is none that can be read. Waits some seconds for a remote heartbeat."""
     epoch = newest_epoch(store)
     if epoch is None:
@@ -48,7 +48,7 @@ def look(store: Store) -> LeaseState | None:
     if isinstance(store, RemoteStore):
         return _look_remote(store, epoch)
     assert isinstance(store, LocalStore)
-    found = read_holder(store)
+    found = read_owner(store)
     return None if found is None else _look_local(store, *found)
 
 
@@ -63,7 +63,7 @@ def _look_local(store: LocalStore, epoch: int, holder: LeaseOwner) -> LeaseState
 
 
 def _look_remote(store: RemoteStore, epoch: int) -> LeaseState:
-    claim = claim_of(store, epoch, 2 * store.options.timeout)
+    claim = read_claim(store, epoch, 2 * store.options.timeout)
     seen, until = read_beat(store, epoch), time.monotonic() + claim.ttl / 4
     if claim.holder is None and not seen:
         return LeaseState(epoch, None, f"last held in epoch {epoch}, of which the lease's objects are gone or damaged")

@@ -51,7 +51,7 @@ class LocalLease(Lease):
     def check(self) -> None:
         if self._descriptor is None:
             raise StaleEpoch(f"The lease on {self._store.uri} was given back: nothing more may be written.")
-        found = read_holder(self._store)
+        found = read_owner(self._store)
         if found is None:
             raise StorageError(f"{self._store.uri}/{HOLDER_KEY} is gone or damaged; was the run folder moved?")
         if found[0] > self.epoch:
@@ -86,7 +86,7 @@ def _lock(store: LocalStore) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except BlockingIOError:
-            found = read_holder(store)
+            found = read_owner(store)
             if (found and found[1].seems_alive) or time.monotonic() > deadline:
                 os.close(descriptor)
                 who = found[1].named if found else "another process"
@@ -100,17 +100,17 @@ def _lock(store: LocalStore) -> int:
 
 
 def _next_epoch(store: LocalStore) -> int:
-    found = read_holder(store)
+    found = read_owner(store)
     if found:
         return found[0] + 1
     if set(store.list()) <= {LOCK_KEY}:
         return 1
     if store.exists(HOLDER_KEY):
-        store.set_aside(HOLDER_KEY, "it is no lease")
+        store.quarantine(HOLDER_KEY, "it is no lease")
     return int(time.time())  # the count was lost: this is beyond it
 
 
-def read_holder(store: LocalStore) -> tuple[int, LeaseOwner] | None:
+def read_owner(store: LocalStore) -> tuple[int, LeaseOwner] | None:
     """Epoch and holder on disk; None where the file is missing or damaged."""
     if not store.exists(HOLDER_KEY):
         return None

@@ -21,7 +21,7 @@ from raypoly.errors import StorageError
 from raypoly.store.disk_calls import Disk
 from raypoly.store.lease_owner import is_alive
 from raypoly.store.location import Location
-from raypoly.store.store import Store, checked
+from raypoly.store.store import Store, check_key
 
 _CHUNK = 16 << 20
 _ASIDE = re.compile(r"^\..+\.(?P<host>[^.]*)-(?P<pid>\d+)-\d+\.part$")
@@ -115,7 +115,7 @@ class LocalStore(Store):
 
     def local_path(self, key: str) -> Path:
         """Where an object is or would be."""
-        return self.root.joinpath(*checked(key).split("/"))
+        return self.root.joinpath(*check_key(key).split("/"))
 
     def _move(self, key: str, target: str) -> None:
         source, path = self.local_path(key), self.local_path(target)

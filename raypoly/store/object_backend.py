@@ -9,8 +9,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 
 from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
 from raypoly.store.location import Location
-from raypoly.store.obstore_clients import client
-from raypoly.store.storage_errors import explained, no_condition
+from raypoly.store.obstore_clients import open_client
+from raypoly.store.storage_errors import explain_error, lacks_conditional_writes
 
 _UPLOADS_AT_ONCE = 4
 _PART_RETRIES = 5
@@ -22,9 +22,9 @@ class ObjectBackend(Backend):
 
     def __init__(self, location: Location, timeout: float) -> None:
         self._location, self._family, self._timeout = location, location.family, timeout
-        self._client = client(location, timeout)
+        self._client = open_client(location, timeout)
         # A part that fails is repeated alone: by the library, or the whole upload would start again.
-        self._uploader = client(location, timeout, _PART_RETRIES)
+        self._uploader = open_client(location, timeout, _PART_RETRIES)
 
     def create(self, key: str, data: bytes) -> bool:
         try:
@@ -93,11 +93,11 @@ class ObjectBackend(Backend):
             raise
         except (FileNotFoundError, NotFoundError) as error:
             if any(word in str(error) for word in _NO_BUCKET):
-                raise explained(error, self._family, self._timeout) from error
+                raise explain_error(error, self._family, self._timeout) from error
             raise Missing from error
         except BaseError as error:
-            if no_condition(error):
+            if lacks_conditional_writes(error):
                 raise NoCondition("the server answered that it is not implemented") from error
-            raise explained(error, self._family, self._timeout) from error
+            raise explain_error(error, self._family, self._timeout) from error
         except OSError as error:
             raise BackendFailure(str(error)[:200]) from error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Client = S3Store | GCSStore | AzureStore
 
 
-def client(location: Location, timeout: float, retries: int = 0) -> Client:
+def open_client(location: Location, timeout: float, retries: int = 0) -> Client:
     """One client. A request without an answer in `timeout` seconds fails. Raises `UsageError` for a bad location."""
     options = dict(location.options)
     endpoint = options.get("endpoint_override") or None

@@ -78,7 +78,7 @@ class RemoteLease(Lease):
     def take(cls, store: RemoteStore, description: str) -> RemoteLease:
         """As `Lease.acquire`."""
         newest = newest_epoch(store)
-        before = claim_of(store, newest, 2 * store.options.timeout) if newest else None
+        before = read_claim(store, newest, 2 * store.options.timeout) if newest else None
         seen = _wait_until_free(store, before) if before else None
         lease = cls(store, newest + 1, description)
         lease._claim_epoch()
@@ -123,7 +123,7 @@ class RemoteLease(Lease):
         key, started = _epoch_key(self.epoch), _clock()
         content = self._content()
         if not self._lane.create(key, content):
-            raise _held(self._store, claim_of(self._store, self.epoch, self._ttl))
+            raise _held(self._store, read_claim(self._store, self.epoch, self._ttl))
         if self._lane.conditional:
             other = self._content()
             if not self._lane.create(key, other):
@@ -136,7 +136,7 @@ class RemoteLease(Lease):
             raise StorageError(f"{self._store.uri} is too slow to decide who holds it; start again.")
         time.sleep(_GAP + 1.0)
         if self._lane.read(key) != content:
-            raise _held(self._store, claim_of(self._store, self.epoch, self._ttl))
+            raise _held(self._store, read_claim(self._store, self.epoch, self._ttl))
 
     def _content(self) -> bytes:
         """The epoch's object; no two are the same."""
@@ -148,7 +148,7 @@ class RemoteLease(Lease):
         started = _clock()
         self._beat()
         if self._lane.exists(_epoch_key(self.epoch + 1)):
-            newer = claim_of(self._store, self.epoch + 1, self._ttl)
+            newer = read_claim(self._store, self.epoch + 1, self._ttl)
             self._overtaken = StaleEpoch(
                 f"{self._store.uri} was taken over by {newer.named} (epoch {newer.epoch}, this one is {self.epoch}): "
                 "this driver stops and writes nothing more."
@@ -203,7 +203,7 @@ def _outwait(store: RemoteStore, claim: _Claim, seen: bytes) -> None:
         now = read_beat(store, claim.epoch)
 
 
-def claim_of(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
+def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
     """What is known of an epoch's holder; `ttl` is taken where its object is damaged or gone."""
     try:
         fields: Mapping[str, Any] = json.loads(store.read(_epoch_key(epoch)))

@@ -23,7 +23,7 @@ from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCond
 from raypoly.store.lease_owner import is_alive
 from raypoly.store.location import Location
 from raypoly.store.storage_options import StorageOptions
-from raypoly.store.store import Store, checked
+from raypoly.store.store import Store, check_key
 
 logger = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ class RemoteStore(Store):
 
     def create(self, key: str, data: bytes) -> bool:
         """Whether `key` holds `data` now; False where it held something else before."""
-        checked(key)
+        check_key(key)
         return self._do("written", key, lambda: self._create(key, data), changes=True)
 
     def commit(self, key: str, data: bytes) -> None:
         if len(data) > _ONE_REQUEST:
-            self._commit_large(checked(key), lambda: iter([data]))
+            self._commit_large(check_key(key), lambda: iter([data]))
         elif not self.create(key, data):
             raise self._taken(key)
 
@@ -79,19 +79,19 @@ class RemoteStore(Store):
                 data = source.read_bytes()
                 self.commit(key, data)
                 return hashlib.sha256(data).hexdigest()
-            return self._commit_large(checked(key), lambda: _chunks(source))
+            return self._commit_large(check_key(key), lambda: _chunks(source))
         except OSError as error:
             raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
 
     def put_mutable(self, key: str, data: bytes) -> None:
-        checked(key)
+        check_key(key)
         if len(data) > _ONE_REQUEST:
             self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
         else:
             self._do("written", key, lambda: self._backend.put(key, data), changes=True)
 
     def put_mutable_file(self, key: str, source: Path) -> None:
-        checked(key)
+        check_key(key)
         try:
             if source.stat().st_size <= _ONE_REQUEST:
                 self.put_mutable(key, source.read_bytes())
@@ -101,11 +101,11 @@ class RemoteStore(Store):
             raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
 
     def read(self, key: str) -> bytes:
-        return self._do("read", checked(key), lambda: self._backend.get(key))
+        return self._do("read", check_key(key), lambda: self._backend.get(key))
 
     def digest(self, key: str) -> tuple[str, int]:
         sha, size = hashlib.sha256(), 0
-        for part in self._read_parts(checked(key)):
+        for part in self._read_parts(check_key(key)):
             sha.update(part)
             size += len(part)
         return sha.hexdigest(), size
@@ -119,13 +119,13 @@ class RemoteStore(Store):
         return self._do("listed", "", lambda: tuple(sorted(self._backend.top())))
 
     def exists(self, key: str) -> bool:
-        return self._do("read", checked(key), lambda: self._backend.size(key)) is not None
+        return self._do("read", check_key(key), lambda: self._backend.size(key)) is not None
 
     def delete(self, key: str) -> None:
-        self._do("deleted", checked(key), lambda: self._backend.delete(key), changes=True)
+        self._do("deleted", check_key(key), lambda: self._backend.delete(key), changes=True)
 
     def fetch(self, key: str) -> Path:
-        names = [name for name, _ in self._listed(key)] if key.endswith("/") else [checked(key)]
+        names = [name for name, _ in self._listed(key)] if key.endswith("/") else [check_key(key)]
         if not names:
             raise StorageError(f"{self.place(key)} could not be read: it is missing.")
         for name in names:

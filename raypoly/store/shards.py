@@ -66,7 +66,7 @@ class ShardWriter:
         shards = []
         for part, data in parts:
             name = shard_name(part, self.epoch, rank)
-            store.commit(f"{folder_of(self.step)}{name}", data)
+            store.commit(f"{checkpoint_folder(self.step)}{name}", data)
             tensors = _tensor_names(data) if part == WEIGHTS else ()
             shards.append(Shard(rank, part, name, hashlib.sha256(data).hexdigest(), len(data), tensors))
         return tuple(shards)
@@ -94,7 +94,7 @@ class ShardReader:
         for shard in self.shards:
             if shard.rank != rank:
                 continue
-            key = f"{folder_of(self.step)}{shard.name}"
+            key = f"{checkpoint_folder(self.step)}{shard.name}"
             data = store.read(key)
             if hashlib.sha256(data).hexdigest() != shard.sha256:
                 raise CorruptData(f"{store.place(key)} is damaged: its checksum does not match its content.")
@@ -102,7 +102,7 @@ class ShardReader:
         return parts
 
 
-def folder_of(step: int) -> str:
+def checkpoint_folder(step: int) -> str:
     """The prefix of a checkpoint's keys."""
     return f"checkpoints/step-{step:06d}/"
 

@@ -34,7 +34,7 @@ class Segment:
     """Results by (step, split)."""
 
 
-def spans(settled: int) -> tuple[Span, ...]:
+def index_spans(settled: int) -> tuple[Span, ...]:
     """The aligned blocks that the first `settled` steps are indexed in; fewer than ten are left over."""
     size = _SMALLEST
     while size * 10 <= settled:

@@ -32,7 +32,7 @@ _SENTENCES = {
 }
 
 
-def explained(error: Exception, family: str, timeout: float) -> BackendFailure:
+def explain_error(error: Exception, family: str, timeout: float) -> BackendFailure:
     """`error` of obstore's as a `BackendFailure`; `family` is `s3`, `gs` or `az`."""
     text = " ".join(str(error).split())
     message = text.partition(" Debug source:")[0]
@@ -59,7 +59,7 @@ def explained(error: Exception, family: str, timeout: float) -> BackendFailure:
     )
 
 
-def no_condition(error: Exception) -> bool:
+def lacks_conditional_writes(error: Exception) -> bool:
     """Whether the store says that it knows no conditional writes."""
     text = str(error)
     return isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text

@@ -20,7 +20,7 @@ DAMAGED = "damaged/"
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedObject:
     """One object that was set aside because its content can't be trusted."""
 
     key: str
@@ -41,7 +41,7 @@ class Store(ABC):
 
         The run folder itself where that is local; else a folder in the scratch, which may vanish with the machine.
         """
-        self.damaged: list[Damaged] = []
+        self.damaged: list[DamagedObject] = []
         """What this process has set aside, for the report to the user."""
 
     @property
@@ -109,12 +109,12 @@ class Store(ABC):
     def clean(self) -> None:
         """Remove what dead writers left half-written. The lease's holder calls it once."""
 
-    def set_aside(self, key: str, reason: str) -> Damaged:
+    def quarantine(self, key: str, reason: str) -> DamagedObject:
         """Move a damaged object under `damaged/`, log it, and remember it in `self.damaged`."""
         names = (f"{DAMAGED}{key}" + (f".{n}" if n else "") for n in itertools.count())
         target = next(name for name in names if not self.exists(name))
         self._move(key, target)
-        found = Damaged(key, target, reason)
+        found = DamagedObject(key, target, reason)
         self.damaged.append(found)
         logger.warning("%s is damaged (%s): moved to %s, going on without it", key, reason, target)
         return found
@@ -124,7 +124,7 @@ class Store(ABC):
         """Give an object another key, which is free."""
 
 
-def checked(key: str) -> str:
+def check_key(key: str) -> str:
     """The key itself. Raises `ValueError` where it could leave the run or hide in it."""
     if not all(part and part[0] != "." for part in key.split("/")):
         raise ValueError(f"{key!r} is no key: give a relative path whose parts don't start with a dot.")

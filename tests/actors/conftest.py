@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from workflows.startup.ray_cluster import start_local
+from workflows.startup.ray_cluster import start_local_ray
 
 ACTOR_OPTIONS = {"num_cpus": 0.01}
 """Small enough for every actor of a run on two cores."""
@@ -17,7 +17,7 @@ ACTOR_OPTIONS = {"num_cpus": 0.01}
 def local_ray() -> Iterator[None]:
     # a short path: Ray puts sockets below it, and their paths may have 107 characters
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
-    start_local(
+    start_local_ray(
         num_cpus=2,
         num_gpus=2,  # by Ray's count alone
         include_dashboard=False,

@@ -17,7 +17,7 @@ from raypoly.errors import LeaseHeld, UsageError
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, open_sinks
 from raypoly.reports.run_results import show_results
 from raypoly.run import Run
-from raypoly.run_identity import RunDirectory, resolve
+from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.store import open_store
 from raypoly.store.mirror import Mirror
 from raypoly.store.storage_options import StorageOptions
@@ -52,10 +52,10 @@ def start_and_end(directory: RunDirectory) -> None:
 
 
 def test_another_head_goes_on_with_the_run(uri: str, tmp_path: Path) -> None:
-    first = resolve(config(uri, tmp_path / "one"))
+    first = resolve_run(config(uri, tmp_path / "one"))
     assert not first.resumes
     start_and_end(first)
-    second = resolve(config(uri, tmp_path / "two", train={"steps": 100}))
+    second = resolve_run(config(uri, tmp_path / "two", train={"steps": 100}))
     assert second.resumes
     assert second.uri == uri
     assert second.name == "mine"
@@ -65,22 +65,22 @@ def test_another_head_goes_on_with_the_run(uri: str, tmp_path: Path) -> None:
 
 
 def test_any_other_difference_is_refused(uri: str, tmp_path: Path) -> None:
-    start_and_end(resolve(config(uri, tmp_path)))
+    start_and_end(resolve_run(config(uri, tmp_path)))
     with pytest.raises(UsageError, match=r"train\.lr is 0\.0001 now and was 0\.0003"):
-        resolve(config(uri, tmp_path, train={"lr": 1e-4}))
+        resolve_run(config(uri, tmp_path, train={"lr": 1e-4}))
 
 
 def test_second_driver_is_refused(uri: str, tmp_path: Path) -> None:
-    _, lease = resolve(config(uri, tmp_path)).open("the first")
+    _, lease = resolve_run(config(uri, tmp_path)).open("the first")
     with pytest.raises(LeaseHeld, match="the first"):
-        resolve(config(uri, tmp_path)).open("the second")
+        resolve_run(config(uri, tmp_path)).open("the second")
     lease.release()
 
 
 def test_fresh_starts_beside(uri: str, tmp_path: Path) -> None:
     names = []
     for _ in range(2):
-        directory = resolve(config(uri, tmp_path, run={"fresh": True}))
+        directory = resolve_run(config(uri, tmp_path, run={"fresh": True}))
         start_and_end(directory)
         names.append(directory.name)
     assert names == ["mine", "mine-2"]
@@ -88,7 +88,7 @@ def test_fresh_starts_beside(uri: str, tmp_path: Path) -> None:
 
 def test_runs_may_live_in_remote_storage_by_default(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYPOLY_RUNS", uri)
-    directory = resolve(Config())
+    directory = resolve_run(Config())
     assert directory.location.path.endswith(f"mine/{directory.name}")
     assert directory.name.startswith("tiny-poly_epo-s0-")
 
@@ -96,13 +96,13 @@ def test_runs_may_live_in_remote_storage_by_default(uri: str, monkeypatch: pytes
 def test_prefix_of_something_else_is_refused(uri: str, tmp_path: Path) -> None:
     open_store(uri).commit("thesis.tex", b"")
     with pytest.raises(UsageError, match=r"holds thesis\.tex and no run"):
-        resolve(config(uri, tmp_path))
+        resolve_run(config(uri, tmp_path))
 
 
 def test_missing_bucket_is_refused_before_anything_starts(uri: str, server: S3Server, tmp_path: Path) -> None:
     nowhere = uri.replace(server.bucket, "no-such-bucket")
     with pytest.raises(UsageError, match="the bucket does not exist"):
-        resolve(config(nowhere, tmp_path))
+        resolve_run(config(nowhere, tmp_path))
     with pytest.raises(UsageError, match="the bucket does not exist"):
         Run(nowhere)
 
@@ -128,11 +128,11 @@ def test_run_is_read_and_reported_from_remote_storage(uri: str) -> None:
 
 
 def test_checkpoint_is_loaded_on_another_machine(uri: str, tmp_path: Path) -> None:
-    store, lease = resolve(config(uri, tmp_path / "one")).open("test")
+    store, lease = resolve_run(config(uri, tmp_path / "one")).open("test")
     weights = np.arange(1000, dtype=np.float32).tobytes()
     Checkpoints(store, lease).save(2, {"model.safetensors": weights, "state/optimizer.bin": b"moments"})
     lease.release()
-    store, lease = resolve(config(uri, tmp_path / "two")).open("test")
+    store, lease = resolve_run(config(uri, tmp_path / "two")).open("test")
     found = Checkpoints(store, lease).newest_valid()
     assert found is not None
     assert found.read("model.safetensors") == weights
@@ -142,7 +142,7 @@ def test_checkpoint_is_loaded_on_another_machine(uri: str, tmp_path: Path) -> No
 
 
 def test_nothing_that_is_stored_names_a_path_of_the_machine(uri: str, tmp_path: Path) -> None:
-    directory = resolve(config(uri, tmp_path / "scratch"))
+    directory = resolve_run(config(uri, tmp_path / "scratch"))
     store, lease = directory.open("test")
     Checkpoints(store, lease).save(1, {"model.safetensors": b"weights"})
     lease.release()

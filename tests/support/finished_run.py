@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import RunDirectory, resolve
+from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
 from raypoly.store.rollout_files import encode_step
@@ -28,7 +28,7 @@ def make(folder: Path, objective: str = "poly_epo", finished: bool = True, *over
 def fill(place: str, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> RunDirectory:
     """`make` at a path or URI."""
     own = [f"run.dir={place}", f"objective.name={objective}", f"train.steps={STEPS}", "evaluate.every=4"]
-    directory = resolve(load(None, [*own, *overrides], lambda text: None))
+    directory = resolve_run(load(None, [*own, *overrides], lambda text: None))
     store, lease = directory.open("test")
     store.workspace.mkdir(parents=True, exist_ok=True)
     metrics = MetricsFile(store.workspace / "metrics.jsonl")

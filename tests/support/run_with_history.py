@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from raypoly.config import Config
 from raypoly.metrics.sinks import MetricsFile
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Applied
 from raypoly.store.checked_parquet import encode_table
@@ -92,7 +92,7 @@ def make(root: Path, old: Path) -> None:
 
 async def _make(root: Path, old: Path) -> None:
     for first, end in ((0, RESUMED), (RESUMED, STEPS)):
-        _, lease = resolve(config_of(root)).open("raypoly train")
+        _, lease = resolve_run(config_of(root)).open("raypoly train")
         store = LocalStore(root, QuickDisk())
         journal, checkpoints = Journal(store, lease), Checkpoints(store, lease)
         summary, metrics = Summary(store, journal, config_of(root)), MetricsFile(root / "metrics.jsonl")
@@ -103,10 +103,10 @@ async def _make(root: Path, old: Path) -> None:
             for record in stages(done.groups[0]):
                 await journal.commit(record)
             await journal.commit(done.applied)
-            await journal.compact(step, done.groups, done.rewards, done.advantages)
+            await journal.seal_step(step, done.groups, done.rewards, done.advantages)
             if (step + 1) % EVERY == 0:
                 checkpoints.save(step + 1, checkpoint_of(step + 1))
-                await journal.settle(step + 1)
+                await journal.index_before(step + 1)
                 await journal.commit_evaluation(step + 1, "validation", results_of(step + 1), table_of(step + 1))
         for step in range(end):
             summary.add(row_of(step))

@@ -17,7 +17,7 @@ from raypoly.metrics.pass_at_k import summarise
 from raypoly.metrics.sinks import MetricsFile
 from raypoly.problems import build
 from raypoly.problems.formats import read_problems
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.scoring import Program, score
 from raypoly.settings import load
 from raypoly.store.catalogue import evaluation_key, step_key
@@ -89,7 +89,7 @@ def make(
     own = [f"run.dir={place or folder / 'run'}", "train.steps=2", "train.prompts_per_step=2", "train.rollouts=4"]
     source = ["problems.source=jsonl", f"problems.path={path}", "problems.validation=2", "problems.test=0"]
     config = load(None, [*own, *source, *SCORER, *overrides], lambda text: None)
-    directory = resolve(config)
+    directory = resolve_run(config)
     problem_set = build(config.problems)
     store, lease = directory.open("test", problems=problem_set.hash)
     store.workspace.mkdir(parents=True, exist_ok=True)

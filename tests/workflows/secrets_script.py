@@ -22,7 +22,7 @@ from actors.judge import JudgeClient
 from raypoly.config import Config
 from raypoly.errors import JudgeUnavailable
 from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
-from workflows.startup.ray_cluster import actor_options, connected, dashboard_url
+from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
 
 PAGES = (
     "/logical/actors", "/nodes?view=summary", "/events", "/api/cluster_status", "/api/jobs/",
@@ -74,7 +74,7 @@ def main() -> None:
     config = Config.model_validate(
         {"judge": {**judge, "cache_dir": str(folder / "cache"), "timeout": 20.0}, "ray": {"dashboard": True}}
     )
-    with connected(config, "secrets"):
+    with connect_ray(config, "secrets"):
         said = asyncio.run(judged(config))
         pages = {page: fetched(page) for page in PAGES}
         (folder / "pages.json").write_text(json.dumps(pages))

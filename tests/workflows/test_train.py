@@ -10,13 +10,13 @@ import pytest
 import ray
 
 from raypoly.config import Config
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from tests.support.local_driver import SMALL, LocalDriver
 from tests.support.ray_machines import Machines
 from workflows.liveness.shutdown import run_workflow
 from workflows.startup.open_run import open_run
-from workflows.startup.ray_cluster import connected
+from workflows.startup.ray_cluster import connect_ray
 from workflows.step.parts import Parts
 from workflows.train import Training
 
@@ -33,7 +33,7 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
     digests: list[str] = []
 
     async def work() -> None:
-        async with open_run(resolve(config)) as parts:
+        async with open_run(resolve_run(config)) as parts:
             training = Training(parts)
             await parts.publish_weights()
             for step in range(config.train.steps):
@@ -110,8 +110,8 @@ def answers() -> bool:
 def test_a_ray_of_its_own_changes_nothing_for_a_cluster_that_is_joined_later(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with connected(Config(), "own"):
+    with connect_ray(Config(), "own"):
         assert answers()
     monkeypatch.setenv("RAY_ADDRESS", machines.address)
-    with connected(Config(), "joined"):
+    with connect_ray(Config(), "joined"):
         assert answers()

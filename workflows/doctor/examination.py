@@ -14,15 +14,15 @@ from raypoly.metrics.sinks import METRICS
 from raypoly.run import Run
 from raypoly.store import Store
 from raypoly.store.catalogue import Catalogue
-from raypoly.store.lease_probe import look
+from raypoly.store.lease_probe import probe_lease
 from raypoly.store.local_lease import HOLDER_KEY, LOCK_KEY
-from raypoly.store.shards import folder_of
+from raypoly.store.shards import checkpoint_folder
 from raypoly.store.store import DAMAGED
 from workflows.doctor.checks import kind_of
 from workflows.doctor.findings import DoctorReport, Finding, RunFacts
-from workflows.doctor.resume import resume_of
+from workflows.doctor.resume import find_resume_point
 from workflows.durability.checkpoints import PREFIX, step_of
-from workflows.durability.damage_report import spoken
+from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.manifests import NAME, Manifest
 
 _AT_ONCE = 4
@@ -52,9 +52,9 @@ def _examined(run: Run, told: Told) -> DoctorReport:
             told(done, len(jobs))
     blocking = _folders_for_files(store)
     findings += [*blocking, *_half_written(store), *_contradictions(facts)]
-    resume = resume_of(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
+    resume = find_resume_point(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
     findings += _holes(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
-    return DoctorReport(run.uri, tuple(findings), look(store), _free(store), resume)
+    return DoctorReport(run.uri, tuple(findings), probe_lease(store), _free(store), resume)
 
 
 def _last_config(run: Run, facts: RunFacts) -> Config | None:
@@ -108,7 +108,7 @@ def _checkpoint_jobs(store: Store, keys: Sequence[str], facts: RunFacts) -> Iter
 
 def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -> list[Finding]:
     """One checkpoint, file by file."""
-    manifest_key = f"{folder_of(step)}{NAME}"
+    manifest_key = f"{checkpoint_folder(step)}{NAME}"
     if manifest_key not in keys:
         reason = "its manifest is not there: it is being written, or was given up"
         return [Finding("checkpoints", key, "half-written", reason) for key in keys]
@@ -121,7 +121,7 @@ def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -
         return [Finding("checkpoints", manifest_key, "damaged", _reason(error))]
     findings = [Finding("checkpoints", manifest_key, "sound", bytes=len(data))]
     for name, entry in manifest.files.items():
-        key = f"{folder_of(step)}{name}"
+        key = f"{checkpoint_folder(step)}{name}"
         try:
             fits = store.digest(key) == (entry.sha256, entry.bytes)
         except StorageError as error:
@@ -175,7 +175,7 @@ def _holes(before: int, facts: RunFacts, damaged: Sequence[str]) -> list[Finding
     named = Catalogue.of(damaged).files
     lost = [step for step in range(before) if step not in facts.heads and step not in named]
     reason = "the rollouts are lost; the run goes on without them"
-    return [Finding("steps", f"rollouts of step {steps}", "missing", reason) for steps in spoken(lost)]
+    return [Finding("steps", f"rollouts of step {steps}", "missing", reason) for steps in format_step_ranges(lost)]
 
 
 def _reason(error: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from raypoly.config import Config
-from raypoly.run_identity import values_of
+from raypoly.run_identity import dotted_values
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
 from raypoly.store.step_records import StepRecords, assemble
@@ -18,7 +18,7 @@ from workflows.doctor.findings import ResumePoint, RunFacts
 _ONE_START = ("run.dir", "run.fresh")
 
 
-def resume_of(uri: str, facts: RunFacts, config: Config | None, blocking: str) -> ResumePoint:
+def find_resume_point(uri: str, facts: RunFacts, config: Config | None, blocking: str) -> ResumePoint:
     """`config`: of the run's last start; None where it can't be read. `blocking`: a folder in a file's place, or ""."""
     checkpoint = max(facts.checkpoints, default=None)
     base = checkpoint or 0
@@ -67,10 +67,10 @@ def _command(uri: str, config: Config) -> str:
 def _differences(config: Config) -> Iterator[tuple[str, Any]]:
     """Keys whose values are not those of the embedded default."""
     chosen = {"objective.name": config.objective.name, "loss.name": config.loss.name}
-    plain = values_of(load(None, (), _silent))
+    plain = dotted_values(load(None, (), _silent))
     named = [f"{key}={name}" for key, name in chosen.items() if plain[key] != name]
-    default = values_of(load(None, named, _silent))  # without the other objective's parameters
-    for key, value in values_of(config).items():
+    default = dotted_values(load(None, named, _silent))  # without the other objective's parameters
+    for key, value in dotted_values(config).items():
         if key not in _ONE_START and (plain if key in chosen else default).get(key, ...) != value:
             yield key, value
 

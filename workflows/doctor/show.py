@@ -20,7 +20,7 @@ _QUIET: tuple[State, ...] = ("sound", "unchecked", "gone", "set aside")
 _NAMED_AT_MOST = 50
 
 
-def show(place: str, as_json: bool) -> bool:
+def print_report(place: str, as_json: bool) -> bool:
     """Examine a run and print the report; whether it is sound. Progress goes to stderr where that is a terminal."""
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("objects", total=None)

@@ -27,14 +27,14 @@ class CheckpointWriter:
     def __init__(
         self,
         checkpoints: Checkpoints,
-        settle: Callable[[int], Awaitable[None]],
+        index_before: Callable[[int], Awaitable[None]],
         note: Callable[[str], None],
         ranks: int = 1,
     ) -> None:
-        """`settle`: told that the steps before a checkpoint are never done again. `ranks` write each checkpoint."""
-        self.checkpoints, self._settle, self._note, self._ranks = checkpoints, settle, note, ranks
+        """`index_before` is awaited with the step of each new checkpoint. `ranks` write each checkpoint."""
+        self.checkpoints, self._index_before, self._note, self._ranks = checkpoints, index_before, note, ranks
         self._task: asyncio.Task[None] | None = None
-        self.saved: int | None = None
+        self.saved_step: int | None = None
         """The step of the last checkpoint that was committed, or found valid, by this process."""
 
     async def begin(self, step: int, copy: Callable[[], Awaitable[Copy]], files: Mapping[str, bytes]) -> None:
@@ -77,5 +77,5 @@ class CheckpointWriter:
                 )
                 return
             await asyncio.to_thread(self.checkpoints.commit, writer, shards, files)
-        self.saved = step
-        await self._settle(step)
+        self.saved_step = step
+        await self._index_before(step)

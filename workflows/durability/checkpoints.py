@@ -22,7 +22,7 @@ from pathlib import Path
 from raypoly.errors import CorruptData, StaleEpoch, StorageError
 from raypoly.store import Lease, Store
 from raypoly.store.remote_store import RemoteStore
-from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, folder_of
+from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
 from raypoly.store.storage_options import StorageOptions
 from workflows.durability.manifests import NAME, Entry, Manifest
 
@@ -59,11 +59,11 @@ class Checkpoint:
     @cached_property
     def folder(self) -> Path:
         """Its files on this machine; from remote storage they are fetched at the first question."""
-        return self.store.fetch(folder_of(self.step))
+        return self.store.fetch(checkpoint_folder(self.step))
 
     def read(self, name: str) -> bytes:
         """One file's content."""
-        return self.store.read(f"{folder_of(self.step)}{name}")
+        return self.store.read(f"{checkpoint_folder(self.step)}{name}")
 
 
 class Checkpoints:
@@ -119,14 +119,14 @@ class Checkpoints:
             if name in entries or name == NAME:
                 raise ValueError(f"step {step}: {name} is the name of another file of the checkpoint")
             lease.check()
-            self._store.commit(f"{folder_of(step)}{name}", content)
+            self._store.commit(f"{checkpoint_folder(step)}{name}", content)
             entries[name] = Entry(hashlib.sha256(content).hexdigest(), len(content))
         manifest = Manifest(step, lease.epoch, writer.ranks, entries)
         lease.check()
         self._store.commit(_manifest_key(step), manifest.encode())
         found = self.valid(step)
         if found is None:
-            raise CorruptData(f"{self._store.place(folder_of(step))} did not come back as it was written.")
+            raise CorruptData(f"{self._store.place(checkpoint_folder(step))} did not come back as it was written.")
         self._drop()
         return found
 
@@ -149,14 +149,14 @@ class Checkpoints:
         try:
             return self.verified(step)
         except CorruptData as error:
-            self._set_aside(step, str(error))
+            self._quarantine(step, str(error))
             return None
 
     def verified(self, step: int) -> Checkpoint:
         """A step's checkpoint, every byte of it checked. Raises `CorruptData`, which names the file; `StorageError`."""
         manifest = Manifest.parse(step, self._store.read(_manifest_key(step)))
         for name, entry in manifest.files.items():
-            key = f"{folder_of(step)}{name}"
+            key = f"{checkpoint_folder(step)}{name}"
             try:
                 found = self._store.digest(key)
             except StorageError as error:
@@ -167,17 +167,17 @@ class Checkpoints:
                 raise CorruptData(f"the checksum of {key} does not match its content")
         return Checkpoint(step, manifest, self._store)
 
-    def _set_aside(self, step: int, reason: str) -> None:
+    def _quarantine(self, step: int, reason: str) -> None:
         """Move the manifest first: from then on the checkpoint is not there."""
         if self._lease is None:
             return
         self._lease.check()
-        for key in _manifest_first(self._store.list(folder_of(step))):
-            self._store.set_aside(key, reason)
+        for key in _manifest_first(self._store.list(checkpoint_folder(step))):
+            self._store.quarantine(key, reason)
 
     def _discard(self, step: int) -> None:
         """Delete a checkpoint's files, its manifest first: half a checkpoint is none."""
-        for key in _manifest_first(self._store.list(folder_of(step))):
+        for key in _manifest_first(self._store.list(checkpoint_folder(step))):
             self._store.delete(key)
 
     def _drop(self) -> None:
@@ -194,9 +194,8 @@ class Checkpoints:
 
     def _late(self, step: int, keys: Iterable[str]) -> Iterator[str]:
         """Shards that a rank of an overtaken driver wrote into a checkpoint of a later one."""
-        names = {
-            f"{folder_of(step)}{name}" for name in Manifest.parse(step, self._store.read(_manifest_key(step))).files
-        }
+        manifest = Manifest.parse(step, self._store.read(_manifest_key(step)))
+        names = {f"{checkpoint_folder(step)}{name}" for name in manifest.files}
         return (key for key in keys if key not in names and _SHARD.search(key))
 
     def _listed(self) -> dict[int, list[str]]:
@@ -221,7 +220,7 @@ def step_of(key: str) -> int | None:
 
 
 def _manifest_key(step: int) -> str:
-    return f"{folder_of(step)}{NAME}"
+    return f"{checkpoint_folder(step)}{NAME}"
 
 
 def _manifest_first(keys: Iterable[str]) -> list[str]:

@@ -26,7 +26,7 @@ class DamageReport:
         return [dict(entries[name]) for name in sorted(entries)]
 
 
-def spoken(steps: Iterable[int]) -> list[str]:
+def format_step_ranges(steps: Iterable[int]) -> list[str]:
     """Ascending steps as ranges: `3`, `7-9`."""
     runs: list[list[int]] = []
     for step in steps:

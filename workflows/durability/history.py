@@ -2,7 +2,7 @@
 
     history = History(store, lease)          # puts in order what a crash left; sets aside what is damaged
     history.head(12).metrics; history.load(12)
-    history.settle(before=400)               # no step before 400 will ever be trained again
+    history.index_before(before=400)               # no step before 400 will ever be trained again
 
 A step starts as a rollout file of its own. Once settled (a checkpoint after it is committed) its head goes into the
 index, so that opening reads a few dozen objects however long the run is, and its file goes into a bundle. Every object
@@ -27,12 +27,12 @@ from raypoly.store.catalogue import (
     Span,
     bundle_key,
     evaluation_key,
+    parse_segments,
     segment_key,
-    segments,
     step_key,
 )
 from raypoly.store.rollout_files import Evaluation, encode_evaluation, encode_step, read_evaluation, read_head
-from raypoly.store.step_index import Segment, decode_segment, encode_segment, spans
+from raypoly.store.step_index import Segment, decode_segment, encode_segment, index_spans
 from raypoly.store.step_records import CompletedStep, Head
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class History:
             if found.applied != self._heads[step].applied:
                 raise CorruptData(f"{self._store.uri}: the rollouts of step {step} are another run's.")
         except CorruptData as error:
-            self._set_aside_rollouts(step, error)
+            self._quarantine_rollouts(step, error)
             raise
         return found
 
@@ -107,12 +107,12 @@ class History:
         try:
             return read_evaluation(self._store, step, split)
         except CorruptData as error:
-            self._set_aside(evaluation_key(step, split), error)
+            self._quarantine(evaluation_key(step, split), error)
             raise
 
-    def settle(self, before: int) -> None:
+    def index_before(self, before: int) -> None:
         """Index the steps before `before`, and bundle one block of them: none will be trained again."""
-        for span in spans(before):
+        for span in index_spans(before):
             if not any(segment.covers(span) for segment in self._segments):
                 heads = (self._heads[step] for step in span.steps if step in self._heads)
                 self._commit(segment_key(span), encode_segment(span, heads, self._payloads))
@@ -154,21 +154,21 @@ class History:
         try:
             read_head(data, step)
         except CorruptData as error:
-            self._set_aside_rollouts(step, error)
+            self._quarantine_rollouts(step, error)
             return None
         return data
 
     def _open_index(self, pool: ThreadPoolExecutor) -> None:
-        keys, strangers = segments(self._store.list(INDEX))
+        keys, strangers = parse_segments(self._store.list(INDEX))
         for key in strangers:
-            self._set_aside(key, _STRANGER)
+            self._quarantine(key, _STRANGER)
 
         def read(item: tuple[Span, str]) -> Segment | CorruptData:
             return _or_corrupt(lambda: decode_segment(item[0], self._store.read(item[1])))
 
         for (span, key), found in zip(keys.items(), pool.map(read, keys.items()), strict=True):
             if isinstance(found, CorruptData):
-                self._set_aside(key, found)
+                self._quarantine(key, found)
             else:
                 self._segments.add(span)
                 self._heads.update(found.heads)
@@ -180,7 +180,7 @@ class History:
     def _open_rollouts(self, pool: ThreadPoolExecutor) -> None:
         found = Catalogue.of(self._store.list(PREFIX))
         for key in found.strangers:
-            self._set_aside(key, _STRANGER)
+            self._quarantine(key, _STRANGER)
         self._singles, self._bundles = set(found.singles), dict(found.bundles)
         for span, key in found.bundles.items():
             twice = self._singles.intersection(span.steps)
@@ -193,7 +193,7 @@ class History:
         try:
             heads = self._files.bundle(span, key).heads
         except CorruptData as error:
-            self._set_aside(key, error)
+            self._quarantine(key, error)
             del self._bundles[span]
             return
         self._heads = {**heads, **self._heads}
@@ -208,7 +208,7 @@ class History:
         steps = list(steps)
         for step, found in zip(steps, pool.map(read, steps), strict=True):
             if isinstance(found, CorruptData):
-                self._set_aside_rollouts(step, found)
+                self._quarantine_rollouts(step, found)
             else:
                 self._heads[step] = found
 
@@ -219,18 +219,18 @@ class History:
         keys = list(keys)
         for key, found in zip(keys, pool.map(read, keys), strict=True):
             if isinstance(found, CorruptData):
-                self._set_aside(evaluation_key(*key), found)
+                self._quarantine(evaluation_key(*key), found)
             else:
                 self._payloads[key] = found
 
-    def _set_aside_rollouts(self, step: int, reason: CorruptData) -> None:
+    def _quarantine_rollouts(self, step: int, reason: CorruptData) -> None:
         """The file that holds the step: its own, or the bundle with all steps in it."""
         if step in self._singles:
             self._singles.discard(step)
-            self._set_aside(step_key(step), reason)
+            self._quarantine(step_key(step), reason)
             return
         for span in [span for span in self._bundles if step in span.steps]:
-            self._set_aside(self._bundles.pop(span), reason)
+            self._quarantine(self._bundles.pop(span), reason)
 
     def _commit(self, key: str, data: bytes) -> None:
         self._lease.check()
@@ -240,10 +240,10 @@ class History:
         self._lease.check()
         self._store.delete(key)
 
-    def _set_aside(self, key: str, reason: CorruptData | str) -> None:
+    def _quarantine(self, key: str, reason: CorruptData | str) -> None:
         cause = reason.__cause__ if isinstance(reason, CorruptData) else None  # it does not name the file once more
         self._lease.check()
-        self._store.set_aside(key, str(cause or reason))
+        self._store.quarantine(key, str(cause or reason))
 
 
 def _covered(span: Span, by: Iterable[Span]) -> bool:

@@ -4,7 +4,7 @@
     await journal.commit(Generated(group))                        # durable when it returns
     await journal.commit(Scored(step, slot, verdicts))
     await journal.commit(Applied(step, digest, metrics))
-    await journal.compact(step, groups, rewards, advantages)      # one rollout file in place of the step's records
+    await journal.seal_step(step, groups, rewards, advantages)      # one rollout file in place of the step's records
 
 Records that arrive within some 20 ms share one numbered, immutable object (`journal/step-000012/00003.arrow`), hence
 one fsync. Nothing committed is replaced or committed twice; what a crash leaves behind is put in order on opening.
@@ -71,7 +71,7 @@ class Journal:
         self._history = History(store, lease)
         self._open: dict[int, _OpenStep] = {}
         self._next_number: dict[int, int] = {}
-        self._finish_compactions()
+        self._finish_sealing()
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable.
@@ -94,10 +94,10 @@ class Journal:
             try:
                 records.extend(decode(step, _number(key), self._store.read(key)))
             except CorruptData as error:
-                self._set_aside(key, error)
+                self._quarantine(key, error)
         return assemble(step, records)
 
-    async def compact(
+    async def seal_step(
         self, step: int, groups: Sequence[Group], rewards: Sequence[Float64], advantages: Sequence[Float64]
     ) -> None:
         """Write the step's rollout file from its groups (in slot order), then delete the step's records.
@@ -107,14 +107,14 @@ class Journal:
         """
         state = self._open_step(step)
         if state.applied is None or [group.slot for group in groups] != state.slots:
-            raise ValueError(f"step {step} can't be compacted: not all of its groups and its update are committed")
+            raise ValueError(f"step {step} can't be sealed: not all of its groups and its update are committed")
         completed = CompletedStep(step, tuple(groups), tuple(rewards), tuple(advantages), state.applied)
         await self._in_writer(self._write_step, completed)
         del self._open[step]
 
-    async def settle(self, before: int) -> None:
+    async def index_before(self, before: int) -> None:
         """A checkpoint holds the steps before this one: index and bundle them, for none is ever done again."""
-        await self._in_writer(self._history.settle, before)
+        await self._in_writer(self._history.index_before, before)
 
     def completed_steps(self) -> tuple[int, ...]:
         """The steps whose rollouts are kept, ascending."""
@@ -144,7 +144,7 @@ class Journal:
             )
         return range(checkpoint, step)
 
-    def holes(self, before: int) -> tuple[int, ...]:
+    def lost_steps(self, before: int) -> tuple[int, ...]:
         """The steps before this one whose rollouts were lost to damage."""
         return tuple(sorted(set(range(before)).difference(self._history.steps)))
 
@@ -169,14 +169,14 @@ class Journal:
         """A committed evaluation with its samples; a damaged file is set aside and raises `CorruptData`."""
         return self._history.load_evaluation(step, split)
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Return when everything that was handed in is durable or has failed."""
         if self._flush is not None:
             await asyncio.wait([self._flush])
 
     async def close(self) -> None:
-        """As `flushed`; nothing can be committed from then on."""
-        await self.flushed()
+        """As `flush`; nothing can be committed from then on."""
+        await self.flush()
         self._writer.shutdown()
 
     def _claim(self, record: Record) -> Record:
@@ -258,12 +258,12 @@ class Journal:
         for key in reversed(self._store.list(_folder(step))):
             self._store.delete(key)
 
-    def _finish_compactions(self) -> None:
+    def _finish_sealing(self) -> None:
         """Delete records whose rollout file is there and valid: the last driver died between the two."""
         keys = self._store.list("journal/")
         for key in keys:
             if not _KEY.match(key):
-                self._set_aside(key, CorruptData("it is no file of raypoly's"))
+                self._quarantine(key, CorruptData("it is no file of raypoly's"))
         for step in sorted({int(match[1]) for key in keys if (match := _KEY.match(key))}):
             if step in self._history:
                 with contextlib.suppress(CorruptData):  # then the file is set aside, and the records count again
@@ -271,9 +271,9 @@ class Journal:
                     self._lease.check()
                     self._delete_records(step)
 
-    def _set_aside(self, key: str, reason: CorruptData) -> None:
+    def _quarantine(self, key: str, reason: CorruptData) -> None:
         self._lease.check()
-        self._store.set_aside(key, str(reason))
+        self._store.quarantine(key, str(reason))
 
 
 def _folder(step: int) -> str:

@@ -1,7 +1,7 @@
 """Whether the judge still judges as it did: every so many steps it labels a few gold groups anew.
 
-    canary.begin(step)              # returns at once; the run's own judge is asked beside the step
-    canary.take()                   # mean agreement with the gold labels since this was last asked, or None
+    canary.start_if_due(step)       # returns at once; the run's own judge is asked beside the step
+    canary.take_agreement()          # mean agreement with the gold labels since this was last asked, or None
 
 The groups are always the same, for every run and arm, so a change of the curve is the judge's. Their programs run once,
 on the run's scorers. Answers that are kept are passed by: a kept one shows no drift. Nothing here holds up a step or
@@ -28,14 +28,14 @@ EVERY = 25
 """Steps between looks at a judge that may drift, where the config does not say."""
 
 
-def every(config: JudgeConfig) -> int:
+def check_interval(config: JudgeConfig) -> int:
     """Steps between looks; 0 is never."""
     if config.canary_every is None:
         return 0 if config.name == "structural" else EVERY
     return config.canary_every
 
 
-def chosen(count: int, golds: Sequence[GoldGroup]) -> list[GoldGroup]:
+def pick_gold_groups(count: int, golds: Sequence[GoldGroup]) -> list[GoldGroup]:
     """So many of the groups, always the same; first those over whose labels careful readers would not argue."""
     order = list(golds)
     random.Random(derive("judge canary")).shuffle(order)
@@ -46,17 +46,17 @@ class JudgeDriftMonitor:
     """Looks for drift of one run's judge."""
 
     def __init__(self, config: Config, scorers: ScorerPool, judge: JudgeClient, note: Callable[[str], None]) -> None:
-        self._every, self._count = every(config.judge), config.judge.canary_groups
+        self._every, self._count = check_interval(config.judge), config.judge.canary_groups
         self._scorers, self._judge, self._note = scorers, judge, note
         self._looking: asyncio.Task[float | None] | None = None
         self._seen: list[tuple[GoldGroup, ObservedGroup]] = []
 
-    def begin(self, step: int) -> None:
+    def start_if_due(self, step: int) -> None:
         """Look where it is time to, unless the last look still goes on."""
         if self._every and step % self._every == 0 and self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._try_to_look())
 
-    def take(self) -> float | None:
+    def take_agreement(self) -> float | None:
         """Mean adjusted Rand index of a look that has ended since this was last asked; None where none has."""
         if self._looking is None or not self._looking.done():
             return None
@@ -68,10 +68,10 @@ class JudgeDriftMonitor:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def look(self) -> float:
+    async def measure_agreement(self) -> float:
         """Mean adjusted Rand index now. Raises what the scorers and the judge raise."""
         if not self._seen:
-            golds = chosen(self._count, groups())
+            golds = pick_gold_groups(self._count, groups())
             seen = await asyncio.gather(*map(self._run, golds))
             self._seen = list(zip(golds, seen, strict=True))
         agreements = await asyncio.gather(*(self._agreement(*pair) for pair in self._seen))
@@ -79,7 +79,7 @@ class JudgeDriftMonitor:
 
     async def _try_to_look(self) -> float | None:
         try:
-            return await self.look()
+            return await self.measure_agreement()
         except RaypolyError as error:
             # a mean over other groups than last time would look like drift
             self._note(f"The judge's agreement with the gold groups is unknown this time: {error}")

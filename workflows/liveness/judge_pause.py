@@ -54,7 +54,7 @@ class JudgeOutagePause:
                     await self._pause(str(error))
 
     @property
-    def pausing(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether the run waits for the judge right now."""
         return not self._open.is_set()
 

@@ -2,7 +2,7 @@
 
     ending = Ending(grace_seconds)
     with on_signals(ending):
-        asyncio.run(work())             # in it: `with ending.held(): ...`
+        asyncio.run(work())             # in it: `with ending.guard(): ...`
 
 SIGTERM (a spot node that goes, `ray job stop`) and the first Ctrl-C cancel the work, so that everything on the way out
 still happens: what is being committed is finished first. Whoever asks for the end, it comes in bounded time: what hangs
@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from raypoly.errors import RaypolyError, RunStopped
-from workflows.startup.ray_cluster import abandon
+from workflows.startup.ray_cluster import kill_local_ray
 
 AFTER_ERROR_SECONDS = 30.0
 """For the way out where something hangs or is gone."""
@@ -52,7 +52,7 @@ class Shutdown:
         return max(0.0, self._until - time.monotonic() - RESERVED_SECONDS)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def guard(self) -> Iterator[None]:
         """Inside, this task is cancelled where the end is asked for; the reason is raised on the way out."""
         if self.reason is not None:
             raise self.reason
@@ -67,7 +67,7 @@ class Shutdown:
             self._task = None
             self._over.set()
 
-    def ask(self, reason: RaypolyError) -> None:
+    def request(self, reason: RaypolyError) -> None:
         """End the run for this reason; from any thread, or a signal's handler."""
         if self.reason is not None:
             return
@@ -79,60 +79,60 @@ class Shutdown:
         if self._loop is not None and self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
-    def without_ray(
+    def end_without_ray(
         self, reason: RaypolyError, flushed: Callable[[], Coroutine[Any, Any, None]], release: Callable[[], None]
     ) -> None:
         """Ray has died, and would end this process at its next word to it: commit, say so, and end it here."""
         if self._grace is None or self._loop is None:
-            self.ask(reason)
+            self.request(reason)
             return
         print(f"\n{reason}", file=sys.stderr, flush=True)  # at once: there may be no time for more
         with suppress(TimeoutError, RaypolyError):
             asyncio.run_coroutine_threadsafe(flushed(), self._loop).result(RESERVED_SECONDS)
             release()
-        leave(None)
+        exit_process(None)
 
     @property
-    def is_held(self) -> bool:
+    def is_guarding(self) -> bool:
         return self._task is not None
 
     def _force(self, within: float) -> None:
         if not self._over.wait(within):
-            leave(self.reason)
+            exit_process(self.reason)
         # what follows is the end of the process; a thread that hangs in the storage can't be waited for
         time.sleep(AFTER_ERROR_SECONDS)
-        leave(self.reason)
+        exit_process(self.reason)
 
 
-def leave(reason: RaypolyError | None) -> None:
+def exit_process(reason: RaypolyError | None) -> None:
     """Say why, end Ray's processes where they are this driver's own, and end this process, whatever it is doing."""
     if reason is not None:
         print(f"\n{reason}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    abandon()
+    kill_local_ray()
     os._exit(1 if reason is None else reason.exit_code)
 
 
 @contextmanager
-def on_signals(ending: Shutdown) -> Iterator[None]:
+def stop_on_signals(ending: Shutdown) -> Iterator[None]:
     """Within the block, in the main thread: signals ask for the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {command()}")
+        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {this_command()}")
         if number == signal.SIGINT:
             stopped.exit_code = 128 + number
         if ending.reason is not None:
             if number == signal.SIGINT:
-                leave(stopped)
+                exit_process(stopped)
             return
         if number == signal.SIGINT:
             print("\nStopping: what is under way is committed; press Ctrl-C again to stop now.", file=sys.stderr)
-        if ending.is_held:
-            ending.ask(stopped)
+        if ending.is_guarding:
+            ending.request(stopped)
         else:  # nothing is up yet
             raise stopped
 
@@ -144,7 +144,7 @@ def on_signals(ending: Shutdown) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def command() -> str:
+def this_command() -> str:
     """The command that this process was started with."""
     return shlex.join(["python", *sys.orig_argv[1:]])
 
@@ -152,7 +152,7 @@ def command() -> str:
 def run_workflow(work: Coroutine[Any, Any, None], ending: Shutdown | None = None) -> None:
     """Run to the end; of a group of tasks the error that ended it is raised, the others were cancelled for it."""
     try:
-        with on_signals(ending or Shutdown()):
+        with stop_on_signals(ending or Shutdown()):
             asyncio.run(work)
     except BaseExceptionGroup as group:
         error: BaseException = group

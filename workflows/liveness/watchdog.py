@@ -1,6 +1,6 @@
 """The watchdog: a stage that makes no progress is found, its stacks are kept, its actor is restarted once.
 
-    with Watchdog(seconds, calls, actors, stacks, progress.note, failed=ending.ask, paused=...):
+    with Watchdog(seconds, calls, actors, stacks, progress.note, failed=shutdown.request, paused=...):
         ...
 
 Progress is what an actor's pulse shows (tokens, programs, answers), and each answer that comes. What waits for an

@@ -34,7 +34,7 @@ class Progress(Protocol):
     def step(self, row: Mapping[str, Any]) -> None: ...
     def pause(self, reason: str, since: datetime) -> None: ...
     def resume(self, seconds: float) -> None: ...
-    def aside(self, seconds: float) -> None:
+    def exclude_seconds(self, seconds: float) -> None:
         """Time went by that belongs to no step (an evaluation): the time left is not judged by it."""
 
     def note(self, text: str) -> None: ...
@@ -47,7 +47,7 @@ def make_progress() -> Progress:
     return RichProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(sys.stdout)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`47 s`, `3 min 20 s`, `2 h 05 min`."""
     whole = round(seconds)
     if whole < 60:
@@ -57,7 +57,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def describe(row: Mapping[str, Any]) -> str:
+def describe_step(row: Mapping[str, Any]) -> str:
     """The numbers of one step in one line; what the row lacks is left out."""
     parts = []
     for key, template in (
@@ -131,20 +131,20 @@ class PlainProgress:
     def step(self, row: Mapping[str, Any]) -> None:
         number = int(row["step"]) + 1
         left = self._clock.left(number)
-        eta = f"  {duration(left)} left" if left is not None and number < self._clock.total else ""
-        self._held = f"step {number}/{self._clock.total}  {describe(row)}{eta}"
+        eta = f"  {format_duration(left)} left" if left is not None and number < self._clock.total else ""
+        self._held = f"step {number}/{self._clock.total}  {describe_step(row)}{eta}"
         if self._now() - self._printed >= self.STEP_SECONDS or number == self._clock.total:
             self._flush()
 
     def pause(self, reason: str, since: datetime) -> None:
         self._print(pause_text(reason, since))
 
-    def aside(self, seconds: float) -> None:
+    def exclude_seconds(self, seconds: float) -> None:
         self._clock.paused(seconds)
 
     def resume(self, seconds: float) -> None:
         self._clock.paused(seconds)
-        self._print(f"Resumed after {duration(seconds)}.")
+        self._print(f"Resumed after {format_duration(seconds)}.")
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -205,21 +205,23 @@ class RichProgress:
         number = int(row["step"]) + 1
         left = self._clock.left(number)
         if self._all is not None:
-            self._run.update(self._all, completed=number, eta=f"{duration(left)} left" if left is not None else "")
-        self._line = Text(describe(row))
+            self._run.update(
+                self._all, completed=number, eta=f"{format_duration(left)} left" if left is not None else ""
+            )
+        self._line = Text(describe_step(row))
 
     def pause(self, reason: str, since: datetime) -> None:
         self._before_pause, self._line = self._line, Text(pause_text(reason, since), style="bold yellow")
         if not self._live.is_started:
             self._console.print(self._line)
 
-    def aside(self, seconds: float) -> None:
+    def exclude_seconds(self, seconds: float) -> None:
         self._clock.paused(seconds)
 
     def resume(self, seconds: float) -> None:
         self._clock.paused(seconds)
         self._line = self._before_pause
-        self._console.print(f"Paused for {duration(seconds)}, then went on.", highlight=False)
+        self._console.print(f"Paused for {format_duration(seconds)}, then went on.", highlight=False)
 
     def note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
     use = RunUse(store)                       # goes on from judge.json
     judge = JudgeClient(..., spent=lambda: use.spent_usd, on_use=use.add)
-    row = {..., "judge_step": told(use.take())}
+    row = {..., "judge_step": told(use.take_unreported())}
 
 `judge.json` is written about once a second while the judge answers, so that what a killed driver had spent in a step
 that it did not finish still counts towards the budget, and stands in that step's row when it is done.
@@ -41,11 +41,11 @@ class RunJudgeUsage:
         return spent_usd(self._total)
 
     @property
-    def any(self) -> bool:
+    def has_usage(self) -> bool:
         """Whether the judge has counted anything for this run."""
         return bool(self._total)
 
-    def take_up(self, told: Mapping[str, Any] | None) -> None:
+    def restore_reported(self, told: Mapping[str, Any] | None) -> None:
         """A committed row or evaluation that reports so much; for each, before anything is asked."""
         for name, value in (told or {}).items():
             if name != "cost_usd" and value:
@@ -60,7 +60,7 @@ class RunJudgeUsage:
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    def take(self) -> Use:
+    def take_unreported(self) -> Use:
         """What was used since this was last asked."""
         new = {name: value - self._reported[name] for name, value in self._total.items()}
         self._reported = Counter(self._total)

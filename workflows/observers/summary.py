@@ -13,7 +13,7 @@ from raypoly.judge.spending import recent
 from raypoly.run import SUMMARY
 from raypoly.store import Store
 from raypoly.store.sealed_json import seal, unseal
-from workflows.durability.damage_report import DamageReport, spoken
+from workflows.durability.damage_report import DamageReport, format_step_ranges
 from workflows.durability.journal import Journal
 
 
@@ -74,7 +74,7 @@ class Summary:
             "pauses": [pauses[since] for since in sorted(pauses)],
             "set_aside": self._set_aside,
             "damaged": self._losses.told(),
-            "missing_rollouts": spoken(self._journal.holes(self.steps)),
+            "missing_rollouts": format_step_ranges(self._journal.lost_steps(self.steps)),
         }
         self._store.put_mutable(SUMMARY, seal(summary))
 

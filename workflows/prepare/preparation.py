@@ -52,7 +52,7 @@ def prepare(config: PrepareConfig) -> None:
         ending = Shutdown(config.run.grace_seconds)
 
         async def work() -> None:
-            with ending.held():
+            with ending.guard():
                 files = await asyncio.to_thread(_found, config.sources, config.against)
                 large = any(map(is_large, files))
                 # before the folder holds anything: a mended config may start there

@@ -26,7 +26,7 @@ from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
 from workflows.startup.open_run import model_path
-from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connected, dashboard_url
+from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url
 
 
 class Workers:
@@ -86,14 +86,14 @@ class Workers:
         if self._watchdog is not None:
             return
         enter = self._stack.enter_context
-        enter(connected(self._config, self._name))
+        enter(connect_ray(self._config, self._name))
         url = dashboard_url()
         self._note(f"Ray dashboard: {url}" if url else "Ray is up")
-        ending, flushed, release = self._ending, self._journal.flushed, self._lease.release
-        enter(RayLiveness(lambda why: ending.without_ray(ray_gone(why), flushed, release)))
+        ending, flushed, release = self._ending, self._journal.flush, self._lease.release
+        enter(RayLiveness(lambda why: ending.end_without_ray(ray_gone(why), flushed, release)))
         seconds, stacks = self._config.run.stall_seconds, Stacks(self._store)
         self._watchdog = enter(
-            Watchdog(seconds, self.care.in_flight, self._actors, stacks, self._note, failed=ending.ask)
+            Watchdog(seconds, self.care.in_flight, self._actors, stacks, self._note, failed=ending.request)
         )
 
     def step_done(self) -> None:

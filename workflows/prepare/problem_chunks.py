@@ -63,7 +63,7 @@ class Chunks:
     def __init__(self, journal: Journal, care: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
         """`step_done` hears of each step that is completed."""
         self._journal, self._care, self._step_done = journal, care, step_done
-        self._settled = 0
+        self._indexed_before = 0
 
     def left(self, first: int, candidates: Sequence[Candidate], size: int) -> int:
         """Problems in chunks that are not completed yet."""
@@ -121,8 +121,8 @@ class Chunks:
             applied = Applied(step, digest, {"step": step, "outcomes": [vars(outcome_of(group)) for group in whole]})
             await self._commit(applied)
         with self._care.in_flight.waiting("commit", STORAGE):
-            await self._journal.compact(step, whole, [_rewards(g) for g in whole], [np.zeros(g.size) for g in whole])
-            await self._settle()
+            await self._journal.seal_step(step, whole, [_rewards(g) for g in whole], [np.zeros(g.size) for g in whole])
+            await self._index_completed()
         self._step_done()
         return applied
 
@@ -142,13 +142,13 @@ class Chunks:
             await self._journal.commit(record)
         self._care.retries.progress()
 
-    async def _settle(self) -> None:
+    async def _index_completed(self) -> None:
         """Bundle the steps that are done without a gap before them, a block at a time."""
         done = set(self._journal.completed_steps())
         before = next(step for step in range(len(done) + 1) if step not in done) // BLOCK * BLOCK
-        if before > self._settled:
-            self._settled = before
-            await self._journal.settle(before)
+        if before > self._indexed_before:
+            self._indexed_before = before
+            await self._journal.index_before(before)
 
 
 def outcome_of(group: Group) -> ChunkOutcome:

@@ -91,7 +91,7 @@ def forecast(config: Config, device: Device, measured: RehearsalTimes, problems:
     )
 
 
-def told(config: Config, measured: RehearsalTimes, found: Forecast, now: datetime) -> str:
+def describe_forecast(config: Config, measured: RehearsalTimes, found: Forecast, now: datetime) -> str:
     """Lines for a person."""
     most = ", at most" if found.at_most else ""
     crossing = f"log-probs behind several prompts {duration(found.crossing)}, " if found.crossing else ""

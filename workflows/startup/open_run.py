@@ -31,7 +31,7 @@ from raypoly.store import Lease, Store
 from raypoly.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
-from workflows.durability.damage_report import spoken
+from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
@@ -43,8 +43,8 @@ from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
-from workflows.startup.ray_cluster import actor_options, connected, dashboard_url
-from workflows.startup.resources import Places, placed
+from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
+from workflows.startup.resources import ActorResources, reserve_resources
 from workflows.step.group_stages import Stages
 from workflows.step.learner_session import LearnerSession
 from workflows.step.parts import OBJECTIVE_STATE, ORDER_STATE, PLACE, Parts
@@ -103,22 +103,24 @@ async def open_run(
     """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
     config, ending = directory.config, ending or Shutdown()
     async with AsyncExitStack() as stack:
-        stack.enter_context(ending.held())
+        stack.enter_context(ending.guard())
         progress = make_progress()
         stack.callback(progress.finish)
         problem_set = await asyncio.to_thread(problems.build, config.problems)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         store, lease = _held(stack, directory, problem_set, progress.note)
-        stack.enter_context(connected(config, directory.name))
+        stack.enter_context(connect_ray(config, directory.name))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
         model = await model_path(config, problem_set)
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
-        saver = CheckpointWriter(checkpoints, journal.settle, progress.note, config.train.ranks)
+        saver = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
-        stack.enter_context(RayLiveness(lambda why: ending.without_ray(ray_gone(why), journal.flushed, lease.release)))
-        places = await asyncio.to_thread(placed, config)
+        stack.enter_context(
+            RayLiveness(lambda why: ending.end_without_ray(ray_gone(why), journal.flush, lease.release))
+        )
+        places = await asyncio.to_thread(reserve_resources, config)
         refuse_asking_between(config, places.placement.sleeps)
         workers = _workers(stack, directory, store, model, journal, saver, places, progress.note)
         stack.push_async_callback(saver.close)
@@ -186,7 +188,7 @@ def _workers(
     model: Path,
     journal: Journal,
     saver: CheckpointWriter,
-    places: Places,
+    places: ActorResources,
     note: Callable[[str], None],
 ) -> _Workers:
     """Not started yet; stopped by the stack."""
@@ -233,8 +235,8 @@ def _watchdog(
         workers.actors,
         Stacks(store),
         note,
-        failed=ending.ask,
-        paused=lambda: patience.pausing,
+        failed=ending.request,
+        paused=lambda: patience.is_paused,
     )
 
 
@@ -279,14 +281,14 @@ def _take_up(parts: Parts) -> None:
             parts.place = json.loads(learning.checkpoint.read(ORDER_STATE))["place"]
     by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
     for results in parts.journal.evaluations().values():
-        parts.judge_use.take_up(results.get("judge"))
+        parts.judge_use.restore_reported(results.get("judge"))
     for step in range(learning.version):
         applied = parts.journal.applied(step)
         if applied is None:  # lost to damage, before the checkpoint: the history has a hole
             continue
         parts.record(applied)
         parts.pass_rates.take(applied.metrics)
-        parts.judge_use.take_up(applied.metrics.get("judge_step"))
+        parts.judge_use.restore_reported(applied.metrics.get("judge_step"))
         groups = applied.groups or parts.config.train.prompts_per_step
         parts.aside.count(groups, applied.metrics.get("set_aside", 0))
         if step >= learning.base:
@@ -297,6 +299,6 @@ def _take_up(parts: Parts) -> None:
                 parts.stages.value(group, by_id[group.problem_id])
     parts.remember()
     parts.summary.steps = learning.version
-    holes = spoken(parts.journal.holes(learning.version))
+    holes = format_step_ranges(parts.journal.lost_steps(learning.version))
     if holes:
         parts.progress.note(f"The rollouts of steps {', '.join(holes)} are lost to damage; the run goes on without.")

@@ -30,7 +30,7 @@ ACTOR_CPUS = 0.1
 
 
 @contextmanager
-def connected(config: Config, namespace: str) -> Iterator[None]:
+def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     """Inside, Ray is there: `RAY_ADDRESS`'s cluster (a job has it), else a local one in a temporary folder of its own.
 
     Actors live in a namespace named by the run. The modules of parts named `package.module:Class` travel with them.
@@ -55,7 +55,7 @@ def connected(config: Config, namespace: str) -> Iterator[None]:
         _own_authentication(),
     ):
         with _hidden(key_variables(config.judge)):
-            context = start_local(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
+            context = start_local_ray(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
         with _shut_down(context):
             reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
             yield
@@ -112,7 +112,7 @@ def _own_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def abandon() -> None:
+def kill_local_ray() -> None:
     """End the processes of a local Ray at once; what belongs to a shared cluster notices this process's death."""
     node: Any = ray._private.worker._global_node
     if node is not None and ray.is_initialized():
@@ -127,7 +127,7 @@ def _sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def start_local(**options: Any) -> Any:
+def start_local_ray(**options: Any) -> Any:
     """A cluster of this machine alone; on a busy machine Ray's own patience (30 s) may need more tries.
 
     `options` are `ray.init`'s. Raises `RaypolyError` where Ray does not come up.

@@ -23,10 +23,10 @@ from raypoly.errors import RaypolyError, RunStopped, UsageError
 from raypoly.planning.gpus import chosen
 from raypoly.planning.plan_text import refuse_what_does_not_fit
 from raypoly.preflight import existing_parent, machine
-from raypoly.run_identity import RunDirectory, resolve
+from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow
-from workflows.startup.forecast import RehearsalTimes, forecast, told
+from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.open_run import open_run
 from workflows.startup.rehearsal_probe import RehearsalFailed, RehearsalProbe
 from workflows.step.learner_session import TrainingGroup
@@ -52,13 +52,14 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         tried.remark(f"by the plan: {error}")
     beside = existing_parent(directory.path.parent)
     with tempfile.TemporaryDirectory(prefix=".raypoly-rehearsal-", dir=beside, ignore_cleanup_errors=True) as folder:
-        small = scratch(config, Path(folder) / "run")
+        small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve(small), ending, tried.part) as parts:
+            async with open_run(resolve_run(small), ending, tried.part) as parts:
                 measured = await Rehearsal(parts, config, tried).run()
                 problems: dict[str, int] = {name: len(split) for name, split in parts.problems.splits.items()}
-            print(told(config, measured, forecast(config, device, measured, problems), datetime.now()), flush=True)
+            whole_run = forecast(config, device, measured, problems)
+            print(describe_forecast(config, measured, whole_run, datetime.now()), flush=True)
 
         try:
             run_workflow(work(), ending)
@@ -68,7 +69,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
             raise RehearsalFailed(f"The rehearsal failed: {error}") from error
 
 
-def scratch(config: Config, folder: Path) -> Config:
+def rehearsal_config(config: Config, folder: Path) -> Config:
     """The same run in another folder: one step on two problems, watched and told by nobody, that gives up soon."""
     alone = {"fresh": False, "retries": 0, "tensorboard": False, "wandb_project": None, "on_pause": None}
     one_gold_group = {"canary_every": 0, "canary_groups": 1, "cache_mib": 0}  # a kept answer would prove nothing
@@ -99,7 +100,7 @@ class Rehearsal:
         parts, tried = self.parts, self.tried
         parts.progress.start(1, 0, parts.path)
         if parts.stages.judging or self.config.evaluate.judge:
-            await tried.part("judge, a gold group", parts.canary.look())
+            await tried.part("judge, a gold group", parts.canary.measure_agreement())
         await tried.part("weights to the engine, verified", parts.publish_weights())
         await tried.part("one step", Training(parts).step(0))
         row = self._row()

@@ -25,7 +25,7 @@ PATIENCE = 300.0
 
 
 @dataclass(frozen=True)
-class Places:
+class ActorResources:
     """Room for the policy's actors."""
 
     placement: Placement
@@ -48,7 +48,7 @@ class Places:
         return options
 
 
-def placed(config: Config) -> Places:
+def reserve_resources(config: Config) -> ActorResources:
     """The places that the config asks for; Ray gives them back when this driver disconnects.
 
     Raises `UsageError` where the cluster can't have them, `RaypolyError` where it has no room for too long.
@@ -56,7 +56,7 @@ def placed(config: Config) -> Places:
     gpus = int(ray.cluster_resources().get("GPU", 0))
     placement = resolve(config.generator, gpus, config.train.ranks)
     if not placement.sleeps:
-        return Places(placement, gpus)
+        return ActorResources(placement, gpus)
     bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
     # without GPUs all pairs stand on one machine, whose memory they share
     strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
@@ -67,4 +67,4 @@ def placed(config: Config) -> Places:
             f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {PATIENCE:.0f} s: "
             "end what holds it (`ray status` shows it), then run the same command again."
         )
-    return Places(placement, gpus, group)
+    return ActorResources(placement, gpus, group)

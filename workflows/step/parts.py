@@ -156,9 +156,9 @@ class Parts:
             await self.commit(applied)
         else:
             self.learning.check_digest(step, stats.weight_digest, applied.digest, applied.metrics.get(RANKS, 1))
-            self.judge_use.take_up(applied.metrics.get("judge_step"))
+            self.judge_use.restore_reported(applied.metrics.get("judge_step"))
         with self.care.in_flight.waiting("commit", STORAGE):
-            await self.journal.compact(
+            await self.journal.seal_step(
                 step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
             )
         self.watchdog.step_done()
@@ -175,8 +175,8 @@ class Parts:
 
     async def judge_numbers(self) -> JudgeNumbers:
         """What the row of a step says of the judge; nothing is said twice."""
-        agreement, totals = self.canary.take(), await self.judge.stats()
-        use = self.judge_use.take() if totals or self.judge_use.any else None
+        agreement, totals = self.canary.take_agreement(), await self.judge.stats()
+        use = self.judge_use.take_unreported() if totals or self.judge_use.has_usage else None
         a_step, to_end = (None, None) if use is None else self.summary.judge_usd(told(use)["cost_usd"])
         return JudgeNumbers(totals, use, a_step, to_end, agreement)
 
@@ -197,9 +197,9 @@ class Parts:
         """Commit what is under way, then save a checkpoint of a version that is complete, where there is time."""
         try:
             async with asyncio.timeout(seconds):
-                await self.journal.flushed()
+                await self.journal.flush()
                 version = self.learning.version
-                unsaved = version - 1 in self.journal.completed_steps() and self.saver.saved != version
+                unsaved = version - 1 in self.journal.completed_steps() and self.saver.saved_step != version
                 # the actor may be a step ahead of what was committed
                 if unsaved and await self.learning.applied() == version:
                     self.progress.note(f"Saving a checkpoint after step {version} ...")
@@ -216,7 +216,7 @@ class Parts:
     async def finish(self) -> None:
         """Export the final weights as a Hugging Face folder, and say that the run is done."""
         await self.saver.wait()
-        if self.learning.version and self.saver.saved != self.learning.version:  # none, or lost with the learner
+        if self.learning.version and self.saver.saved_step != self.learning.version:  # none, or lost with the learner
             await self.checkpoint()
             await self.saver.wait()
         for name, data in {**await self.learning.pretrained(), **self.tokenizer_files}.items():

@@ -23,7 +23,7 @@ from raypoly.problems.formats.row_fields import ANSWER
 from raypoly.problems.long_prompts import MARK, fitted, fitted_as_trained, shortened
 from raypoly.problems.prompt_parts import parts_of
 from raypoly.problems.templates import load_template
-from raypoly.run_identity import identity
+from raypoly.run_identity import config_hash
 from raypoly.values import Int32, Problem, TestSuite
 from tests.raypoly.problems.format_rows import APPS, CONTEST, HUMANEVAL, LCB, MBPP, OWN, PLUS
 from tests.raypoly.problems.format_rows import LEETCODE as LEETCODE_ROW
@@ -153,7 +153,7 @@ def test_the_default_leaves_prompts_and_a_run_s_name_as_they_were_and_a_template
     assert plain.splits["train"][0].prompt == "Sum, problem sum."
     assert plain.hash != other.hash
     names = {
-        identity(Config.model_validate({"problems": problems_config(path, **more)}))
+        config_hash(Config.model_validate({"problems": problems_config(path, **more)}))
         for more in ({}, {"template": "none", "over_long": "refuse"}, {"template": "base"}, {"over_long": "cut"})
     }
     assert len(names) == 3

@@ -135,7 +135,7 @@ def test_fetched_object_is_the_one_there_now(store: Store) -> None:
 def test_damaged_objects_are_kept_aside_under_free_names(store: Store) -> None:
     for content in (b"one", b"two"):
         store.commit("journal/a", content)
-        store.set_aside("journal/a", "its checksum does not match")
+        store.quarantine("journal/a", "its checksum does not match")
     assert not store.exists("journal/a")
     assert [store.read(damaged.moved_to) for damaged in store.damaged] == [b"one", b"two"]
     assert [damaged.key for damaged in store.damaged] == ["journal/a", "journal/a"]

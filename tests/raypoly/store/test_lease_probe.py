@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from raypoly.store import Lease, Store
-from raypoly.store.lease_probe import look, newest_epoch
+from raypoly.store.lease_probe import newest_epoch, probe_lease
 from raypoly.store.location import Location
 from tests.raypoly.store.conftest import Open
 
@@ -29,20 +29,20 @@ def reopen(request: pytest.FixtureRequest) -> Open:
 
 
 def test_nobody_holds_a_run_that_never_started(store: Store) -> None:
-    assert look(store) is None
+    assert probe_lease(store) is None
     assert newest_epoch(store) is None
 
 
 def test_living_holder_is_named_until_it_gives_the_lease_back(store: Store, reopen: Open) -> None:
     lease = Lease.acquire(store, "a driver")
-    held = look(reopen())
+    held = probe_lease(reopen())
     assert held is not None
     assert (held.epoch, held.lives) == (1, True)
     assert f"pid {os.getpid()}" in held.told
     assert "a driver" in held.told
     lease.check()
     lease.release()
-    free = look(reopen())
+    free = probe_lease(reopen())
     assert free is not None
     assert (free.epoch, free.lives) == (1, False)
     assert Lease.acquire(reopen(), "the next").epoch == 2
@@ -58,7 +58,7 @@ def test_killed_holder_is_known_to_be_gone(store: Store, reopen: Open) -> None:
     assert holder.stdout.readline() == "held\n"
     holder.kill()
     holder.wait()
-    found = look(reopen())
+    found = probe_lease(reopen())
     assert found is not None
     assert found.lives is False
     assert "has ended" in found.told

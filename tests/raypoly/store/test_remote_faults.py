@@ -78,7 +78,7 @@ def test_every_request_of_every_method_may_fail(
         assert store.list(f"{prefix}/") == (f"{prefix}/a", f"{prefix}/m")
         assert store.exists(f"{prefix}/m")
         assert store.fetch(f"{prefix}/m").read_bytes() == b"new"
-        store.set_aside(f"{prefix}/a", "a test")
+        store.quarantine(f"{prefix}/a", "a test")
         store.delete(f"{prefix}/m")
         assert store.list(f"{prefix}/") == ()
         assert store.read(f"damaged/{prefix}/a") == b"one"
@@ -216,7 +216,7 @@ def test_nothing_is_sent_once_the_fence_is_up(s3: S3Server, store: Store, large:
         lambda: store.commit_file("c", large),
         lambda: store.put_mutable("d", b""),
         lambda: store.delete("a"),
-        lambda: store.set_aside("a", "a test"),
+        lambda: store.quarantine("a", "a test"),
     ):
         with pytest.raises(StaleEpoch):
             change()

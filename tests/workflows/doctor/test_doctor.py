@@ -12,7 +12,7 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Lease
 from raypoly.store.local_store import LocalStore
@@ -178,7 +178,7 @@ def told(root: Path) -> Place:
 
 def found(root: Path) -> Place:
     try:
-        store, lease = resolve(made.config_of(root)).open("raypoly train")
+        store, lease = resolve_run(made.config_of(root)).open("raypoly train")
     except RaypolyError:
         return None
     try:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Applied, Lease, Record, Store
 from tests.support.sample_groups import make_group, same_group, stages
@@ -40,7 +40,7 @@ Promise = Callable[[str], object]
 def take_up(place: str | Path) -> tuple[Store, Lease]:
     """As a driver starts. Raises `UsageError` where the place can't be used."""
     config = load(None, [f"run.dir={place}", f"train.steps={STEPS}", "run.storage_patience=20"], lambda text: None)
-    return resolve(config).open("test")
+    return resolve_run(config).open("test")
 
 
 async def drive(store: Store, lease: Lease, promise: Promise) -> None:
@@ -54,13 +54,13 @@ async def drive(store: Store, lease: Lease, promise: Promise) -> None:
         if saved <= step:
             checkpoints.save(step + 1, files_of(step + 1))
             promise(f"saved {step + 1}")
-            await journal.settle(step + 1)
+            await journal.index_before(step + 1)
     if (STEPS, "test") not in journal.evaluations():
         await journal.commit_evaluation(STEPS, "test", {"pass": 1.0}, TABLE)
         promise("evaluated")
     store.put_mutable("summary.json", SUMMARY)
     await journal.close()
-    History(store, lease, block=STEPS).settle(STEPS)
+    History(store, lease, block=STEPS).index_before(STEPS)
 
 
 def check_promises(store: Store, lease: Lease, promises: Collection[str]) -> None:
@@ -116,7 +116,7 @@ async def _take_step(journal: Journal, step: int, promise: Promise) -> None:
     for together in zip(*map(stages, GROUPS[step]), strict=True):
         await asyncio.gather(*map(commit, together))
     await commit(Applied(step, f"{step:064x}", {"reward": 0.5}))
-    await journal.compact(step, GROUPS[step], NUMBERS, NUMBERS)
+    await journal.seal_step(step, GROUPS[step], NUMBERS, NUMBERS)
     promise(f"compacted {step}")
 
 

@@ -40,14 +40,14 @@ class Ranks:
 class Made:
     def __init__(self, folder: Path) -> None:
         self.store = LocalStore(folder / "run")
-        self.settled: list[int] = []
+        self.indexed_before: list[int] = []
         self.notes: list[str] = []
         self.saver = CheckpointWriter(
-            Checkpoints(self.store, Lease.acquire(self.store, "test")), self.settle, self.notes.append
+            Checkpoints(self.store, Lease.acquire(self.store, "test")), self.index_before, self.notes.append
         )
 
-    async def settle(self, step: int) -> None:
-        self.settled.append(step)
+    async def index_before(self, step: int) -> None:
+        self.indexed_before.append(step)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -73,7 +73,7 @@ def test_training_goes_on_while_the_copy_of_that_moment_is_written(made: Made) -
     found = made.saver.checkpoints.newest_valid()
     assert found is not None
     assert (dict(found.reader.read(0))["state.bin"], found.read("objective.json")) == (b"0", b"at 10")
-    assert (made.saver.saved, made.settled) == (10, [10])
+    assert (made.saver.saved_step, made.indexed_before) == (10, [10])
 
 
 def test_next_checkpoint_waits_for_the_one_before(made: Made) -> None:
@@ -88,7 +88,7 @@ def test_next_checkpoint_waits_for_the_one_before(made: Made) -> None:
         await made.saver.wait()
 
     asyncio.run(train())
-    assert (made.steps, made.settled) == ((10, 20), [10, 20])
+    assert (made.steps, made.indexed_before) == ((10, 20), [10, 20])
 
 
 def test_failed_write_is_raised_at_the_next_step_and_settles_nothing(made: Made) -> None:
@@ -104,7 +104,7 @@ def test_failed_write_is_raised_at_the_next_step_and_settles_nothing(made: Made)
         made.saver.check()
 
     asyncio.run(train())
-    assert (made.saver.saved, made.settled) == (None, [])
+    assert (made.saver.saved_step, made.indexed_before) == (None, [])
 
 
 def test_failed_write_is_only_told_on_the_way_out_of_another_failure(made: Made) -> None:
@@ -127,13 +127,13 @@ def test_copy_that_is_lost_with_its_rank_is_left_out(made: Made) -> None:
         ranks.may_write.set()
         await made.saver.begin(10, ranks.copy, {})
         await made.saver.wait()
-        assert made.saver.saved is None
+        assert made.saver.saved_step is None
         ranks.lost = False
         await made.saver.begin(20, ranks.copy, {})
         await made.saver.wait()
 
     asyncio.run(train())
-    assert (made.steps, made.saver.saved, made.settled) == ((20,), 20, [20])
+    assert (made.steps, made.saver.saved_step, made.indexed_before) == ((20,), 20, [20])
     assert "lost while the checkpoint of step 10" in made.notes[0]
 
 
@@ -145,7 +145,7 @@ def test_valid_checkpoint_of_the_step_is_not_written_again(made: Made) -> None:
         await made.saver.wait()
 
     asyncio.run(train())
-    assert made.saver.saved == 10
+    assert made.saver.saved_step == 10
     found = made.saver.checkpoints.newest_valid()
     assert found is not None
     assert found.read("state.bin") == b"first"

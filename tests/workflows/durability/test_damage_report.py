@@ -8,10 +8,10 @@ import pytest
 
 from raypoly.reports.run_page import write_report
 from raypoly.run import Run
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.store.sealed_json import unseal
 from tests.support.run_with_history import completed_step, config_of
-from workflows.durability.damage_report import spoken
+from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.history import History
 from workflows.durability.journal import Journal
 from workflows.observers.summary import Summary
@@ -21,11 +21,11 @@ from workflows.observers.summary import Summary
     ("steps", "words"), [([], []), ([3], ["3"]), ([3, 7, 8, 9], ["3", "7-9"]), ([0, 1, 4, 5], ["0-1", "4-5"])]
 )
 def test_steps_are_told_as_ranges(steps: list[int], words: list[str]) -> None:
-    assert spoken(steps) == words
+    assert format_step_ranges(steps) == words
 
 
 def test_losses_stand_in_summary_and_report_of_this_start_and_the_next(tmp_path: Path) -> None:
-    directory = resolve(config_of(tmp_path / "run"))
+    directory = resolve_run(config_of(tmp_path / "run"))
     store, lease = directory.open("test")
     history = History(store, lease)
     for step in range(4):

@@ -18,7 +18,7 @@ import pytest
 from raypoly.errors import CorruptData, RaypolyError
 from raypoly.metrics.sinks import MetricsFile
 from raypoly.run import Run
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.store import Lease, Store
 from raypoly.store.local_store import LocalStore
 from tests.support import run_with_history as made
@@ -120,7 +120,7 @@ def test_random_damage_never_trains_on_what_is_not_valid(
 
 
 def start(root: Path) -> tuple[Store, Lease]:
-    _, lease = resolve(made.config_of(root)).open("raypoly train")
+    _, lease = resolve_run(made.config_of(root)).open("raypoly train")
     return LocalStore(root, QuickDisk()), lease
 
 
@@ -224,8 +224,8 @@ async def go_on(case: Case, journal: Journal, step: int) -> None:
     for record in (*(record for group in wanted.groups for record in stages(group)), wanted.applied):
         if (record.slot, record.kind) not in found.keys:
             await journal.commit(record)
-    await journal.compact(step, wanted.groups, wanted.rewards, wanted.advantages)
-    await journal.settle(step + 1)
+    await journal.seal_step(step, wanted.groups, wanted.rewards, wanted.advantages)
+    await journal.index_before(step + 1)
 
 
 def _is_read(key: str, base: int) -> bool:

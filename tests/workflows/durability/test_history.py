@@ -16,7 +16,7 @@ from raypoly.store import Lease, open_store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.local_store import LocalStore
-from raypoly.store.step_index import spans
+from raypoly.store.step_index import index_spans
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
 from tests.support.stopping_disk import QuickDisk
 from workflows.durability.history import History
@@ -44,14 +44,14 @@ def grow(store: LocalStore, lease: Lease, steps: int, every: int = 10, block: in
     for step in range(steps):
         history.add(completed_step(step))
         if (step + 1) % every == 0:
-            history.settle(step + 1)
+            history.index_before(step + 1)
             history.add_evaluation(step + 1, "validation", results_of(step + 1), table_of(step + 1))
     return history
 
 
 @given(st.integers(0, 30_000))
 def test_index_spans_follow_each_other_and_are_few(settled: int) -> None:
-    found = spans(settled)
+    found = index_spans(settled)
     covered = [step for span in found for step in (span.first, span.last + 1)]
     assert covered[::2] == [0, *covered[1:-1:2]][: len(found)]
     assert settled - (found[-1].last + 1 if found else 0) < 10
@@ -97,7 +97,7 @@ def test_lost_index_is_made_again_from_the_rollouts(store: CountingStore, lease:
     for key in index:
         store.delete(key)
     history = History(store, lease, 20)
-    history.settle(130)
+    history.index_before(130)
     assert {key: store.read(key) for key in store.list("index/")} == index
 
 
@@ -114,7 +114,7 @@ def test_rows_outlive_the_rollouts_of_a_damaged_bundle(store: CountingStore, lea
     again = History(store, lease, 20)
     assert again.steps == (*range(20), *range(40, 60))
     assert all(again.head(step) is not None for step in range(60))
-    again.settle(60)
+    again.index_before(60)
     assert same_step(again.load(59), completed_step(59))
 
 
@@ -124,7 +124,7 @@ def test_damaged_old_step_leaves_a_hole_and_its_neighbours_are_bundled(store: Co
     history = History(store, lease, 20)
     assert 5 in history  # it is indexed: nobody has read its rollouts yet
     history.add(completed_step(19))
-    history.settle(20)
+    history.index_before(20)
     assert [damaged.key for damaged in store.damaged] == ["rollouts/step-000005.parquet"]
     assert store.list("rollouts/step") == (
         "rollouts/steps-000000-000004.parquet",

@@ -33,7 +33,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in range(STEPS):
         history.add(completed_step(step))
         if (step + 1) % BLOCK == 0 and step + 1 < STEPS:
-            history.settle(step + 1)
+            history.index_before(step + 1)
     history.add_evaluation(50, "validation", results_of(50), table_of(50))
     lease.release()
     return root
@@ -43,7 +43,7 @@ def settle(root: Path, disk: Disk) -> None:
     store = LocalStore(root, disk)
     lease = Lease.acquire(LocalStore(root, QuickDisk()), "test")
     try:
-        History(store, lease, BLOCK).settle(STEPS)
+        History(store, lease, BLOCK).index_before(STEPS)
     finally:
         lease.release()  # a dead process's lock is freed by the kernel
 

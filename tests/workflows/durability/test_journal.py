@@ -51,7 +51,7 @@ async def complete(journal: Journal, step: int) -> None:
     groups, rewards, advantages = make_step(step)
     await commit_all(journal, groups)
     await journal.commit(Applied(step, "ab12", METRICS))
-    await journal.compact(step, groups, rewards, advantages)
+    await journal.seal_step(step, groups, rewards, advantages)
 
 
 def test_committed_groups_come_back_bit_for_bit_at_the_stage_they_had(store: Store, lease: Lease) -> None:
@@ -139,8 +139,8 @@ def test_step_is_not_compacted_before_its_update_is_committed(store: Store, leas
     async def work() -> None:
         journal = Journal(store, lease)
         await commit_all(journal, groups)
-        with pytest.raises(ValueError, match="can't be compacted"):
-            await journal.compact(1, groups, rewards, advantages)
+        with pytest.raises(ValueError, match="can't be sealed"):
+            await journal.seal_step(1, groups, rewards, advantages)
 
     run(work())
 

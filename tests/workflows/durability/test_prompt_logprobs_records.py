@@ -44,7 +44,7 @@ def test_they_come_back_from_the_journal_and_from_a_completed_step(store: Store,
         with pytest.raises(AlreadyCommitted):
             await Journal(store, lease).commit(records(groups[0])[-1])
         await journal.commit(Applied(3, "ab", {"step": 3}))
-        await journal.compact(3, groups, *([np.zeros(group.size) for group in groups],) * 2)
+        await journal.seal_step(3, groups, *([np.zeros(group.size) for group in groups],) * 2)
 
     asyncio.run(work())
     assert all(map(same_group, Journal(store, lease).load_step(3).groups, groups))
@@ -68,7 +68,7 @@ def test_a_bundle_takes_steps_with_and_without_them(store: Store, lease: Lease, 
     history = History(store, lease, block=2)
     for step in steps:
         history.add(step)
-    history.settle(2)
+    history.index_before(2)
     assert [key for key in store.list("rollouts/") if "steps-" in key], "they are bundled"
     files = RolloutFiles(store)
     for step in steps:

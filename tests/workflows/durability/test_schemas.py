@@ -20,7 +20,7 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import CorruptData, NewerSchema, UsageError
 from raypoly.run import Run
-from raypoly.run_identity import resolve
+from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Applied
 from raypoly.store.checked_parquet import encode_table
@@ -73,7 +73,7 @@ def described(group: Group) -> dict[str, Any]:
 
 def test_run_of_schema_1_opens_whole_and_goes_on(old: Path) -> None:
     expected = json.loads((old / "expected.json").read_text())
-    store, lease = resolve(config_of(old)).open("raypoly train")
+    store, lease = resolve_run(config_of(old)).open("raypoly train")
     assert lease.epoch == 2
     journal, checkpoint = Journal(store, lease), Checkpoints(store, lease).newest_valid()
     assert checkpoint is not None
@@ -95,8 +95,8 @@ def test_run_of_schema_1_opens_whole_and_goes_on(old: Path) -> None:
             await journal.commit(record)
         await journal.commit(Applied(3, "ab", expected["rows"][2]))
         groups, numbers = [make_group(3, slot, 2, tokens=6) for slot in range(2)], journal.load_step(2).rewards
-        await journal.compact(3, groups, numbers, numbers)
-        await journal.settle(4)
+        await journal.seal_step(3, groups, numbers, numbers)
+        await journal.index_before(4)
 
     asyncio.run(end_the_step())
     Summary(store, journal, config_of(old)).write("running")
@@ -108,7 +108,7 @@ def test_config_that_lacks_keys_of_today_has_their_defaults(old: Path) -> None:
     values = json.loads((old / "config.json").read_text())
     del values["judge"]["max_unjudged"], values["warm_start"]
     (old / "config.json").write_text(json.dumps(values))
-    assert resolve(config_of(old)).resumes
+    assert resolve_run(config_of(old)).resumes
     assert Run(old).config.warm_start == config_of(old).warm_start
 
 
@@ -117,7 +117,7 @@ def test_config_with_keys_that_are_unknown_is_refused_by_their_names(old: Path) 
     values["train"]["momentum"] = 0.9
     (old / "config.json").write_text(json.dumps(values))
     with pytest.raises(UsageError, match=r"config\.json .*does not know its train\.momentum"):
-        resolve(config_of(old))
+        resolve_run(config_of(old))
 
 
 def newer(values: dict[str, Any]) -> bytes:
@@ -133,14 +133,14 @@ def test_run_of_a_later_raypoly_is_refused_before_anything_is_touched(old: Path)
     with pytest.raises(
         UsageError, match=rf"config\.json has schema version {SCHEMA + 7}, this raypoly reads up to {SCHEMA}"
     ):
-        resolve(config_of(old))
+        resolve_run(config_of(old))
     assert {path: path.read_bytes() for path in old.rglob("*") if path.is_file()} == before
 
 
 def test_files_of_a_later_raypoly_are_refused_and_never_taken_for_damage(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, lease = resolve(config_of(old)).open("raypoly train")
+    store, lease = resolve_run(config_of(old)).open("raypoly train")
     table = pa.table({"step": [1]})
     data = encode_table(table, {"step": "3", "digest": "", "metrics": "{}", "groups": "1", "schema": str(SCHEMA + 1)})
     store.commit("rollouts/step-000003.parquet", data)

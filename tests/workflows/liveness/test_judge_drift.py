@@ -17,8 +17,8 @@ from raypoly.judge.gold import groups
 from raypoly.judge.judge_usage import Use
 from raypoly.judge.label_agreement import adjusted_rand
 from tests.support.faulty_server import Server, cluster_of, programs_of, running
-from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, chosen, every
-from workflows.startup.ray_cluster import start_local
+from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, check_interval, pick_gold_groups
+from workflows.startup.ray_cluster import start_local_ray
 
 OPTIONS = {"num_cpus": 0.01}
 
@@ -26,7 +26,7 @@ OPTIONS = {"num_cpus": 0.01}
 @pytest.fixture(scope="module", autouse=True)
 def local_ray() -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
-    start_local(num_cpus=2, include_dashboard=False, _temp_dir=folder, namespace="canary", log_to_driver=False)
+    start_local_ray(num_cpus=2, include_dashboard=False, _temp_dir=folder, namespace="canary", log_to_driver=False)
     yield
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
@@ -55,10 +55,10 @@ async def canary(
 
 
 async def look(canary: JudgeDriftMonitor, step: int) -> float | None:
-    canary.begin(step)
+    canary.start_if_due(step)
     assert canary._looking is not None
     await asyncio.wait([canary._looking])
-    return canary.take()
+    return canary.take_agreement()
 
 
 def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreement(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreemen
                 asked = sorted("".join(sorted(programs_of(body))) for body in server.bodies)
                 assert await look(found, 2) == first, "this server's answers don't drift"
                 again = sorted("".join(sorted(programs_of(body))) for body in server.bodies[len(asked) :])
-        golds = chosen(2, groups())
+        golds = pick_gold_groups(2, groups())
         expected = [adjusted_rand([cluster_of(program) for program in g.programs], g.labels) for g in golds]
         assert first == pytest.approx(sum(expected) / 2)
         assert len(asked) == 2, "one call a group"
@@ -105,12 +105,12 @@ def test_a_look_holds_nobody_up_and_is_not_begun_twice(tmp_path: Path) -> None:
     async def main() -> None:
         with running(Server(latency=1.0)) as server:
             async with canary(server, tmp_path, []) as (found, _):
-                found.begin(1)
+                found.start_if_due(1)
                 assert found._looking is None, "it is not due"
-                found.begin(2)
+                found.start_if_due(2)
                 assert found.take() is None, "it goes on"
                 first = found._looking
-                found.begin(4)
+                found.start_if_due(4)
                 assert found._looking is first
                 assert first is not None
                 await asyncio.wait([first])
@@ -122,15 +122,15 @@ def test_a_look_holds_nobody_up_and_is_not_begun_twice(tmp_path: Path) -> None:
 
 def test_the_groups_are_a_choice_for_all_runs_and_more_of_them_hold_the_fewer() -> None:
     golds = groups()
-    few, many = chosen(4, golds), chosen(12, golds)
+    few, many = pick_gold_groups(4, golds), pick_gold_groups(12, golds)
     assert few == many[:4]
     assert all(gold.certainty == "high" and len(set(gold.labels)) > 1 for gold in few)
     assert len({gold.id for gold in many}) == 12
-    assert len(chosen(1000, golds)) == len(golds)
+    assert len(pick_gold_groups(1000, golds)) == len(golds)
 
 
 def test_a_judge_that_can_drift_is_looked_at_without_being_told_to() -> None:
-    assert every(JudgeConfig()) == 0
-    assert every(JudgeConfig(name="openai")) == every(JudgeConfig(name="ensemble")) == EVERY
-    assert every(JudgeConfig(name="openai", canary_every=0)) == 0
-    assert every(JudgeConfig(canary_every=7)) == 7
+    assert check_interval(JudgeConfig()) == 0
+    assert check_interval(JudgeConfig(name="openai")) == check_interval(JudgeConfig(name="ensemble")) == EVERY
+    assert check_interval(JudgeConfig(name="openai", canary_every=0)) == 0
+    assert check_interval(JudgeConfig(canary_every=7)) == 7

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from raypoly.judge.spending import dollars
 from tests.support.finished_run import metrics_row
-from workflows.observers.progress import PlainProgress, RichProgress, describe, duration
+from workflows.observers.progress import PlainProgress, RichProgress, describe_step, format_duration
 
 SINCE = datetime(2026, 11, 21, 3, 4, 5).astimezone()
 
@@ -46,9 +46,9 @@ def test_a_log_gets_one_line_a_step_with_the_time_that_is_left() -> None:
 
 def test_the_judges_cost_is_told_where_it_is_known() -> None:
     row = {**metrics_row(0), "judge_usd_a_step": 0.01603, "judge_usd_to_end": 1.29}
-    assert "judge $0.016 a step, $1.3 to the end" in describe(row)
-    assert "judge" not in describe({**row, "judge_usd_a_step": None, "judge_usd_to_end": None})
-    assert "judge" not in describe(metrics_row(0)), "a judge that is offline, or a row of an earlier version"
+    assert "judge $0.016 a step, $1.3 to the end" in describe_step(row)
+    assert "judge" not in describe_step({**row, "judge_usd_a_step": None, "judge_usd_to_end": None})
+    assert "judge" not in describe_step(metrics_row(0)), "a judge that is offline, or a row of an earlier version"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_pause_or_an_evaluation_does_not_make_the_time_left_longer(told: str) 
 
 
 def test_durations_read_like_a_person_says_them() -> None:
-    assert [duration(s) for s in (0.4, 59.4, 60, 3599, 7500)] == [
+    assert [format_duration(s) for s in (0.4, 59.4, 60, 3599, 7500)] == [
         "0 s",
         "59 s",
         "1 min 00 s",

@@ -18,7 +18,7 @@ def used(folder: Path, times: int, reported: int = 0) -> RunJudgeUsage:
     async def main() -> RunJudgeUsage:
         use = RunJudgeUsage(open_store(folder))
         for _ in range(reported):
-            use.take_up(told(ONE))
+            use.restore_reported(told(ONE))
         for _ in range(times):
             use.add(ONE)
         await use.close()
@@ -29,8 +29,8 @@ def used(folder: Path, times: int, reported: int = 0) -> RunJudgeUsage:
 
 def test_each_row_tells_what_no_row_has_told(tmp_path: Path) -> None:
     use = used(tmp_path, times=3)
-    assert use.take() == {"calls": 3, "prompt_tokens": 300, "known_usd": 0.75}
-    assert use.take() == {}
+    assert use.take_unreported() == {"calls": 3, "prompt_tokens": 300, "known_usd": 0.75}
+    assert use.take_unreported() == {}
     assert use.spent_usd == 0.75
 
 
@@ -59,14 +59,14 @@ def test_money_that_may_be_lost_counts_towards_the_budget_and_an_unknown_cost_is
 
     use = asyncio.run(main())
     assert use.spent_usd == 0.75
-    row = told(use.take())
+    row = told(use.take_unreported())
     assert row["cost_usd"] is None
     assert row["calls"] == 2
     assert row["failovers"] == 0
 
 
 def test_a_judge_that_counts_nothing_leaves_no_file(tmp_path: Path) -> None:
-    assert not used(tmp_path, times=0).any
+    assert not used(tmp_path, times=0).has_usage
     assert not (tmp_path / KEY).exists()
 
 

@@ -12,7 +12,7 @@ from raypoly.config import Config
 from raypoly.errors import SandboxError
 from raypoly.planning.gpus import Device, named
 from raypoly.settings import load
-from workflows.startup.forecast import RehearsalTimes, forecast, told
+from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.rehearsal_probe import RehearsalFailed, RehearsalProbe
 
 MEASURED = RehearsalTimes(
@@ -43,7 +43,7 @@ def test_where_no_plan_is_known_sampling_grows_with_the_tokens_at_most() -> None
     assert found.evaluations == pytest.approx(3 * 32 * 4.0 / 32), "three evaluations, as many responses as a step"
     assert found.total == pytest.approx(100 * found.step + found.evaluations)
     assert found.gpus == 0
-    said = told(run(), MEASURED, found, datetime(2026, 1, 1))
+    said = describe_forecast(run(), MEASURED, found, datetime(2026, 1, 1))
     assert "which ends 2026-01-01 00:13" in said
     assert "GPU-hours" not in said
 
@@ -52,9 +52,9 @@ def test_what_the_learner_is_asked_beside_grows_with_the_responses() -> None:
     plain, found = (forecast(run(), CPU, replace(MEASURED, crossing=seconds), {}) for seconds in (0.0, 1.5))
     assert found.crossing == 3.0
     assert found.step == pytest.approx(plain.step + 3.0)
-    said = told(run(), MEASURED, found, datetime(2026, 1, 1))
+    said = describe_forecast(run(), MEASURED, found, datetime(2026, 1, 1))
     assert "log-probs behind several prompts 3.0 s, gradients" in said
-    assert "several prompts" not in told(run(), MEASURED, plain, datetime(2026, 1, 1))
+    assert "several prompts" not in describe_forecast(run(), MEASURED, plain, datetime(2026, 1, 1))
 
 
 def test_on_a_known_gpu_a_wider_batch_is_not_paid_for_by_the_token() -> None:
@@ -62,7 +62,7 @@ def test_on_a_known_gpu_a_wider_batch_is_not_paid_for_by_the_token() -> None:
     found = forecast(config, named("h200"), replace(MEASURED, response_tokens=16_000), {})
     assert not found.at_most
     assert MEASURED.sampling < found.sampling < MEASURED.sampling * 256 / 16
-    assert "GPU-hours: " in told(config, MEASURED, found, datetime(2026, 1, 1))
+    assert "GPU-hours: " in describe_forecast(config, MEASURED, found, datetime(2026, 1, 1))
 
 
 @pytest.mark.parametrize(

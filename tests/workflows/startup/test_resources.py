@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from raypoly.placement import ON_CPU, Placement
 from workflows.startup.ray_cluster import ACTOR_CPUS
-from workflows.startup.resources import Places
+from workflows.startup.resources import ActorResources
 
 
 def test_split_actors_have_a_whole_gpu_each_and_colocated_ones_half_of_theirs() -> None:
-    split = Places(Placement("split", "nccl", on_gpu=True), gpus=2)
+    split = ActorResources(Placement("split", "nccl", on_gpu=True), gpus=2)
     assert split.options(0) == split.options(1) == {"num_cpus": ACTOR_CPUS, "num_gpus": 1.0}
-    paired = Places(Placement("colocated", "ipc", on_gpu=True), gpus=2, group=object())
+    paired = ActorResources(Placement("colocated", "ipc", on_gpu=True), gpus=2, group=object())
     assert paired.options(1)["num_gpus"] == 0.5
     assert paired.options(1)["scheduling_strategy"].placement_group_bundle_index == 1
 
 
 def test_an_actor_without_a_gpu_sees_none_where_there_are_some() -> None:
-    assert Places(ON_CPU, gpus=0).options(0) == {"num_cpus": ACTOR_CPUS}
-    hidden = Places(ON_CPU, gpus=8).options(0)
+    assert ActorResources(ON_CPU, gpus=0).options(0) == {"num_cpus": ACTOR_CPUS}
+    hidden = ActorResources(ON_CPU, gpus=8).options(0)
     assert "num_gpus" not in hidden
     assert hidden["runtime_env"] == {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}

@@ -17,7 +17,7 @@ from raypoly.problems import ProblemSet, build
 from raypoly.values import Problem, TestSuite
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from tests.support.run_differences import differences
-from workflows.startup.ray_cluster import start_local
+from workflows.startup.ray_cluster import start_local_ray
 from workflows.startup.warm_start import ensure_warm_start
 
 
@@ -29,7 +29,7 @@ def short(seed: int = 0, budgets: bool = True) -> Config:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    start_local(num_cpus=2, include_dashboard=True)
+    start_local_ray(num_cpus=2, include_dashboard=True)
     yield
     ray.shutdown()
 

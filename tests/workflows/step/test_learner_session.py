@@ -32,7 +32,7 @@ def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
     store = LocalStore(folder / "run")
     lease = Lease.acquire(store, "test")
     journal = Journal(store, lease)
-    saver = CheckpointWriter(Checkpoints(store, lease), journal.settle, notes.append)
+    saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, notes.append)
     config = load(None, overrides, lambda text: None)
     return LearnerSession(config, folder / "model", journal, saver, lambda rank: {}, notes.append)
 

@@ -163,11 +163,11 @@ async def stopped_after(opening: Awaitable[Parts], commits: int) -> None:
         left -= 1
         await commit(record)
 
-    async def compact_nothing(*what: object) -> None:
+    async def seal_nothing(*what: object) -> None:
         raise Stopped
 
     parts.journal.commit = commit_some  # type: ignore[method-assign]
-    parts.journal.compact = compact_nothing  # type: ignore[method-assign]
+    parts.journal.seal_step = seal_nothing  # type: ignore[method-assign]
     with pytest.raises((ExceptionGroup, Stopped)):
         await Training(parts).step(0)
     await closed(parts)
