@@ -11,14 +11,4 @@ from raypoly.store.open_store import open_store
 from raypoly.store.step_records import Applied, Crossed, Generated, Judged, Record, Scored
 from raypoly.store.store import Store
 
-__all__ = [
-    "Applied",
-    "Crossed",
-    "Generated",
-    "Judged",
-    "Lease",
-    "Record",
-    "Scored",
-    "Store",
-    "open_store",
-]
+__all__ = ["Applied", "Crossed", "Generated", "Judged", "Lease", "Record", "Scored", "Store", "open_store"]

@@ -38,7 +38,7 @@ def test_a_step_that_a_kill_left_unfinished_is_told_with_the_next_row_and_counts
     used(tmp_path, times=5)  # two of them stand in a row
     again = used(tmp_path, times=0, reported=2)
     assert again.spent_usd == 1.25
-    assert again.take()["calls"] == 3
+    assert again.take_unreported()["calls"] == 3
 
 
 def test_rows_count_where_the_file_is_gone_or_damaged(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_rows_count_where_the_file_is_gone_or_damaged(tmp_path: Path) -> None:
     (tmp_path / KEY).write_bytes((tmp_path / KEY).read_bytes().replace(b"1.25", b"0.25"))
     again = used(tmp_path, times=0, reported=2)
     assert again.spent_usd == 0.5
-    assert again.take() == {}
+    assert again.take_unreported() == {}
 
 
 def test_money_that_may_be_lost_counts_towards_the_budget_and_an_unknown_cost_is_null(tmp_path: Path) -> None:
