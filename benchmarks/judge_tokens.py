@@ -30,7 +30,7 @@ from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, Message, render
 from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing
 from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from tests.support.faulty_server import Server, running
 
 DATA = Path(__file__).parents[2] / "shared/data/leetcode/LeetCodeDataset-v0.2.0-train.jsonl.gz"

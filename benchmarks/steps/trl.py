@@ -28,7 +28,7 @@ from raypoly.policy.training_rows import TrainingRow
 from raypoly.problems import build
 from raypoly.problems.epoch_order import EpochOrder
 from raypoly.problems.formats import program_of
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.values import Problem
 from workflows.step.stopwatch import Stopwatch
 

@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 from raypoly.errors import SandboxError
-from raypoly.sandbox.channel import Clock, Garbled, Gone, OutOfTime, Overfull
+from raypoly.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
 from raypoly.sandbox.outcome import TestStopped
@@ -51,14 +51,14 @@ class CandidateProcess:
         except OutOfTime:
             limit = self._clock.per_message
             raise TestStopped("timeout", f"more than {limit:g} s of CPU", by_clock=True) from None
-        except Overfull:
-            raise overfull() from None
+        except ScratchFull:
+            raise scratch_full_stop() from None
         except Garbled:
             raise _garbled() from None
-        except Gone:
+        except ChildGone:
             if not self._child.ends_by_itself():
                 raise TestStopped("error", "the program closed the channel of its results") from None
-            raise died(self.end(), self._clock) from None
+            raise stop_of_exit(self.end(), self._clock) from None
         if message[:NONCE] != self._nonce:
             raise _garbled()
         return message[NONCE:]
@@ -89,11 +89,11 @@ class CandidateProcess:
             raise _garbled()
         if reply[0] not in ("ready", "ok"):
             self.parses = reply[0] != "syntax"
-            raise stopped(reply)
+            raise stop_of_reply(reply)
         return reply
 
 
-def stopped(reply: tuple[Any, ...]) -> TestStopped:
+def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
     """What the last words of a program, or of one of its tests, mean."""
     kind, words = reply[0], [str(word) for word in reply[1:]]
     if kind == "memory":
@@ -107,7 +107,7 @@ def stopped(reply: tuple[Any, ...]) -> TestStopped:
     return _garbled()
 
 
-def died(ended: ChildExit, clock: Clock) -> TestStopped:
+def stop_of_exit(ended: ChildExit, clock: Clock) -> TestStopped:
     """Why a process is gone that we did not kill. Raises `SandboxError` where it was not its own doing."""
     if not os.WIFSIGNALED(ended.status):
         code = os.waitstatus_to_exitcode(ended.status)
@@ -122,7 +122,7 @@ def died(ended: ChildExit, clock: Clock) -> TestStopped:
     return TestStopped("error", f"died of {signal.Signals(number).name}")
 
 
-def overfull() -> TestStopped:
+def scratch_full_stop() -> TestStopped:
     return TestStopped("error", f"it wrote more than {SCRATCH_BYTES >> 20} MiB, or {SCRATCH_FILES} files")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from raypoly.sandbox.candidate_process import CandidateProcess
 from raypoly.sandbox.channel import Clock
 from raypoly.sandbox.child.candidate import OPERATIONS
-from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, cut, shown
-from raypoly.sandbox.prepared_suite import Case, Cases, equal
+from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
+from raypoly.sandbox.prepared_suite import Case, Cases, equals_expected
 from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem
 
@@ -79,18 +79,16 @@ class CaseRun:
             message = program.message()
             if message != case.expected_message:  # most answers are the very bytes that are expected
                 result = program.answer(message)[0]
-                if not equal(result, case.expected, self._suite.comparison):
-                    self._outcome.wrong(index + 1, self._call(case), shown(result), shown(case.expected))
+                if not equals_expected(result, case.expected, self._suite.comparison):
+                    self._outcome.wrong(index + 1, self._call(case), short_repr(result), short_repr(case.expected))
                     return True
         except TestStopped as stop:
-            self._outcome.stop(stop, index + 1, self._call(case), shown(case.expected))
+            self._outcome.stop(stop, index + 1, self._call(case), short_repr(case.expected))
             return stop.alive
         self._outcome.passed += 1
         return True
 
     def _call(self, case: Case) -> str:
         """The call as a person would write it."""
-        words = [shown(value) for value in case.args]
-        words += [f"{name}={shown(value)}" for name, value in case.kwargs.items()]
         name = "" if self._entry_point == OPERATIONS else self._entry_point.rpartition(".")[2]
-        return cut(f"{name}({', '.join(words)})", 120)
+        return call_text(name, case.args, case.kwargs)

@@ -29,7 +29,7 @@ _START_SECONDS = 60.0
 _WINDOW_MS = 32
 
 
-class Gone(Exception):
+class ChildGone(Exception):
     """The child closed its end: it died."""
 
 
@@ -41,7 +41,7 @@ class Garbled(Exception):
     """The child's bytes are no message, or too many."""
 
 
-class Overfull(Garbled):
+class ScratchFull(Garbled):
     """The child filled the scratch."""
 
 
@@ -84,7 +84,7 @@ class Child:
         self._flush()
 
     def receive(self) -> bytes:
-        """The next message, waiting for each. Raises `Gone`, `OutOfTime`, `Garbled` or `Overfull`."""
+        """The next message, waiting for each. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
         while (message := self._complete()) is None:
             self._wait(0)
         return message
@@ -109,7 +109,7 @@ class Child:
         while True:
             try:
                 self._wait(0)
-            except Gone:
+            except ChildGone:
                 return bytes(self._incoming)
             if len(self._incoming) > limit:
                 raise Garbled
@@ -189,10 +189,10 @@ class Child:
                 raise OutOfTime
 
     def _look_at_scratch(self) -> None:
-        """Ten times a second at most. Raises `Overfull`."""
+        """Ten times a second at most. Raises `ScratchFull`."""
         if self._scratch is not None and time.monotonic() - self._looked > _POLL_SECONDS:
             if not _is_small(self._scratch):
-                raise Overfull
+                raise ScratchFull
             self._looked = time.monotonic()
 
     def _sleeps(self) -> bool:
@@ -216,7 +216,7 @@ class Child:
         return message
 
     def _read(self) -> bool:
-        """Take what has arrived; whether there was any. Raises `Gone` where there will be no more."""
+        """Take what has arrived; whether there was any. Raises `ChildGone` where there will be no more."""
         try:
             part = self.channel.recv(1 << 20)
         except BlockingIOError:
@@ -224,7 +224,7 @@ class Child:
         except OSError:
             part = b""
         if not part:
-            raise Gone
+            raise ChildGone
         self._incoming += part
         return True
 

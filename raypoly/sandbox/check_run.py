@@ -6,9 +6,9 @@ from typing import Any
 
 from raypoly.errors import BrokenTests, SandboxError
 from raypoly.sandbox.candidate_process import CandidateProcess
-from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
+from raypoly.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.child import plain_data
-from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, cut, shown
+from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_text, short_repr
 from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem
 
@@ -66,8 +66,7 @@ class CheckRun:
     def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
         """What the candidate returned, and its arguments as it left them; None where it failed, which is noted."""
         self._calls += 1
-        words = [shown(value) for value in args] + [f"{name}={shown(value)}" for name, value in kwargs.items()]
-        self._call = cut(f"{self._problem.entry_point.rpartition('.')[2]}({', '.join(words)})", 120)
+        self._call = call_text(self._problem.entry_point.rpartition(".")[2], args, kwargs)
         self._got = ""
         try:
             program = self._program = self._program or self._started()
@@ -80,7 +79,7 @@ class CheckRun:
             if not stop.alive:
                 self._end_program()
             return None
-        self._got = shown(result)
+        self._got = short_repr(result)
         return result, after
 
     def _finish(self, message: tuple[Any, ...]) -> None:
@@ -104,7 +103,7 @@ class CheckRun:
 def _from(checker: Child) -> tuple[Any, ...]:
     try:
         message = plain_data.decode(checker.receive())
-    except Gone as error:
+    except ChildGone as error:
         raise SandboxError("The checker of this problem died.") from error
     except OutOfTime as error:
         raise SandboxError("The checker of this problem used up its time.") from error

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raypoly.sandbox.candidate_process import stopped
-from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
+from raypoly.sandbox.candidate_process import stop_of_reply
+from raypoly.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.outcome import Refusal
 from raypoly.sandbox.zygote_client import Forker
@@ -44,7 +44,7 @@ class CompileCheck:
         try:
             reply = child.receive()
             words = plain_data.decode(reply) if reply else None
-        except (Gone, OutOfTime, Garbled, plain_data.Malformed):
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
             self.close()
             return None
         before, self._spent = self._spent, child.spent()
@@ -53,7 +53,7 @@ class CompileCheck:
             self.close()
         if type(words) is not tuple or len(words) != 3 or words[0] != "syntax":
             return None
-        return Refusal(stopped(words), self._spent - before)
+        return Refusal(stop_of_reply(words), self._spent - before)
 
     def close(self) -> None:
         """End the child, if there is one."""
@@ -64,6 +64,6 @@ class CompileCheck:
     def _started(self) -> Child:
         seconds = PROGRAMS * SECONDS
         child = self._forker().fork(seconds, Clock(SECONDS, seconds))
-        child.send(plain_data.pack(("read",)))
+        child.send(plain_data.pack(("compile",)))
         self._programs, self._spent = 0, 0.0
         return child

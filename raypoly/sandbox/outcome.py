@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,16 +60,16 @@ class TestsOutcome:
         if self.status == "passed":
             self.status = "wrong"
             should = f", expected {expected}" if expected else f": {why}"
-            self.detail = cut(f"test {test}: {call} gave {got}{should}")
-            self.failure = Failure(test, cut(call, SHOWN), cut(got, SHOWN), cut(expected or why, SHOWN))
+            self.detail = one_line(f"test {test}: {call} gave {got}{should}")
+            self.failure = Failure(test, one_line(call, SHOWN), one_line(got, SHOWN), one_line(expected or why, SHOWN))
 
     def stop(self, stop: TestStopped, test: int, call: str, expected: str = "") -> None:
         """Note that a test did not come to a result; 0 is loading the program."""
         self.repeatable = self.repeatable and not stop.by_clock
         if self.status == "passed":
             self.status = stop.status
-            self.detail = cut(f"test {test}: {call}: {stop.why}" if test else f"loading the program: {stop.why}")
-            self.failure = Failure(test, cut(call, SHOWN), cut(stop.why, SHOWN), cut(expected, SHOWN))
+            self.detail = one_line(f"test {test}: {call}: {stop.why}" if test else f"loading the program: {stop.why}")
+            self.failure = Failure(test, one_line(call, SHOWN), one_line(stop.why, SHOWN), one_line(expected, SHOWN))
 
     def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> TestsOutcome:
         """Note that the program can't be compiled, as its first process would find; this outcome."""
@@ -77,15 +78,21 @@ class TestsOutcome:
         return self
 
 
-def cut(text: str, size: int = DETAIL) -> str:
+def one_line(text: str, size: int = DETAIL) -> str:
     """One line of at most `size` characters."""
     line = " ".join(text[: 4 * size].split())
     return line if len(line) <= size else line[: size - 3] + "..."
 
 
-def shown(value: Any, size: int = 80) -> str:
+def short_repr(value: Any, size: int = 80) -> str:
     """`value` for a person, in at most `size` characters and little time, however large it is."""
     try:
-        return cut(_REPR.repr(value), size)
+        return one_line(_REPR.repr(value), size)
     except ValueError:  # Python refuses to write out an int of thousands of digits
         return "a number of thousands of digits"
+
+
+def call_text(name: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+    """A call as a person would write it, in at most 120 characters."""
+    words = [*map(short_repr, args), *(f"{key}={short_repr(value)}" for key, value in kwargs.items())]
+    return one_line(f"{name}({', '.join(words)})", 120)

@@ -91,7 +91,7 @@ Suite = Cases | tuple[Script, ...] | None
 """None where the tests are a `check` that needs a process of its own."""
 
 
-def read(problem: Problem) -> Suite:
+def read_suite(problem: Problem) -> Suite:
     """The suite of a problem whose tests are JSON. Raises `BrokenTests` where that is not what `TestSuite` says."""
     kind = problem.tests.kind
     try:
@@ -118,19 +118,19 @@ def read(problem: Problem) -> Suite:
     return Cases(cases, problem.tests.comparison)
 
 
-def from_check(rows: list[tuple[Any, ...]] | None) -> Suite:
+def suite_of_cases(rows: list[tuple[Any, ...]] | None) -> Suite:
     """The cases that a child read in a `check`, None where it needs a checker."""
     if rows is None:
         return None
     return Cases(tuple(Case(tuple(args), dict(kwargs), expected) for args, kwargs, expected in rows))
 
 
-def key(tests: TestSuite, prelude: str) -> str:
+def suite_key(tests: TestSuite, prelude: str) -> str:
     """What a parsed suite is cached by."""
     return f"{tests.hash}:{hash(prelude)}"
 
 
-def equal(result: Any, expected: Any, comparison: Comparison) -> bool:
+def equals_expected(result: Any, expected: Any, comparison: Comparison) -> bool:
     """Whether plain data is what was expected; a comparison too deep for Python is no match."""
     try:
         return bool((_as_json(result) if comparison == "json" else result) == expected)

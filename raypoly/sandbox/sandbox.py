@@ -15,17 +15,17 @@ from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, UsageErr
 from raypoly.lru_cache import LRUCache
 from raypoly.sandbox import prepared_suite
 from raypoly.sandbox.case_run import CaseRun
-from raypoly.sandbox.channel import Clock, Garbled, Gone, OutOfTime
+from raypoly.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.check_run import CheckRun
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.compile_check import CompileCheck
-from raypoly.sandbox.outcome import TestsOutcome, cut
+from raypoly.sandbox.outcome import TestsOutcome, one_line
 from raypoly.sandbox.prepared_suite import Cases, Suite
 from raypoly.sandbox.script_run import ScriptRun
 from raypoly.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
+from raypoly.strategies.evidence import EVIDENCE_SECONDS, observe_question, read_evidence
 from raypoly.values import Evidence, Problem, Verdict
 
-EVIDENCE_SECONDS = 1.0
 READING_SECONDS = 20.0
 """CPU seconds a child may take to read the cases in a `check`."""
 SUITES_KEPT = 256
@@ -38,7 +38,6 @@ READ_AFTER = 16
 """Programs in a row that compile, and none is read ahead any more: that costs a twentieth of a program's run, and saves
 nearly all of it where one does not compile."""
 T = TypeVar("T")
-_NO_EVIDENCE = Evidence("", (), {}, "")
 
 
 class Sandbox:
@@ -82,7 +81,7 @@ class Sandbox:
         try:
             return self._insisting(lambda: self._score(problem, code))
         except SandboxError as error:
-            return Verdict("infra", 0, 0, 0.0, cut(str(error)))
+            return Verdict("infra", 0, 0, 0.0, one_line(str(error)))
 
     def reference_seconds(self, problem: Problem) -> float | None:
         """CPU seconds of the slowest test of the problem's own solution; None where it has none, or none that passes.
@@ -169,14 +168,14 @@ class Sandbox:
         return Clock(per_test, self._limits.cpu_seconds_per_program)
 
     def _suite(self, problem: Problem) -> Suite:
-        key = prepared_suite.key(problem.tests, problem.prelude)
+        key = prepared_suite.suite_key(problem.tests, problem.prelude)
         if key in self._suites:
             return self._suites[key]
         if problem.tests.kind == "check":
             question = ("cases", problem.tests.source)
-            suite = prepared_suite.from_check(self._ask(self._template_of(problem), question, READING_SECONDS))
+            suite = prepared_suite.suite_of_cases(self._ask(self._template_of(problem), question, READING_SECONDS))
         else:
-            suite = prepared_suite.read(problem)
+            suite = prepared_suite.read_suite(problem)
         return self._suites.put(key, suite, len(problem.tests.source))
 
     def _template_of(self, problem: Problem) -> PreludeTemplate:
@@ -198,28 +197,9 @@ class Sandbox:
         """What a second child finds in a program that parses; as much as is known where that child fails."""
         if not outcome.parses or not self._evidence:
             return None
-        small: list[Any] | None = None
-        large: list[Any] | None = None
         suite = self._suite(problem)
-        if problem.tests.kind == "calls" and isinstance(suite, Cases):
-            cases = sorted(suite.cases, key=lambda case: case.size)
-            small, large = list(cases[0].args), list(cases[-1].args)
-        # a puzzle's strategies are told apart by what grows; elsewhere by what is done with the data
-        puzzle = problem.tests.kind == "calls" and problem.answer == "completion"
-        question = ("observe", code, problem.prelude, problem.entry_point, small, large, not puzzle)
-        found = self._ask(self._living(), question, EVIDENCE_SECONDS)
-        if not isinstance(found, dict):
-            return _NO_EVIDENCE
-        try:
-            return Evidence(
-                canonical=str(found["canonical"]),
-                constructs=tuple(map(str, found["constructs"])),
-                growth={str(name): float(count) for name, count in found["growth"].items()},
-                strategy=str(found["strategy"]),
-                features=tuple(map(str, found["features"])),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return _NO_EVIDENCE
+        question = observe_question(problem, code, suite.cases if isinstance(suite, Cases) else ())
+        return read_evidence(self._ask(self._living(), question, EVIDENCE_SECONDS))
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float) -> Any:
         """The one answer of a child of its own, None where it gave none in time."""
@@ -227,7 +207,7 @@ class Sandbox:
         child.send(plain_data.pack(question))
         try:
             return plain_data.decode(child.receive())
-        except (Gone, OutOfTime, Garbled, plain_data.Malformed):
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
             return None
         finally:
             forker.reap(child)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from raypoly.errors import BrokenTests
-from raypoly.sandbox.candidate_process import NONCE, died, overfull, stopped
-from raypoly.sandbox.channel import Clock, Garbled, OutOfTime, Overfull
+from raypoly.sandbox.candidate_process import NONCE, scratch_full_stop, stop_of_exit, stop_of_reply
+from raypoly.sandbox.channel import Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.child.confine import SCRATCH_BYTES
 from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped
@@ -100,8 +100,8 @@ class ScriptRun:
             ended_well = child.ends_by_itself()
         except OutOfTime:
             raise TestStopped("timeout", f"more than {clock.per_message:g} s of CPU", by_clock=True) from None
-        except Overfull:
-            raise overfull() from None
+        except ScratchFull:
+            raise scratch_full_stop() from None
         except Garbled:
             raise TestStopped("error", f"it printed more than {plain_data.MAX_BYTES >> 20} MiB") from None
         finally:
@@ -111,7 +111,7 @@ class ScriptRun:
         if not ended_well:
             raise TestStopped("error", "it closed its standard output and went on")
         if ended.status:
-            self._raise_why(printed.rpartition(nonce), died(ended, clock))
+            self._raise_why(printed.rpartition(nonce), stop_of_exit(ended, clock))
         try:
             return printed.decode()
         except UnicodeDecodeError:
@@ -127,7 +127,7 @@ class ScriptRun:
         if type(reply) is not tuple or not reply:
             raise exit
         self._outcome.parses = reply[0] != "syntax"
-        raise stopped(reply)
+        raise stop_of_reply(reply)
 
 
 def _told(test: Script) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, SandboxError
-from raypoly.sandbox.channel import Child, Clock, Garbled, Gone, OutOfTime
+from raypoly.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.child import plain_data
 
 SCRIPT = Path(__file__).parent / "child" / "zygote.py"
@@ -106,7 +106,7 @@ class PreludeTemplate(Forker):
         try:
             child.send(plain_data.pack(prelude))
             problem = plain_data.decode(child.receive())
-        except (Gone, OutOfTime, Garbled, plain_data.Malformed) as error:
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed) as error:
             zygote.reap(child)
             raise BrokenTests(f"it did not run to its end ({type(error).__name__})") from error
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.scorer import ScorerPool
 from raypoly.problems.formats import program_of
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.values import Group, Problem, Verdict
 from workflows.step.skipped_groups import SkippedGroups
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raypoly.judge.openai.judge_prompt import cut
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.values import Problem, Rollout, Verdict
 
 

@@ -26,8 +26,8 @@ from raypoly.judge.gold import GoldGroup, read_row
 from raypoly.judge.gold.prelude import PRELUDE
 from raypoly.problems.formats.python_source import without
 from raypoly.problems.formats.row_files import read_lines
-from raypoly.sandbox.code_extraction import extract_code
 from raypoly.scoring import LocalPool
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.program_queue import BROKEN
 from raypoly.values import Problem, Rollout, TestSuite, Verdict
 

@@ -14,7 +14,7 @@ from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.offline.rescore.stored_groups import StoredGroup
 from raypoly.problems.formats import program_of
 from raypoly.rewards import Reward
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.local_pool import LocalPool
 from raypoly.scoring.program_queue import BROKEN
 from raypoly.values import Problem, Verdict

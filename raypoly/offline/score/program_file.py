@@ -18,7 +18,7 @@ from typing import Any
 
 from raypoly.errors import UsageError
 from raypoly.problems.formats import ProblemFile, read_lines
-from raypoly.sandbox import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.score_programs import Program
 from raypoly.values import Problem
 

@@ -1,22 +1,26 @@
-"""Run one program: its code once, then each test's call. Knows inputs only; what is right is decided elsewhere.
+"""Run one program: load its code once, then make each test's call. It knows inputs only; the parent compares results.
 
 Messages in: the code, then either all tests in one message, or one message a test for as long as they come; a test is
 `(args, kwargs, budget, want_args)`. Messages out, each behind the program's nonce: `("ready",)` or why the code can't
 be loaded, then for each test `("ok", result, args, counts)`, `("raised", kind, text)` or `("memory",)`; or the last
 words of a process that went over a budget or tampered (`budget.py`, `guard.py`).
+
+`serve_compiler` is another role: it compiles one program after the other and runs none.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
-from raypoly.sandbox.child import budget, frames, guard, linked_nodes, object_calls, plain_data
+from raypoly.sandbox.child import budget, frames, guard, linked_nodes, plain_data
 
 Report = Callable[..., None]
 OPERATIONS = "<operations>"
 """The entry point of a problem whose tests are lists of operations."""
+_IMMUTABLE = frozenset({int, str, bool, float, type(None)})
 
 
 def serve(
@@ -75,7 +79,7 @@ def _answer(
 def _entry(namespace: dict[str, Any], entry_point: str) -> Any:
     """What `entry_point` names: `f`, `Solution().twoSum` (one instance for all tests, as in the data set)."""
     if entry_point == OPERATIONS:
-        return object_calls.player(namespace)
+        return _operations_player(namespace)
     value: Any = None
     for position, part in enumerate(entry_point.split(".")):
         name = part.removesuffix("()")
@@ -83,6 +87,25 @@ def _entry(namespace: dict[str, Any], entry_point: str) -> Any:
         if part.endswith("()"):
             value = value()
     return value
+
+
+def _operations_player(namespace: dict[str, Any]) -> Callable[[list[str], list[list[Any]]], list[Any]]:
+    """A function that makes an object, calls its methods in turn, and gives what each returned (None for making it).
+
+    Its arguments are such as `["LRUCache", "put", "get"]` and `[[2], [1, 1], [1]]`.
+    """
+    make = linked_nodes.maker(namespace)
+
+    def play(operations: list[str], arguments: list[list[Any]]) -> list[Any]:
+        made = namespace[operations[0]](*arguments[0])
+        results: list[Any] = [None]
+        for name, args in zip(operations[1:], arguments[1:], strict=True):
+            result = getattr(made, name)(*args)
+            # a copy: what is returned may be changed by the operations that follow
+            results.append(result if type(result) in _IMMUTABLE else plain_data.decode(plain_data.encode(result), make))
+        return results
+
+    return play
 
 
 def _encoded(message: tuple[object, ...]) -> bytes:
@@ -107,3 +130,21 @@ def text_of(error: BaseException) -> str:
     if type(error) is SyntaxError:
         text = f"{error.msg} (line {error.lineno})"
     return str(text)[:200]
+
+
+def serve_compiler(channel: int) -> NoReturn:
+    """Answer each message, a program's code, with the refusal that its own process would give, else with nothing."""
+    sys.set_int_max_str_digits(0)  # how long a number may be depends on the program's kind
+    while True:
+        frames.send(channel, _refusal(frames.receive(channel)))
+
+
+def _refusal(code: bytes) -> bytes:
+    try:
+        compile(code.decode("utf-8", "surrogatepass"), budget.FILE, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if error.filename == budget.FILE:
+            return plain_data.encode(("syntax", type(error).__name__, text_of(error)))
+    except Exception:  # noqa: BLE001 - too deep, too large, or no text: the program's own process decides
+        return b""
+    return b""

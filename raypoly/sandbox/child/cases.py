@@ -12,7 +12,7 @@ from typing import Any
 SAME = {"is_same_list": "ListNode", "is_same_tree": "TreeNode"}
 
 
-def plain_cases(namespace: dict[str, Any], source: str) -> list[tuple[Any, ...]] | None:
+def read_cases(namespace: dict[str, Any], source: str) -> list[tuple[Any, ...]] | None:
     """`[(args, kwargs, expected), ...]`, None where `check` is more than assertions that compare one call.
 
     Understood: `assert candidate(...) == VALUE` and `assert is_same_list(candidate(...), VALUE)` (and `is_same_tree`)

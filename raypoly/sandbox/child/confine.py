@@ -56,7 +56,7 @@ class Walls:
     """Whether children have capabilities (of a user namespace) to give up."""
 
 
-def own_namespaces(walls: Walls) -> bool:
+def enter_namespaces(walls: Walls) -> bool:
     """Leave the machine's mounts, network, IPC and processes; the next fork is process 1 of the new space."""
     flags = system.NEWNS | system.NEWIPC | system.NEWNET | system.NEWPID | system.NEWUTS
     uid, gid = os.geteuid(), os.getegid()
@@ -75,7 +75,7 @@ def own_namespaces(walls: Walls) -> bool:
     return True
 
 
-def own_files(walls: Walls, folder: str, library: str, packages: list[str]) -> None:
+def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]) -> None:
     """A tree of its own: the standard library and `packages` read-only, a scratch of capped size, nothing else.
 
     `folder` is an empty one. Packages get new places in the tree; shared libraries are there for their sake.
@@ -112,7 +112,7 @@ def _bind(source: str, target: str) -> None:
     system.mount("none", target, "none", system.MS_BIND | system.MS_REMOUNT | system.MS_RDONLY | kept)
 
 
-def prepare(walls: Walls, library: str, packages: list[str], user: int) -> None:
+def build_walls(walls: Walls, library: str, packages: list[str], user: int) -> None:
     """What is built once and used by every child: the filter, the Landlock ruleset, the uid to change to."""
     system.no_new_privileges()
     try:
@@ -150,7 +150,7 @@ def _hidden(folders: list[str]) -> str | None:
     return None
 
 
-def shut(walls: Walls) -> None:
+def restrict_child(walls: Walls) -> None:
     """In a child, before anything from outside is read: own session, no privileges, no files. There is no way back."""
     os.setsid()
     os.chdir(walls.scratch)
@@ -174,15 +174,15 @@ def shut(walls: Walls) -> None:
         walls.ruleset = -1
 
 
-def shut_template(walls: Walls, memory_bytes: int) -> None:
-    """After `shut`: no system calls but those that forking children takes."""
+def restrict_template(walls: Walls, memory_bytes: int) -> None:
+    """After `restrict_child`: no system calls but those that forking children takes."""
     _limit(resource.RLIMIT_AS, memory_bytes)
     if walls.forking_filter:
         system.load_filter(walls.forking_filter)
 
 
-def shut_candidate(walls: Walls, memory_bytes: int, cpu_seconds: int) -> None:
-    """After `shut`, its own or its template's: bounded in memory and time, and no system calls but a program's."""
+def restrict_candidate(walls: Walls, memory_bytes: int, cpu_seconds: int) -> None:
+    """After `restrict_child`, its own or its template's: limit memory and time, allow only a program's system calls."""
     system.die_with_parent()
     _limit(resource.RLIMIT_AS, memory_bytes)
     _limit(resource.RLIMIT_CPU, cpu_seconds)

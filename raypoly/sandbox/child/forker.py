@@ -22,7 +22,6 @@ import sys
 from typing import Any, NoReturn
 
 from raypoly.sandbox.child import confine, frames, plain_data, roles, system
-from raypoly.strategies.traced_runs import observe
 
 CONTROL = 3
 FIRST_CHANNEL, CHANNELS, LAST_CHANNEL = 16, 40, 60
@@ -40,19 +39,19 @@ def main(settings: dict[str, Any]) -> None:
     walls = confine.Walls(scratch=settings["scratch"])
     library = os.path.dirname(os.path.abspath(os.__file__))
     packages: list[str] = settings["packages"]
-    if settings["isolation"] != "none" and confine.own_namespaces(walls):
+    if settings["isolation"] != "none" and confine.enter_namespaces(walls):
         _become_first_process(control)
         try:
-            confine.own_files(walls, settings["folder"], library, packages)
+            confine.enter_file_tree(walls, settings["folder"], library, packages)
             walls.layers.append("namespaces")
             packages = [f"{confine.PACKAGES}/{os.path.basename(package)}" for package in packages]
         except OSError as error:
             walls.missing["own file tree"] = str(error)
     sys.path.extend(sorted({os.path.dirname(package) for package in packages}))
     if settings["isolation"] != "none":
-        confine.prepare(walls, library, packages, settings["user"])
+        confine.build_walls(walls, library, packages, settings["user"])
     if settings["evidence"]:
-        observe.warm()  # once here, not in every child
+        roles.warm_observer()  # once here, not in every child
     os.environ["TMPDIR"] = walls.scratch
     os.dup2(1, 2)  # children have no way to our terminal
     control.sendall(json.dumps({"layers": walls.layers, "missing": walls.missing}).encode() + b"\n")
@@ -124,10 +123,10 @@ def _child(
     memory, cpu = limits
     try:
         if prelude is None:
-            confine.shut(walls)
+            confine.restrict_child(walls)
         if template:
             _be_template(number, walls, memory)
-        confine.shut_candidate(walls, memory, cpu)
+        confine.restrict_candidate(walls, memory, cpu)
     except OSError as error:
         frames.send(number, plain_data.encode(("infra", str(error))))
         os._exit(1)
@@ -137,7 +136,7 @@ def _child(
 
 def _be_template(channel: int, walls: confine.Walls, memory: int) -> NoReturn:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)
-    confine.shut_template(walls, memory + PRELUDE_BYTES)
+    confine.restrict_template(walls, memory + PRELUDE_BYTES)
     frames.send(channel, b"")
     prelude = roles.Prelude(plain_data.unpack(frames.receive(channel)))
     frames.send(channel, plain_data.encode(prelude.error))

@@ -1,4 +1,8 @@
-"""What a fresh child is for: its first message says so."""
+"""What a fresh child does: its first message names one of the roles.
+
+A role that needs a prelude (`candidate`, `script`, `checker`, `cases`) is played in a child of a template. `observe`
+hands a program to `raypoly.strategies` and its findings to the parent; the walls stand as in every other role.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, cases, checker, compiler, frames, plain_data, probes, script
+from raypoly.sandbox.child import candidate, cases, checker, frames, plain_data, probes, script
 from raypoly.strategies.traced_runs import observe
 
 
@@ -28,14 +32,19 @@ class Prelude:
             self.error = f"{type(error).__name__}: {error}"[:200]
 
 
+def warm_observer() -> None:
+    """Run the analysis of programs a few times, so that children forked afterwards find its caches filled."""
+    observe.warm()
+
+
 def play(channel: int, prelude: Prelude | None) -> None:
     """Greet (so that the parent learns this process's id from the kernel), then play the role that it asks for."""
     frames.send(channel, b"")
     role, *arguments = plain_data.unpack(frames.receive(channel))
     if role == "observe":
         frames.send(channel, plain_data.encode(observe.observe(*arguments)))
-    elif role == "read":
-        compiler.serve(channel)
+    elif role == "compile":
+        candidate.serve_compiler(channel)
     elif role == "probe":
         frames.send(channel, plain_data.encode(probes.breaches(*arguments)))
     elif prelude is not None:
@@ -51,4 +60,4 @@ def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: li
     elif role == "checker":
         checker.serve(channel, namespace, *arguments)
     elif role == "cases":
-        frames.send(channel, plain_data.encode(cases.plain_cases(namespace, *arguments)))
+        frames.send(channel, plain_data.encode(cases.read_cases(namespace, *arguments)))

@@ -57,7 +57,7 @@ class Finder:
         return importlib.machinery.ModuleSpec(name, Loader(name, file), origin=file)
 
 
-def package(folder: str) -> None:
+def install_packages(folder: str) -> None:
     """Stand-ins for the packages, so that our modules have the same names here as everywhere."""
     for name in PACKAGES:
         module = types.ModuleType(name)
@@ -68,7 +68,7 @@ def package(folder: str) -> None:
 
 
 def main() -> None:
-    package(os.path.abspath(__file__).rsplit("/", 4)[0])
+    install_packages(os.path.abspath(__file__).rsplit("/", 4)[0])
     for name in WARM.split():
         __import__(name)
     for name in ("exit", "quit"):  # a program expects what `site` gives it

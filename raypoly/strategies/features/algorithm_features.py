@@ -27,14 +27,14 @@ from raypoly.strategies.features import (
     selection,
     trees,
 )
-from raypoly.strategies.features.placeholders import answers, degenerate
+from raypoly.strategies.features.placeholders import degenerate_kind, returns_something
 from raypoly.strategies.features.scene import Scene
 from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import fold
-from raypoly.strategies.live_code.library_effects import neutral, spoken
+from raypoly.strategies.live_code.library_effects import neutralize_library_calls, restore_library_calls
 from raypoly.strategies.live_code.renaming import rename
-from raypoly.strategies.live_code.settled_flags import settle
+from raypoly.strategies.live_code.settled_flags import fold_settled_flags
 from raypoly.strategies.live_code.slicing import slice_to
 
 MAX_NODES = 3000
@@ -57,7 +57,7 @@ _READERS = (
 )
 
 
-def approach(source: str, entry_point: str) -> tuple[str, ...]:
+def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
     """Features, sorted; `("placeholder",)` or `("hard_coded",)` alone for what is no attempt.
 
     Empty where the program is too large, or nested too deeply, to be read. Raises `SyntaxError` where it does not
@@ -66,11 +66,11 @@ def approach(source: str, entry_point: str) -> tuple[str, ...]:
     tree = fold(ast.parse(source))
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         return ()
-    if kind := degenerate(tree, entry_point):
+    if kind := degenerate_kind(tree, entry_point):
         return (kind,)
     try:
         live = live_part(tree, entry_point)
-        if answers(live, entry_point) and (kind := degenerate(live, entry_point)):
+        if returns_something(live, entry_point) and (kind := degenerate_kind(live, entry_point)):
             return (kind,)  # what stood beside the constant was dead
         scene = Scene(ast.parse(ast.unparse(ast.fix_missing_locations(rename(live)))))
         return tuple(sorted({name for reader in _READERS for name in reader.features(scene)}))
@@ -81,9 +81,9 @@ def approach(source: str, entry_point: str) -> tuple[str, ...]:
 def live_part(tree: ast.Module, entry_point: str) -> ast.Module:
     """What the answer depends on. The tree is spent."""
     printing = _Printing(not entry_point)
-    tree = neutral(fold(settle(printing.visit(tree))))
+    tree = neutralize_library_calls(fold(fold_settled_flags(printing.visit(tree))))
     tree = _without_strangers(slice_to(tree, entry_point), entry_point)
-    return spoken(tree)
+    return restore_library_calls(tree)
 
 
 class _Printing(ast.NodeTransformer):

@@ -15,7 +15,7 @@ from raypoly.strategies.live_code.constructs import called
 _COPIES = frozenset({"list", "dict", "set", "Counter"})
 
 
-def rolled(scene: Scene) -> list[set[str]]:
+def rolling_groups(scene: Scene) -> list[set[str]]:
     """Containers, those that take each other's place in a loop together: `prev = cur`."""
     groups: dict[str, set[str]] = {name: {name} for name in sorted(set(scene.done_to) | set(scene.made))}
     for name, values in scene.made.items():

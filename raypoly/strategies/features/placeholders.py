@@ -12,7 +12,7 @@ _INPUT = frozenset({"input", "stdin", "open"})
 _VIEWS = frozenset({"str", "tuple", "len", "list", "repr", "sorted"})
 
 
-def degenerate(tree: ast.Module, entry_point: str) -> str:
+def degenerate_kind(tree: ast.Module, entry_point: str) -> str:
     """`placeholder` or `hard_coded` for a module that is folded but whole, else empty.
 
     A placeholder's result depends on no parameter. Hard-coded is an answer written out, chosen by comparing
@@ -27,7 +27,7 @@ def degenerate(tree: ast.Module, entry_point: str) -> str:
     return "" if "" in kinds else kinds[0]
 
 
-def answers(tree: ast.Module, entry_point: str) -> bool:
+def returns_something(tree: ast.Module, entry_point: str) -> bool:
     """Whether the entry function gives anything back by `return`: one that does not may change what it was given."""
     entry = entry_point.split(".")[-1]
     found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == entry != ""]

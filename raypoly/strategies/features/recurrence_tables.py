@@ -8,14 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.flows import Flow, flow_of, rolled, same_place, statement, stored_value
+from raypoly.strategies.features.flows import Flow, flow_of, rolling_groups, same_place, statement, stored_value
 from raypoly.strategies.features.scene import Scene, is_last, is_number, key, names, same
 from raypoly.strategies.live_code.constructs import called
 
 
 def features(scene: Scene) -> Iterator[str]:
     """`dp`, `interval`, `prefix`, `relax`, `all_pairs`, `cascade`, `pruned`, `fenwick`."""
-    for group in rolled(scene):
+    for group in rolling_groups(scene):
         yield from _recurrence(scene, group)
     compared = [names(node) for node in scene.nodes if isinstance(node, ast.Compare)]
     if any(ends and any(ends <= held for held in compared) for ends in map(_inwards, scene.nodes)):

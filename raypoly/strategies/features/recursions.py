@@ -65,7 +65,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
     if _swaps_in_order(inner):
         return "partition"
     if _halves(inner, own, function):
-        if not once(function, own):
+        if not recurses_once(function, own):
             return "divide"
         ranges = any(len(middle(n.value)) == 2 for n in inner if isinstance(n, (ast.Assign, ast.NamedExpr)) and n.value)
         return "binary_search" if ranges else "halving_recursion"
@@ -75,7 +75,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
         return "backtrack"
     if _remainder(own, function):
         return "gcd"
-    if once(function, own) and not any(
+    if recurses_once(function, own) and not any(
         isinstance(n, ast.Attribute) and n.attr == "next" for c in own for n in ast.walk(c)
     ):
         return "linear_recursion"
@@ -94,7 +94,7 @@ def _remainder(calls: list[ast.Call], function: ast.AST) -> bool:
     )
 
 
-def once(function: ast.AST, calls: list[ast.Call]) -> bool:
+def recurses_once(function: ast.AST, calls: list[ast.Call]) -> bool:
     """Whether no path through the function makes more than one recursive call: a loop written as recursion."""
     ids = {id(call) for call in calls}
 

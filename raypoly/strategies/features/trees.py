@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import pairs
-from raypoly.strategies.features.recursions import once
+from raypoly.strategies.features.recursions import recurses_once
 from raypoly.strategies.features.scene import Function, Scene, key, names, same
 from raypoly.strategies.live_code.constructs import called
 
@@ -56,7 +56,7 @@ def _goes_down(scene: Scene, node: ast.AST) -> bool:
         handed = [
             part for call in own for arg in call.args for part in ast.walk(arg) if isinstance(part, ast.Attribute)
         ]
-        return _sides(handed) == _SIDES and once(node, own)
+        return _sides(handed) == _SIDES and recurses_once(node, own)
     return False
 
 

@@ -37,7 +37,7 @@ _BELOW: dict[type[ast.AST], tuple[str, ...]] = {}
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
-def reads(call: ast.Call) -> bool:
+def is_read_only_method(call: ast.Call) -> bool:
     """Whether a method is called that leaves its owner as it was; a `get` without a key takes from a queue."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return name in READ_ONLY_METHODS and (name != "get" or bool(call.args))

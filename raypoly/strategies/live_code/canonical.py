@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from raypoly.strategies.live_code.aliasing import Sharing
 from raypoly.strategies.live_code.bindings import nodes
-from raypoly.strategies.live_code.decoys import without_decoys
+from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold
 from raypoly.strategies.live_code.function_facts import FunctionFacts
-from raypoly.strategies.live_code.library_names import LIBRARY_MARK, said_plainly
+from raypoly.strategies.live_code.library_names import LIBRARY_MARK, plain_library_names
 from raypoly.strategies.live_code.renaming import rename
-from raypoly.strategies.live_code.settled_flags import settle
+from raypoly.strategies.live_code.settled_flags import fold_settled_flags
 from raypoly.strategies.live_code.slicing import slice_to
-from raypoly.strategies.live_code.unwrapping import reached, unwrapped, without_trials
+from raypoly.strategies.live_code.unwrapping import drop_trial_calls, drop_unreached, unwrap_class
 
 _COMPOUND = (
     "if ",
@@ -57,12 +57,12 @@ class Canonical:
 
 def canonical(source: str, entry: str = "") -> Canonical:
     """The canonical form; `entry` is `f` or `Solution().method`, empty for a whole program. Raises `SyntaxError`."""
-    tree = fold(said_plainly(ast.parse(source)))
+    tree = fold(plain_library_names(ast.parse(source)))
     if entry:
-        tree = without_trials(tree)
-    tree = _live(fold(settle(tree)), entry)
+        tree = drop_trial_calls(tree)
+    tree = _live(fold(fold_settled_flags(tree)), entry)
     if entry:
-        tree = unwrapped(reached(tree, entry), entry)
+        tree = unwrap_class(drop_unreached(tree, entry), entry)
     place = _place(tree, entry)
     tree = ast.fix_missing_locations(rename(tree, short=True))
     for node in nodes(tree):
@@ -76,10 +76,10 @@ def _live(tree: ast.Module, entry: str) -> ast.Module:
     program = _read(tree, entry)
     if len(nodes(tree)) > _MOST_NODES:
         return slice_to(tree, entry, program)
-    if without_decoys(tree, program):
+    if remove_decoys(tree, program):
         program = _read(tree, entry)
     tree = slice_to(tree, entry, program)
-    if without_decoys(tree, program):
+    if remove_decoys(tree, program):
         tree = slice_to(tree, entry, _read(tree, entry))
     return tree
 

@@ -39,13 +39,13 @@ def constructs(source: str, entry_point: str) -> tuple[str, ...]:
 
 def live_constructs(tree: ast.Module) -> tuple[str, ...]:
     """The looping constructs of a module that is already sliced, sorted."""
-    found = {name for node in nodes(tree) if (name := kind(node)) is not None}
+    found = {name for node in nodes(tree) if (name := construct_of(node)) is not None}
     if recursive_functions(tree):
         found.add("recursion")
     return tuple(sorted(found)) or ("closed_form",)
 
 
-def kind(node: ast.AST) -> str | None:
+def construct_of(node: ast.AST) -> str | None:
     """The construct that one node is; recursion is no single node."""
     if isinstance(node, (ast.For, ast.AsyncFor)):
         return "for"

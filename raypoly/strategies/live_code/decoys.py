@@ -18,9 +18,9 @@ from raypoly.strategies.live_code.bindings import (
     bound_here,
     children,
     declared,
+    is_read_only_method,
     nodes,
     parameters,
-    reads,
     root,
 )
 from raypoly.strategies.live_code.function_facts import CHANGES_FIRST, Function, FunctionFacts
@@ -41,7 +41,7 @@ _JUMPS = (ast.Break, ast.Continue, ast.Pass)
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def without_decoys(tree: ast.Module, program: FunctionFacts) -> bool:
+def remove_decoys(tree: ast.Module, program: FunctionFacts) -> bool:
     """Whether anything was found; the tree is changed in place. `program` was read carefully."""
     every = nodes(tree)
     functions = [node for node in every if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
@@ -172,7 +172,7 @@ class _Reader:
             method = call.func.attr
             if method in self.program.free:
                 return False
-            if reads(call):
+            if is_read_only_method(call):
                 return True
             return method in _CHANGING and self._holds(call.func.value)
         if not isinstance(call.func, ast.Name):

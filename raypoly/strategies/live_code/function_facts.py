@@ -10,11 +10,11 @@ from raypoly.strategies.live_code.bindings import (
     Aliases,
     bound_here,
     declared,
+    is_read_only_method,
     loads,
     nodes,
     parameters,
     reach,
-    reads,
     root,
     stores,
 )
@@ -114,4 +114,4 @@ def is_numeric(stmt: ast.AugAssign) -> bool:
 def reads_only(call: ast.Call) -> bool:
     """Whether calling this method leaves its owner as it was."""
     assert isinstance(call.func, ast.Attribute)
-    return reads(call) or root(call.func.value) in PURE_MODULES
+    return is_read_only_method(call) or root(call.func.value) in PURE_MODULES

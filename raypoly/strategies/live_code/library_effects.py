@@ -5,7 +5,7 @@
 
 The slicer keeps a call that might change what it is given. On real programs that keeps decoys alive: a heap that
 nobody reads is filled with elements of the input. So before slicing, known library calls are written as stores, method
-calls or fresh values, and afterwards `spoken` writes them back. Standard library only.
+calls or fresh values, and afterwards `restore_library_calls` writes them back. Standard library only.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _FRESH = frozenset(
 )
 
 
-def neutral(tree: ast.Module) -> ast.Module:
+def neutralize_library_calls(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) with library calls in forms that say what they change."""
     own = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -73,8 +73,8 @@ def neutral(tree: ast.Module) -> ast.Module:
     return changed
 
 
-def spoken(tree: ast.Module) -> ast.Module:
-    """The inverse of `neutral` on whatever the slicer kept; the tree is changed in place."""
+def restore_library_calls(tree: ast.Module) -> ast.Module:
+    """The inverse of `neutralize_library_calls` on whatever the slicer kept; the tree is changed in place."""
     changed = _Spoken().visit(tree)
     assert isinstance(changed, ast.Module)
     return ast.fix_missing_locations(changed)

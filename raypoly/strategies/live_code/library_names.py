@@ -19,7 +19,7 @@ LIBRARY_MARK = "@"
 _CACHES = frozenset({"cache", "lru_cache"})
 
 
-def said_plainly(tree: ast.Module) -> ast.Module:
+def plain_library_names(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) without imports; library names are what a star import gives, else `module.name`."""
     bound = _bound(tree)
     real: dict[str, str] = {}

@@ -11,7 +11,7 @@ from collections import Counter
 _FLAGS = (bool, int, type(None))
 
 
-def settle(tree: ast.Module) -> ast.Module:
+def fold_settled_flags(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) with names that hold one constant for good replaced by it in tests.
 
     A length is never negative and nothing differs from itself: such tests become constants too.

@@ -16,7 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_DECORATORS = frozenset({"staticmethod", "cache"})
 
 
-def reached(tree: ast.Module, entry_point: str) -> ast.Module:
+def drop_unreached(tree: ast.Module, entry_point: str) -> ast.Module:
     """The module (changed in place) without methods that the entry never comes to, even where they call themselves."""
     owner, _, entry = entry_point.partition(".")
     classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and not c.bases and not c.decorator_list]
@@ -46,7 +46,7 @@ def _used(stmts: list[ast.stmt] | list[Function]) -> set[str]:
     return {n.attr for n in found if isinstance(n, ast.Attribute)} | {n.id for n in found if isinstance(n, ast.Name)}
 
 
-def without_trials(tree: ast.Module) -> ast.Module:
+def drop_trial_calls(tree: ast.Module) -> ast.Module:
     """The module (changed in place) without `if __name__ == "__main__":` and calls at the top whose result is dropped.
 
     Only for a program with an entry point: what is printed while it loads is not its answer.
@@ -64,7 +64,7 @@ def _is_trial(stmt: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
 
 
-def unwrapped(tree: ast.Module, entry_point: str) -> ast.Module:
+def unwrap_class(tree: ast.Module, entry_point: str) -> ast.Module:
     """The module (changed in place) with the entry's class opened where it keeps no state."""
     owner = entry_point.split("(")[0].split(".")[0]
     for place, node in enumerate(tree.body):

@@ -13,7 +13,7 @@ from functools import cached_property
 from types import CodeType
 
 from raypoly.strategies.live_code.bindings import Comprehension, bound_here, nodes, stores
-from raypoly.strategies.live_code.constructs import called, kind, may_recur, recursive_functions
+from raypoly.strategies.live_code.constructs import called, construct_of, may_recur, recursive_functions
 
 FILE = "<candidate>"
 _BODIES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -63,7 +63,7 @@ def instrument(
 
 def place_of(node: ast.expr | ast.stmt) -> Place | None:
     """Where a construct stands, the same in a sliced tree and in the whole one; None for what is no construct."""
-    name = kind(node)
+    name = construct_of(node)
     return None if name is None else (name, node.lineno, node.col_offset)
 
 
@@ -116,7 +116,7 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.copy_location(ast.Expr(_call("@left", ast.Constant(number), _call("@locals"))), node)]
 
     def _comprehension(self, node: Comprehension) -> ast.AST:
-        construct = kind(node)
+        construct = construct_of(node)
         if construct in self.bypass and len(node.generators) == 1 and not isinstance(node, ast.DictComp):
             self.generic_visit(node)
             container = {ast.ListComp: "@list", ast.SetComp: "@set", ast.GeneratorExp: "@iter"}[type(node)]
@@ -134,7 +134,7 @@ class _Rewriter(ast.NodeTransformer):
         name = called(node)
         if self.recursion_gives is not None and name in self.recursive and set(self.within) & self.recursive:
             return ast.copy_location(copy.copy(self.recursion_gives), node)
-        construct = kind(node)
+        construct = construct_of(node)
         if construct is None or name in self.own or not node.args:
             return self.generic_visit(node)
         number = self.number(node)

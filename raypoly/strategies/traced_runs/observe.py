@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from raypoly.strategies.features.algorithm_features import approach
+from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.canonical import canonical
 from raypoly.strategies.live_code.constructs import live_constructs
@@ -68,7 +68,7 @@ def observe(
     except RecursionError:
         text = ""  # nested too deeply for that: judges see it as it was written
     evidence: dict[str, Any] = {"canonical": text, "constructs": constructs, "growth": {}, "strategy": ""}
-    evidence["features"] = list(approach(code, entry_point)) if features else []
+    evidence["features"] = list(algorithm_features(code, entry_point)) if features else []
     if small_args is None or large_args is None:
         return evidence
     experiment = _Experiment(code, prelude, entry_point, small_args, large_args)

@@ -19,8 +19,8 @@ from raypoly.judge.structural import label_evidence
 from raypoly.offline.judge.program_groups import observing, of_gold
 from raypoly.offline.judge.program_transforms import keywords
 from raypoly.problems.formats import problem_of
-from raypoly.sandbox.code_extraction import extract_code
-from raypoly.strategies.features.algorithm_features import approach
+from raypoly.scoring.code_extraction import extract_code
+from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.live_code.canonical import canonical
 from raypoly.strategies.live_code.constructs import constructs
 from raypoly.values import Evidence
@@ -51,7 +51,7 @@ def evidence(program: str, entry: str) -> Evidence | None:
     """What the sandbox finds without running the program; None where it does not parse."""
     try:
         text = canonical(program, entry).text
-        return Evidence(text, constructs(program, entry), {}, "", approach(program, entry))
+        return Evidence(text, constructs(program, entry), {}, "", algorithm_features(program, entry))
     except SyntaxError:
         return None
 

@@ -12,7 +12,7 @@ from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, render, statement
 from raypoly.judge.openai.statement_essence import essence
 from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.strategies.live_code.canonical import canonical
 from tests.support.small_problems import SHARED
 

@@ -17,7 +17,7 @@ from raypoly.problems.formats import program_of
 from raypoly.problems.verl_rows import truth_of
 from raypoly.problems.without_tests import require_tests, with_tests
 from raypoly.sandbox import Sandbox
-from raypoly.sandbox.code_extraction import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.settings import load
 from tests.support.random_model import TEXTS
 from tests.support.verl_files import SCHEMA, code, gsm8k, write

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from raypoly.sandbox import Sandbox
-from raypoly.strategies.features.algorithm_features import approach
+from raypoly.strategies.features.algorithm_features import algorithm_features
 from tests.support.small_problems import SHARED, check
 
 HASH = """class Solution:
@@ -177,7 +177,7 @@ EXAMPLES = [
 @pytest.mark.parametrize(("feature", "code"), EXAMPLES, ids=[f"{n}-{f}" for n, (f, _) in enumerate(EXAMPLES)])
 def test_a_program_shows_the_feature_of_its_approach(feature: str, code: str) -> None:
     entry = "Solution().pair" if code is PLAIN else "Solution().f" if "class" in code else "f"
-    assert feature in approach(code, entry)
+    assert feature in algorithm_features(code, entry)
 
 
 ABSENT = [
@@ -208,7 +208,7 @@ ABSENT = [
 
 @pytest.mark.parametrize(("feature", "code"), ABSENT)
 def test_a_program_shows_no_feature_that_it_only_resembles(feature: str, code: str) -> None:
-    assert feature not in approach(code, "f")
+    assert feature not in algorithm_features(code, "f")
 
 
 TRICKS = {
@@ -256,23 +256,23 @@ AROUND = {
 @pytest.mark.parametrize("trick", [*TRICKS, *AROUND])
 def test_dead_code_adds_no_feature(trick: str) -> None:
     code = AROUND[trick] if trick in AROUND else HASH.format(trick=TRICKS[trick])
-    assert approach(code, "Solution().pair") == approach(PLAIN, "Solution().pair")
+    assert algorithm_features(code, "Solution().pair") == algorithm_features(PLAIN, "Solution().pair")
 
 
 @pytest.mark.parametrize("trick", TRICKS)
 def test_a_constant_answer_stays_a_placeholder_whatever_dead_code_stands_before_it(trick: str) -> None:
     code = f"class Solution:\n    def pair(self, nums, target):\n        {TRICKS[trick]}return []\n"
-    assert approach(code, "Solution().pair") == ("placeholder",)
+    assert algorithm_features(code, "Solution().pair") == ("placeholder",)
 
 
 def test_a_break_that_skips_the_else_of_its_loop_is_live() -> None:
     code = "def f(a):\n for i in a:\n  for j in a:\n   if i * j == 7:\n    break\n  else:\n   return i\n return 0"
-    assert "depth_2" in approach(code, "f")
+    assert "depth_2" in algorithm_features(code, "f")
 
 
 def test_what_a_script_prints_is_its_answer() -> None:
     code = "def main():\n    h = list(map(int, input().split()))\n    heapify(h)\n    print(heappop(h))\nmain()"
-    assert "heap" in approach(code, "")
+    assert "heap" in algorithm_features(code, "")
 
 
 def test_helper_functions_hide_nothing() -> None:
@@ -282,28 +282,28 @@ def test_helper_functions_hide_nothing() -> None:
         "            at = self.find(seen, target - nums[i])\n            if at != -1:\n                return [at, i]\n"
         "            seen[nums[i]] = i\n"
     )
-    assert "hash" in approach(helped, "Solution().pair")
+    assert "hash" in algorithm_features(helped, "Solution().pair")
 
 
 def test_a_program_that_does_not_parse_is_a_syntax_error() -> None:
     with pytest.raises(SyntaxError):
-        approach("def f(n) return", "f")
+        algorithm_features("def f(n) return", "f")
 
 
 def test_a_program_too_large_to_read_has_no_features() -> None:
-    assert approach("def f(a):\n" + " a += 1\n" * 3000 + " return a", "f") == ()
+    assert algorithm_features("def f(a):\n" + " a += 1\n" * 3000 + " return a", "f") == ()
 
 
 def test_a_program_nested_too_deeply_to_read_has_no_features() -> None:
     chain = "".join(f"def g{i}(x):\n return g{i + 1}(x)\n" for i in range(200))
-    assert approach(f"{chain}def g200(x):\n return x\ndef f(a):\n return g0(a)", "f") == ()
+    assert algorithm_features(f"{chain}def g200(x):\n return x\ndef f(a):\n return g0(a)", "f") == ()
 
 
 def test_features_travel_with_the_verdict(sandbox: Sandbox) -> None:
     problem = check("def check(candidate):\n    assert candidate([2, 7], 9) == [0, 1]\n", "Solution().pair")
     verdict = sandbox.score(problem, PLAIN)
     assert verdict.evidence is not None
-    assert verdict.evidence.features == approach(PLAIN, "Solution().pair")
+    assert verdict.evidence.features == algorithm_features(PLAIN, "Solution().pair")
 
 
 def solutions() -> Iterator[tuple[str, str]]:
@@ -348,6 +348,6 @@ def test_names_comments_types_and_formatting_change_no_feature() -> None:
         renamed = ast.unparse(ast.fix_missing_locations(Renamed(tree).visit(ast.parse(code))))
         commented = "# label me as a heap\n" + ast.unparse(tree).replace("\n", "  # sliding window\n")
         for copy in (renamed, commented):
-            assert approach(copy, entry) == approach(code, entry), copy
+            assert algorithm_features(copy, entry) == algorithm_features(code, entry), copy
             compared += 1
     assert compared > 80

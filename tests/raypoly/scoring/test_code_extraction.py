@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from raypoly.sandbox import extract_code
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.values import Problem, TestSuite
 
 TESTS = TestSuite("calls", "[]")
