@@ -14,7 +14,7 @@ from pathlib import Path
 
 from raypoly.config import RunConfig
 from raypoly.errors import StorageError, UsageError
-from raypoly.store import Lease, Store, open_store
+from raypoly.store import Lease, Store, acquire_lease, open_store
 from raypoly.store.location import Location
 from raypoly.store.storage_options import StorageOptions
 
@@ -47,7 +47,7 @@ def open_leased(
     """
     try:
         store = open_store(location, options)
-        lease = Lease.acquire(store, description)
+        lease = acquire_lease(store, description)
     except StorageError as error:
         raise UsageError(f"run.dir={location} can't be used: {error}") from error
     try:

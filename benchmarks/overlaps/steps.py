@@ -22,7 +22,7 @@ from raypoly.metrics.sinks import Sinks
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems import ProblemSet
 from raypoly.settings import load
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.values import Problem, TestSuite
 from workflows.durability.checkpoint_writer import CheckpointWriter
@@ -94,7 +94,7 @@ async def measured(version: str, times: Times, workers: int, colocated: bool) ->
 async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows: _Rows) -> Parts:
     config = _config(len(times.groups), len(times.groups[0].programs), workers)
     store = LocalStore(folder)
-    lease = Lease.acquire(store, "benchmarks.overlap")
+    lease = acquire_lease(store, "benchmarks.overlap")
     journal = Journal(store, lease)
     saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, _unheard)
     context = CallContext()

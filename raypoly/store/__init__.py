@@ -1,14 +1,24 @@
 """Where a run's files live and who may write them: the store, the lease, and the records kept in it.
 
 store = open_store("/runs/tiny-poly_epo-s0-1a2b3c4d")
-lease = Lease.acquire(store, "raypoly train")
+lease = acquire_lease(store, "raypoly train")
 store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns, immutable from then on
 """
 
-from raypoly.store import local_lease, remote_lease  # noqa: F401 - the kinds of lease that `Lease.acquire` takes
 from raypoly.store.lease import Lease
-from raypoly.store.open_store import open_store
+from raypoly.store.open_store import acquire_lease, open_store
 from raypoly.store.step_records import Applied, Crossed, Generated, Judged, Record, Scored
 from raypoly.store.store import Store
 
-__all__ = ["Applied", "Crossed", "Generated", "Judged", "Lease", "Record", "Scored", "Store", "open_store"]
+__all__ = [
+    "Applied",
+    "Crossed",
+    "Generated",
+    "Judged",
+    "Lease",
+    "Record",
+    "Scored",
+    "Store",
+    "acquire_lease",
+    "open_store",
+]

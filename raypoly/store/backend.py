@@ -60,11 +60,11 @@ class Backend(ABC):
         """Its length in bytes; None where there is no such object."""
 
     @abstractmethod
-    def below(self, folder: str) -> Iterator[tuple[str, int]]:
+    def list_below(self, folder: str) -> Iterator[tuple[str, int]]:
         """Key and length of every object below a folder (ends in a slash, or is empty), in any order."""
 
     @abstractmethod
-    def top(self) -> Iterator[str]:
+    def list_top(self) -> Iterator[str]:
         """Names of the objects and folders at the top."""
 
     @abstractmethod
@@ -75,6 +75,6 @@ class Backend(ABC):
     def copy(self, key: str, target: str) -> None:
         """Give an object's content a second key. Raises `Missing`."""
 
-    def hurried(self, timeout: float) -> Backend:
+    def with_timeout(self, timeout: float) -> Backend:
         """The same place with another time for a request."""
         return self

@@ -67,14 +67,14 @@ class FilesystemBackend(Backend):
             info = self._filesystem.get_file_info(self._path(key))
         return int(info.size) if info.type == pafs.FileType.File else None
 
-    def below(self, folder: str) -> Iterator[tuple[str, int]]:
+    def list_below(self, folder: str) -> Iterator[tuple[str, int]]:
         yield from (
             (info.path.removeprefix(self._root).lstrip("/"), int(info.size))
             for info in self._infos(f"{self._root}/{folder}".rstrip("/"), recursive=True)
             if info.type == pafs.FileType.File and not info.base_name.startswith(".")
         )
 
-    def top(self) -> Iterator[str]:
+    def list_top(self) -> Iterator[str]:
         yield from (info.base_name for info in self._infos(self._root) if not info.base_name.startswith("."))
 
     def delete(self, key: str) -> None:

@@ -1,10 +1,10 @@
 """The lease: one driver at a time on a run directory, with an epoch that tells later writes from earlier ones.
 
-    lease = Lease.acquire(store, "raypoly train")
+    lease = acquire_lease(store, "raypoly train")     # raypoly.store.open_store
     lease.check()       # before each write: raises where another driver has taken over, or may have
     lease.release()
 
-On a local disk the kernel holds it (`local_lease`); on remote storage conditional writes and a heartbeat do
+On a local disk the kernel holds the lease (`local_lease`). On remote storage conditional writes and a heartbeat hold it
 (`remote_lease`).
 """
 
@@ -12,37 +12,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from raypoly.store.local_store import LocalStore
-from raypoly.store.remote_store import RemoteStore
+from raypoly.errors import LeaseHeld, StaleEpoch
 from raypoly.store.store import Store
 
 
 class Lease(ABC):
-    """Held from `acquire` to `release` or to the process's death."""
+    """The right to write to a run, from `acquire_lease` to `release` or to the process's death."""
 
     epoch: int
-    """One more than any holder's before."""
-
-    @staticmethod
-    def acquire(store: Store, description: str = "") -> Lease:
-        """Take the lease, one epoch later than any holder before.
-
-        `description` names this process to others (default: its command line). Raises `LeaseHeld`, naming the
-        holder; `StorageError`.
-        """
-        from raypoly.store.local_lease import LocalLease
-        from raypoly.store.remote_lease import RemoteLease
-
-        if isinstance(store, LocalStore):
-            return LocalLease.take(store, description)
-        if isinstance(store, RemoteStore):
-            return RemoteLease.take(store, description)
-        raise TypeError(f"no lease is known for {type(store).__name__}")
+    """One more than that of any owner before."""
 
     @abstractmethod
     def check(self) -> None:
-        """Return where this lease still holds; every commit asks first. Raises `StaleEpoch` else."""
+        """Return if this process still owns the lease, else raise `StaleEpoch`. Every commit calls it first."""
 
     @abstractmethod
     def release(self) -> None:
-        """Give the lease back; the next holder starts at once."""
+        """Give the lease back. The next owner can start at once."""
+
+
+def lease_held(store: Store, owner: str) -> LeaseHeld:
+    """The error of a second start."""
+    return LeaseHeld(f"{store.uri} is held by {owner}: wait for it or stop it.")
+
+
+def lease_released(store: Store) -> StaleEpoch:
+    """The error of a write after `release`."""
+    return StaleEpoch(f"The lease on {store.uri} was given back: nothing more may be written.")
+
+
+def lease_overtaken(store: Store, owner: str, epoch: int, own_epoch: int) -> StaleEpoch:
+    """The error of a write after another driver took over."""
+    return StaleEpoch(
+        f"{store.uri} was taken over by {owner} (epoch {epoch}, this one is {own_epoch}): "
+        "this driver stops and writes nothing more."
+    )

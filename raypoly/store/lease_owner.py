@@ -1,4 +1,4 @@
-"""Who holds something on which machine: named in messages, and asked whether it still lives."""
+"""The process that owns a lease: on which machine it is, and whether it still lives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class LeaseOwner:
-    """A process that holds the lease."""
+    """A process that owns a lease."""
 
     host: str
     pid: int
@@ -20,9 +20,9 @@ class LeaseOwner:
     since: str
     """When it took the lease, ISO 8601 in UTC, whole seconds."""
     machine: str = ""
-    """Boot and process namespace, in which its pid means what it says; empty where not known."""
+    """Boot id and process namespace, in which its pid is valid; empty if not known."""
     started: str = ""
-    """When the process started, in the kernel's ticks: tells it from a later one of the same pid."""
+    """When the process started, in the kernel's ticks: tells it from a later process of the same pid."""
 
     @classmethod
     def this_process(cls, command: str) -> LeaseOwner:
@@ -32,24 +32,24 @@ class LeaseOwner:
 
     @property
     def seems_alive(self) -> bool:
-        """False where the process is known to be gone; True where it lives or can't be asked from here."""
+        """False if the process is known to be gone; True if it lives or can't be checked from here."""
         return self.host != socket.gethostname() or is_alive(self.pid)
 
     @property
     def is_here(self) -> bool:
-        """Whether it is surely a process of this machine: a host's name may be another container's too."""
+        """Whether it is surely a process of this machine. Two containers may have the same host name."""
         return bool(self.machine) and self.machine == _machine()
 
     @property
     def is_gone(self) -> bool:
-        """True only where this very process surely runs no more."""
+        """True only if this very process surely runs no more."""
         if not self.is_here:
             return False
         return not is_alive(self.pid) or (bool(self.started) and _start_of(self.pid) != self.started)
 
     @property
-    def named(self) -> str:
-        """For messages."""
+    def description(self) -> str:
+        """Pid, host, start and command, for messages."""
         return f"pid {self.pid} on host {self.host} since {self.since} ({self.command})"
 
 
@@ -73,7 +73,7 @@ def _machine() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Field 22 of /proc/PID/stat, counted behind the command's name, which may hold anything; none of a dead one."""
+    """Field 22 of /proc/PID/stat, counted after the command's name, which may hold anything; empty if it is dead."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]

@@ -1,7 +1,7 @@
-"""Who holds a run, found out without holding it: for the doctor, and for ranks that write beside their driver.
+"""Finds out who owns a run's lease without taking it: for the doctor, and for ranks that write beside their driver.
 
-held = look(store)
-held.epoch, held.lives, held.told     # 7, True, "held by pid 4711 on host a since ... (raypoly train)"
+state = probe_lease(store)
+state.epoch, state.lives, state.summary     # 7, True, "held by pid 4711 on host a since ... (raypoly train)"
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from raypoly.store.store import Store
 
 @dataclass(frozen=True)
 class LeaseState:
-    """What is known of a run's newest lease."""
+    """What is known about a run's newest lease."""
 
     epoch: int
     lives: bool | None
-    """Whether its holder may write; None where that can't be told from here."""
-    told: str
-    """For a person."""
+    """Whether its owner may still write; None if that can't be known from here."""
+    summary: str
+    """One clause for a person."""
 
 
 def newest_epoch(store: Store) -> int | None:
-    """Of all that ever held the run, as far as is known; None where this machine sees no lease."""
+    """The newest epoch that anybody owned, as far as is known; None if this machine sees no lease."""
     if isinstance(store, RemoteStore):
         return remote_lease.newest_epoch(store) or None
     assert isinstance(store, LocalStore)
@@ -41,49 +41,51 @@ def newest_epoch(store: Store) -> int | None:
 
 
 def probe_lease(store: Store) -> LeaseState | None:
-    """The newest lease; None where there is none that can be read. Waits some seconds for a remote heartbeat."""
+    """The newest lease; None if none can be read. Waits some seconds for a remote heartbeat."""
     epoch = newest_epoch(store)
     if epoch is None:
         return None
     if isinstance(store, RemoteStore):
-        return _look_remote(store, epoch)
+        return _probe_remote(store, epoch)
     assert isinstance(store, LocalStore)
     found = read_owner(store)
-    return None if found is None else _look_local(store, *found)
+    return None if found is None else _probe_local(store, *found)
 
 
-def _look_local(store: LocalStore, epoch: int, holder: LeaseOwner) -> LeaseState:
-    if holder.is_gone:
-        return LeaseState(epoch, False, f"free; last held by {holder.named}, which has ended")
-    if not holder.is_here:
-        return LeaseState(epoch, None, f"perhaps held by {holder.named}, which can't be asked from this machine")
+def _probe_local(store: LocalStore, epoch: int, owner: LeaseOwner) -> LeaseState:
+    if owner.is_gone:
+        return LeaseState(epoch, False, f"free; last held by {owner.description}, which has ended")
+    if not owner.is_here:
+        return LeaseState(epoch, None, f"perhaps held by {owner.description}, which can't be asked from this machine")
     if _is_locked(store.local_path(LOCK_KEY)):
-        return LeaseState(epoch, True, f"held by {holder.named}")
-    return LeaseState(epoch, False, f"free; given back by {holder.named}")
+        return LeaseState(epoch, True, f"held by {owner.description}")
+    return LeaseState(epoch, False, f"free; given back by {owner.description}")
 
 
-def _look_remote(store: RemoteStore, epoch: int) -> LeaseState:
+def _probe_remote(store: RemoteStore, epoch: int) -> LeaseState:
     claim = read_claim(store, epoch, 2 * store.options.timeout)
     seen, until = read_beat(store, epoch), time.monotonic() + claim.ttl / 4
-    if claim.holder is None and not seen:
+    if claim.owner is None and not seen:
         return LeaseState(epoch, None, f"last held in epoch {epoch}, of which the lease's objects are gone or damaged")
-    if claim.holder is not None and claim.holder.is_gone:
-        return LeaseState(epoch, False, f"free; last held by {claim.named}, which has ended")
+    if claim.owner is not None and claim.owner.is_gone:
+        return LeaseState(epoch, False, f"free; last held by {claim.description}, which has ended")
     while not is_released(seen):
         if time.monotonic() > until:
             return LeaseState(
-                epoch, None, f"perhaps held by {claim.named}, whose heartbeat stood still for {claim.ttl / 4:.0f} s"
+                epoch,
+                None,
+                f"perhaps held by {claim.description}, whose heartbeat stood still for {claim.ttl / 4:.0f} s",
             )
         time.sleep(claim.ttl / 60)
         now = read_beat(store, epoch)
         if now != seen and not is_released(now):
-            return LeaseState(epoch, True, f"held by {claim.named}")
+            return LeaseState(epoch, True, f"held by {claim.description}")
         seen = now
-    return LeaseState(epoch, False, f"free; given back by {claim.named}")
+    return LeaseState(epoch, False, f"free; given back by {claim.description}")
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process of this machine holds a lock on the file, by the kernel's list: asking must lock nothing."""
+    """Whether a process of this machine has locked the file, by the kernel's list. Trying the lock would take it."""
     try:
         inode = str(os.stat(path).st_ino)
         return any(line.split()[5].rpartition(":")[2] == inode for line in Path("/proc/locks").read_text().splitlines())

@@ -58,12 +58,12 @@ class ObjectBackend(Backend):
         except Missing:
             return None
 
-    def below(self, folder: str) -> Iterator[tuple[str, int]]:
+    def list_below(self, folder: str) -> Iterator[tuple[str, int]]:
         with self._explained():
             for chunk in self._client.list(folder or None, chunk_size=1000):
                 yield from ((meta["path"], meta["size"]) for meta in chunk)
 
-    def top(self) -> Iterator[str]:
+    def list_top(self) -> Iterator[str]:
         with self._explained():
             found = self._client.list_with_delimiter()
             yield from (meta["path"] for meta in found["objects"])
@@ -80,7 +80,7 @@ class ObjectBackend(Backend):
         with self._explained():
             self._client.copy(key, target)
 
-    def hurried(self, timeout: float) -> ObjectBackend:
+    def with_timeout(self, timeout: float) -> ObjectBackend:
         other = ObjectBackend(self._location, timeout)
         other.conditional = self.conditional
         return other

@@ -1,16 +1,17 @@
-"""The lease on remote storage: who creates `lease/epoch-000007.json` first holds epoch 7 and rewrites a heartbeat.
+"""The lease on remote storage. The first to create `lease/epoch-000007.json` owns epoch 7 and rewrites a heartbeat.
 
-    lease/epoch-000007.json   the holder, written once, by a write that only creates
-    lease/beat-000007.json    rewritten every few seconds by a thread; says `released` in the end
+    lease/epoch-000007.json   the owner, written once, by a write that only creates
+    lease/beat-000007.json    the heartbeat, rewritten every few seconds by a thread; says `released` in the end
 
-A newcomer takes over at once after a release or where the holder is a dead process of this machine; else when it has
-seen the same beat for `ttl` seconds of its own clock. A beat that changes meanwhile proves life: `LeaseHeld`.
+A newcomer takes over at once after a release, or if the owner is a dead process of this machine. Otherwise it takes
+over when it has seen the same beat for `ttl` seconds of its own clock. A beat that changes meanwhile proves that the
+owner lives: `LeaseHeld`.
 
-Nobody writes after a take-over, whatever was paused or cut off. A renewal first rewrites the beat and then looks for a
-newer epoch; what it allows ends `ttl - timeout` seconds after its *start*, and every request ends within `timeout`. A
-newcomer creates its epoch and then looks at the old beat once more: had it changed, the old holder could have looked
-before the new epoch was there, and the newcomer waits until that holder's time is over. Clocks are not compared, only
-seconds counted.
+Nobody writes after a take-over, even a process that was paused or cut off. A renewal first rewrites the beat, then
+looks for a newer epoch. It allows writes until `ttl - timeout` seconds after its *start*, and every request ends within
+`timeout`. A newcomer creates its epoch and then reads the old beat once more. If that beat has changed, the old owner
+may have looked before the new epoch was there, so the newcomer waits until that owner's time is over. No two clocks
+are compared; only seconds are counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
-from raypoly.store.lease import Lease
+from raypoly.store.lease import Lease, lease_held, lease_overtaken, lease_released
 from raypoly.store.lease_owner import LeaseOwner
 from raypoly.store.remote_store import RemoteStore
 
@@ -38,9 +39,9 @@ _EPOCH = re.compile(r"^(?:lease|starts)/epoch-(\d+)\.json$")
 _BEATS = 12
 """Heartbeats in `ttl` seconds."""
 _LOOKS = 60
-"""Looks of a newcomer in `ttl` seconds."""
+"""How often a newcomer reads the beat in `ttl` seconds."""
 _GAP = 4.0
-"""Seconds from look to write in which a storage without conditional writes must take an epoch."""
+"""Seconds in which a storage without conditional writes must look for an epoch and write it."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +50,24 @@ class _Claim:
 
     epoch: int
     ttl: float
-    """Seconds without a beat after which the holder writes nothing more."""
-    holder: LeaseOwner | None
-    """None where the object is damaged."""
+    """Seconds without a beat after which the owner writes nothing more."""
+    owner: LeaseOwner | None
+    """None if the object is damaged."""
 
     @property
-    def named(self) -> str:
-        return self.holder.named if self.holder else f"another driver (epoch {self.epoch})"
+    def description(self) -> str:
+        return self.owner.description if self.owner else f"another driver (epoch {self.epoch})"
 
 
 class RemoteLease(Lease):
-    """A heartbeat; `check` may be called from any thread."""
+    """A heartbeat. `check` may be called from any thread."""
 
     def __init__(self, store: RemoteStore, epoch: int, description: str) -> None:
         self.epoch = epoch
         self._store = store
-        self._lane = store.hurried()
+        self._lease_store = store.for_lease()
         self._ttl = 2 * store.options.timeout
-        self._holder = LeaseOwner.this_process(description)
+        self._owner = LeaseOwner.this_process(description)
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._beats = 0
@@ -75,8 +76,8 @@ class RemoteLease(Lease):
         os.register_at_fork(after_in_child=self._closed.set)  # a forked child has no thread that beats
 
     @classmethod
-    def take(cls, store: RemoteStore, description: str) -> RemoteLease:
-        """As `Lease.acquire`."""
+    def acquire(cls, store: RemoteStore, description: str) -> RemoteLease:
+        """As `acquire_lease`."""
         newest = newest_epoch(store)
         before = read_claim(store, newest, 2 * store.options.timeout) if newest else None
         seen = _wait_until_free(store, before) if before else None
@@ -85,17 +86,17 @@ class RemoteLease(Lease):
         lease._renew()
         threading.Thread(target=lease._keep_beating, name="lease", daemon=True).start()
         if before is not None and seen is not None:
-            _outwait(store, before, seen)
+            _wait_out_old_owner(store, before, seen)
         store.fence = lease.check
         store.clean()
         return lease
 
     def check(self) -> None:
-        """Costs a request only where the heartbeat is late; then it is waited for as for any request."""
+        """Sends a request only if the heartbeat is late, and then waits for it as for any other request."""
         until = _clock() + self._store.options.patience
         while True:
             if self._closed.is_set():
-                raise StaleEpoch(f"The lease on {self._store.uri} was given back: nothing more may be written.")
+                raise lease_released(self._store)
             if self._overtaken is not None:
                 raise self._overtaken
             if _clock() < self._valid_until:
@@ -112,7 +113,7 @@ class RemoteLease(Lease):
         if self._closed.is_set():
             return
         self._closed.set()
-        with self._lock:  # a beat that is under way would come after the mark
+        with self._lock:  # a beat under way would overwrite the mark
             try:
                 self._beat(released=True)
             except StorageError as error:
@@ -122,37 +123,34 @@ class RemoteLease(Lease):
         """Create the epoch's object, or raise `LeaseHeld`."""
         key, started = _epoch_key(self.epoch), _clock()
         content = self._content()
-        if not self._lane.create(key, content):
+        if not self._lease_store.create(key, content):
             raise _held(self._store, read_claim(self._store, self.epoch, self._ttl))
-        if self._lane.conditional:
+        if self._lease_store.conditional:
             other = self._content()
-            if not self._lane.create(key, other):
+            if not self._lease_store.create(key, other):
                 return
             logger.warning("%s takes conditional writes and ignores the condition", self._store.uri)
             content = other
         self._store.forget_conditions()
-        self._lane.forget_conditions()
+        self._lease_store.forget_conditions()
         if _clock() - started > _GAP:
             raise StorageError(f"{self._store.uri} is too slow to decide who holds it; start again.")
         time.sleep(_GAP + 1.0)
-        if self._lane.read(key) != content:
+        if self._lease_store.read(key) != content:
             raise _held(self._store, read_claim(self._store, self.epoch, self._ttl))
 
     def _content(self) -> bytes:
         """The epoch's object; no two are the same."""
-        fields = {"epoch": self.epoch, "ttl": self._ttl, "token": uuid.uuid4().hex, **asdict(self._holder)}
+        fields = {"epoch": self.epoch, "ttl": self._ttl, "token": uuid.uuid4().hex, **asdict(self._owner)}
         return json.dumps(fields, indent=2).encode()
 
     def _renew(self) -> None:
-        """First the beat, then the look: one of two drivers that do so at once sees the other."""
+        """Rewrites the beat, then looks for a newer epoch: of two drivers that do so at once, one sees the other."""
         started = _clock()
         self._beat()
-        if self._lane.exists(_epoch_key(self.epoch + 1)):
+        if self._lease_store.exists(_epoch_key(self.epoch + 1)):
             newer = read_claim(self._store, self.epoch + 1, self._ttl)
-            self._overtaken = StaleEpoch(
-                f"{self._store.uri} was taken over by {newer.named} (epoch {newer.epoch}, this one is {self.epoch}): "
-                "this driver stops and writes nothing more."
-            )
+            self._overtaken = lease_overtaken(self._store, newer.description, newer.epoch, self.epoch)
             raise self._overtaken
         self._valid_until = started + self._ttl - self._store.options.timeout
 
@@ -160,7 +158,7 @@ class RemoteLease(Lease):
         self._beats += 1
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = {"beat": self._beats, "at": now, "released": released}
-        self._lane.put_mutable(_beat_key(self.epoch), json.dumps(content).encode())
+        self._lease_store.put_mutable(_beat_key(self.epoch), json.dumps(content).encode())
 
     def _keep_beating(self) -> None:
         while not self._closed.wait(self._ttl / _BEATS):
@@ -175,16 +173,19 @@ class RemoteLease(Lease):
 
 
 def newest_epoch(store: RemoteStore) -> int:
-    """Of all that ever held it; what a start recorded counts too, in case the lease's own objects were deleted."""
+    """The newest epoch ever owned, 0 for none. The starts count too, in case the lease's own objects were deleted."""
     keys = (*store.list("lease/"), *store.list("starts/"))
     return max((int(found[1]) for key in keys if (found := _EPOCH.match(key))), default=0)
 
 
 def _wait_until_free(store: RemoteStore, claim: _Claim) -> bytes | None:
-    """Return when its holder may be followed: None where it surely writes no more, else the beat that stood still."""
+    """Waits until its owner may be followed. None if the owner surely writes no more, else the beat that stood still.
+
+    Raises `LeaseHeld` if the beat changes.
+    """
     seen, since = read_beat(store, claim.epoch), _clock()
     while True:
-        if is_released(seen) or (claim.holder is not None and claim.holder.is_gone):
+        if is_released(seen) or (claim.owner is not None and claim.owner.is_gone):
             return None
         if _clock() - since > claim.ttl:
             return seen
@@ -195,8 +196,8 @@ def _wait_until_free(store: RemoteStore, claim: _Claim) -> bytes | None:
         seen = now
 
 
-def _outwait(store: RemoteStore, claim: _Claim, seen: bytes) -> None:
-    """A holder that came back between the newcomer's last look and its epoch has `ttl` seconds at most."""
+def _wait_out_old_owner(store: RemoteStore, claim: _Claim, seen: bytes) -> None:
+    """An owner that came back between the newcomer's last look and its epoch may write for `ttl` seconds at most."""
     since, now = _clock(), read_beat(store, claim.epoch)
     while now != seen and not is_released(now) and _clock() - since < claim.ttl:
         time.sleep(claim.ttl / _LOOKS)
@@ -204,7 +205,7 @@ def _outwait(store: RemoteStore, claim: _Claim, seen: bytes) -> None:
 
 
 def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
-    """What is known of an epoch's holder; `ttl` is taken where its object is damaged or gone."""
+    """What an epoch's object says. If it is damaged or gone, it has no owner and the given `ttl`."""
     try:
         fields: Mapping[str, Any] = json.loads(store.read(_epoch_key(epoch)))
         known = {name: fields[name] for name in ("host", "pid", "command", "since", "machine", "started")}
@@ -218,11 +219,11 @@ def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
 
 
 def _held(store: RemoteStore, claim: _Claim) -> LeaseHeld:
-    return LeaseHeld(f"{store.uri} is held by {claim.named}: wait for it or stop it.")
+    return lease_held(store, claim.description)
 
 
 def read_beat(store: RemoteStore, epoch: int) -> bytes:
-    """The heartbeat as it is; empty where there is none yet."""
+    """The heartbeat's content; empty if there is none yet."""
     key = _beat_key(epoch)
     return store.read(key) if store.exists(key) else b""
 
@@ -243,5 +244,5 @@ def _beat_key(epoch: int) -> str:
 
 
 def _clock() -> float:
-    """Seconds, those included in which the machine slept."""
+    """Seconds, including those in which the machine slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

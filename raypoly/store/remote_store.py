@@ -56,11 +56,11 @@ class RemoteStore(Store):
         """The storage was seen to ignore them."""
         self._backend.conditional = False
 
-    def hurried(self) -> RemoteStore:
-        """The same place without a fence, with a third of the time for a request: for the lease's own objects."""
+    def for_lease(self) -> RemoteStore:
+        """The same place without a fence and with a third of the time for a request, for the lease's own objects."""
         timeout = self.options.timeout / 3
         options = replace(self.options, timeout=timeout, patience=self.options.timeout)
-        return RemoteStore(self.location, self._backend.hurried(timeout), options)
+        return RemoteStore(self.location, self._backend.with_timeout(timeout), options)
 
     def create(self, key: str, data: bytes) -> bool:
         """Whether `key` holds `data` now; False where it held something else before."""
@@ -116,7 +116,7 @@ class RemoteStore(Store):
         return tuple(sorted(key for key, _ in found if key.startswith(prefix)))
 
     def peek(self) -> tuple[str, ...]:
-        return self._do("listed", "", lambda: tuple(sorted(self._backend.top())))
+        return self._do("listed", "", lambda: tuple(sorted(self._backend.list_top())))
 
     def exists(self, key: str) -> bool:
         return self._do("read", check_key(key), lambda: self._backend.size(key)) is not None
@@ -194,7 +194,7 @@ class RemoteStore(Store):
             raise StorageError(f"{path} could not be written ({reason}); free space, or set run.scratch.") from error
 
     def _listed(self, folder: str) -> tuple[tuple[str, int], ...]:
-        return self._do("listed", folder, lambda: tuple(self._backend.below(folder)))
+        return self._do("listed", folder, lambda: tuple(self._backend.list_below(folder)))
 
     def _taken(self, key: str) -> StorageError:
         return StorageError(f"{self.place(key)} is committed with other content and can't be replaced: this is a bug.")

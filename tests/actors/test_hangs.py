@@ -19,7 +19,7 @@ from actors.scorer import ScorerPool
 from raypoly.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
 from raypoly.engines import SampleRequest
 from raypoly.errors import RaypolyError, Stalled
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.disk_calls import Disk
 from raypoly.store.local_store import LocalStore
 from raypoly.store.step_records import Applied
@@ -157,7 +157,7 @@ class HungDisk(Disk):
 def test_a_hung_disk_ends_the_run_and_the_stacks_are_kept_elsewhere(tmp_path: Path) -> None:
     disk = HungDisk()
     store = LocalStore(tmp_path / "run", disk)
-    journal = Journal(store, Lease.acquire(store))
+    journal = Journal(store, acquire_lease(store))
     guard = Guard(store, dict)
 
     async def commit() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.store import Lease, Store, open_store
+from raypoly.store import Lease, Store, acquire_lease, open_store
 from tests.support.driver_process import Driver
 from tests.support.local_driver import SMALL, LocalDriver
 from tests.support.ray_machines import Machines
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def lease(store: Store) -> Lease:
-    return Lease.acquire(store, "test")
+    return acquire_lease(store, "test")
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from raypoly.run import Run
 from raypoly.store import Store
 from raypoly.store.catalogue import Catalogue
 from raypoly.store.lease_probe import probe_lease
-from raypoly.store.local_lease import HOLDER_KEY, LOCK_KEY
+from raypoly.store.local_lease import LOCK_KEY, OWNER_KEY
 from raypoly.store.shards import checkpoint_folder
 from raypoly.store.store import DAMAGED
 from workflows.doctor.checks import kind_of
@@ -145,7 +145,7 @@ def _unread(store: Store, area: str, key: str, error: StorageError, missing: boo
 def _folders_for_files(store: Store) -> list[Finding]:
     """Folders where a start needs to write a file of its own."""
     folder = store.location.folder
-    found = [key for key in (LOCK_KEY, HOLDER_KEY) if folder and (folder / key).is_dir()]
+    found = [key for key in (LOCK_KEY, OWNER_KEY) if folder and (folder / key).is_dir()]
     return [Finding("lease", key, "damaged", "it is a folder and has to be a file: remove it") for key in found]
 
 

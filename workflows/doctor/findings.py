@@ -70,7 +70,7 @@ class DoctorReport:
 
     uri: str
     findings: Sequence[Finding]
-    holding: LeaseState | None
+    lease: LeaseState | None
     free_bytes: int
     """On the disk of the run, or of the scratch where it is in remote storage."""
     resume: ResumePoint

@@ -35,12 +35,13 @@ def print_report(place: str, as_json: bool) -> bool:
 def _values(report: DoctorReport) -> dict[str, object]:
     """All objects that are not simply sound, and the counts of those that are."""
     counts: dict[str, Counter[str]] = {}
+    lease = report.lease
     for finding in report.findings:
         counts.setdefault(finding.area, Counter())[finding.state] += 1
     return {
         "run": report.uri,
         "state": "damaged" if report.damaged else "sound",
-        "lease": asdict(report.holding) if report.holding else None,
+        "lease": {"epoch": lease.epoch, "lives": lease.lives, "told": lease.summary} if lease else None,
         "objects": {area: dict(states) for area, states in counts.items()},
         "problems": [asdict(finding) for finding in report.findings if finding.state not in ("sound", "unchecked")],
         "free_bytes": report.free_bytes,
@@ -76,8 +77,8 @@ def _table(report: DoctorReport) -> Table:
 
 
 def _sentences(report: DoctorReport) -> Iterator[str]:
-    resume, holding = report.resume, report.holding
-    yield f"lease: {f'epoch {holding.epoch}, {holding.told}' if holding else 'none that can be read'}"
+    resume, lease = report.resume, report.lease
+    yield f"lease: {f'epoch {lease.epoch}, {lease.summary}' if lease else 'none that can be read'}"
     yield f"free space: {report.free_bytes / 2**30:,.1f} GiB"
     if resume.refused:
         yield f"It would not go on: {resume.refused}."
@@ -94,6 +95,6 @@ def _sentences(report: DoctorReport) -> Iterator[str]:
             f"It would go on at step {resume.step} (steps count from 0): {start}, "
             f"{resume.replayed} steps replayed, {kept}."
         )
-    if holding is not None and holding.lives:
+    if lease is not None and lease.lives:
         yield "A driver is at work in it now."
     yield f"Command: the one that started it, or {resume.command}"

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import LeaseHeld, StaleEpoch
-from raypoly.store import Lease, Store, open_store
+from raypoly.store import Store, acquire_lease, open_store
 
 HOLD = """
     import sys
-    from raypoly.store import Lease, open_store
-    lease = Lease.acquire(open_store(sys.argv[1]), "raypoly train")
+    from raypoly.store import acquire_lease, open_store
+    lease = acquire_lease(open_store(sys.argv[1]), "raypoly train")
     print(lease.epoch, flush=True)
     sys.stdin.read()
 """
 RACE = """
     import os, sys
     from raypoly.errors import LeaseHeld
-    from raypoly.store import Lease, open_store
+    from raypoly.store import acquire_lease, open_store
     gates = os.pipe(), os.pipe()  # a gate opens to all children at once, when the parent closes its end
     for _ in range(100):
         if not os.fork():
@@ -32,7 +32,7 @@ RACE = """
                 os.close(end)
             os.read(gates[0][0], 1)
             try:
-                lease = Lease.acquire(open_store(sys.argv[1]), "racer")
+                lease = acquire_lease(open_store(sys.argv[1]), "racer")
             except LeaseHeld as error:
                 os.write(1, f"refused {error}\\n".encode())
             else:
@@ -66,7 +66,7 @@ def test_second_start_is_refused_with_the_holders_name(store: Store) -> None:
     holder = start(HOLD, store)
     assert first_line(holder) == "1"
     with pytest.raises(LeaseHeld, match=rf"held by pid {holder.pid} on host \S+ since \S+ \(raypoly train\): wait"):
-        Lease.acquire(store)
+        acquire_lease(store)
     assert LeaseHeld.exit_code == 2
     holder.kill()
     holder.wait()
@@ -78,7 +78,7 @@ def test_killed_holder_holds_nothing_and_the_next_epoch_is_one_later(store: Stor
         assert first_line(holder) == epoch
         holder.kill()
         holder.wait()
-    assert Lease.acquire(store).epoch == 3
+    assert acquire_lease(store).epoch == 3
 
 
 def test_child_that_outlives_its_parent_does_not_hold_the_lease(store: Store) -> None:
@@ -87,7 +87,7 @@ def test_child_that_outlives_its_parent_does_not_hold_the_lease(store: Store) ->
     assert [first_line(holder), first_line(holder)] == ["1", "1"]
     holder.kill()
     os.waitpid(holder.pid, 0)
-    assert Lease.acquire(store).epoch == 2
+    assert acquire_lease(store).epoch == 2
     assert holder.stdin is not None
     holder.stdin.close()  # ends the child
 
@@ -103,34 +103,34 @@ def test_of_a_hundred_starts_at_once_exactly_one_holds(store: Store) -> None:
 
 
 def test_holder_that_was_overtaken_notices(store: Store) -> None:
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     lease.check()
     store.local_path("lease.lock").unlink()  # as a network file system that forgot its lock
-    other = Lease.acquire(store, "the other driver")
+    other = acquire_lease(store, "the other driver")
     other.check()
     with pytest.raises(StaleEpoch, match=r"taken over by pid .*the other driver.*epoch 2, this one is 1"):
         lease.check()
 
 
 def test_lease_given_back_writes_nothing_more(store: Store) -> None:
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     lease.release()
     with pytest.raises(StaleEpoch):
         lease.check()
-    assert Lease.acquire(store).epoch == 2
+    assert acquire_lease(store).epoch == 2
 
 
 def test_damaged_lease_file_leads_to_an_epoch_beyond_any_other(store: Store) -> None:
-    Lease.acquire(store).release()
+    acquire_lease(store).release()
     store.put_mutable("lease.json", b"{garbage")
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     assert lease.epoch > 1_000_000
     lease.check()
     assert [damaged.key for damaged in store.damaged] == ["lease.json"]
 
 
 def test_lost_lease_file_of_a_run_never_leads_back_to_its_first_epoch(store: Store) -> None:
-    Lease.acquire(store).release()
+    acquire_lease(store).release()
     store.commit("config.json", b"{}")
     store.local_path("lease.json").unlink()
-    assert Lease.acquire(store).epoch > 1_000_000
+    assert acquire_lease(store).epoch > 1_000_000

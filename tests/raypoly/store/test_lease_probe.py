@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from raypoly.store import Lease, Store
+from raypoly.store import Store, acquire_lease
 from raypoly.store.lease_probe import newest_epoch, probe_lease
 from raypoly.store.location import Location
 from tests.raypoly.store.conftest import Open
 
 HOLD = """
 import sys
-from raypoly.store import Lease, open_store
-lease = Lease.acquire(open_store(sys.argv[1]), "a driver")
+from raypoly.store import acquire_lease, open_store
+lease = acquire_lease(open_store(sys.argv[1]), "a driver")
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -34,18 +34,18 @@ def test_nobody_holds_a_run_that_never_started(store: Store) -> None:
 
 
 def test_living_holder_is_named_until_it_gives_the_lease_back(store: Store, reopen: Open) -> None:
-    lease = Lease.acquire(store, "a driver")
+    lease = acquire_lease(store, "a driver")
     held = probe_lease(reopen())
     assert held is not None
     assert (held.epoch, held.lives) == (1, True)
-    assert f"pid {os.getpid()}" in held.told
-    assert "a driver" in held.told
+    assert f"pid {os.getpid()}" in held.summary
+    assert "a driver" in held.summary
     lease.check()
     lease.release()
     free = probe_lease(reopen())
     assert free is not None
     assert (free.epoch, free.lives) == (1, False)
-    assert Lease.acquire(reopen(), "the next").epoch == 2
+    assert acquire_lease(reopen(), "the next").epoch == 2
     assert newest_epoch(reopen()) == 2
 
 
@@ -61,4 +61,4 @@ def test_killed_holder_is_known_to_be_gone(store: Store, reopen: Open) -> None:
     found = probe_lease(reopen())
     assert found is not None
     assert found.lives is False
-    assert "has ended" in found.told
+    assert "has ended" in found.summary

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
-from raypoly.store import Lease, Store, open_store
+from raypoly.store import Store, acquire_lease, open_store
 from raypoly.store.location import Location
 from raypoly.store.remote_store import RemoteStore
 from raypoly.store.storage_options import StorageOptions
@@ -24,10 +24,10 @@ TIMEOUT = 3.0
 """Seconds for a request; a holder that is silent for twice as long may be replaced."""
 HOLD = f"""
     import sys
-    from raypoly.store import Lease, open_store
+    from raypoly.store import acquire_lease, open_store
     from raypoly.store.storage_options import StorageOptions
     store = open_store(sys.argv[1], StorageOptions(timeout={TIMEOUT}, patience=5.0))
-    lease = Lease.acquire(store, "raypoly train")
+    lease = acquire_lease(store, "raypoly train")
     print(lease.epoch, flush=True)
     n = 0
     for line in sys.stdin:  # a commit for each line
@@ -85,7 +85,7 @@ def test_second_start_is_refused_with_the_holders_name(
     holder = start()
     assert line_of(holder) == "1"
     with pytest.raises(LeaseHeld, match=rf"held by pid {holder.pid} on host \S+ since \S+ \(raypoly train\): wait"):
-        Lease.acquire(store)
+        acquire_lease(store)
     assert commit_in(holder) == "committed"
 
 
@@ -97,7 +97,7 @@ def test_dead_holder_of_this_machine_is_followed_at_once(
     holder.kill()
     holder.wait()
     s3.requests.clear()
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     assert lease.epoch == 2
     assert s3.count("GET", "beat-000001") <= 1  # no waiting for signs of life
     lease.release()
@@ -105,7 +105,7 @@ def test_dead_holder_of_this_machine_is_followed_at_once(
 
 def test_lease_given_back_is_taken_at_once_and_writes_nothing_more(s3: S3Server, reopen: Callable[[], Store]) -> None:
     store = reopen()
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     store.commit("a", b"")
     lease.release()
     with pytest.raises(StaleEpoch, match="given back"):
@@ -113,14 +113,14 @@ def test_lease_given_back_is_taken_at_once_and_writes_nothing_more(s3: S3Server,
     with pytest.raises(StaleEpoch, match="given back"):
         store.commit("b", b"")
     s3.requests.clear()
-    after = Lease.acquire(reopen())
+    after = acquire_lease(reopen())
     assert after.epoch == 2
     assert s3.count("GET", "beat-000001") <= 1
     after.release()
 
 
 def test_check_costs_no_request_while_the_heartbeat_is_fresh(s3: S3Server, store: Store) -> None:
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     s3.requests.clear()
     for _ in range(1000):
         lease.check()
@@ -136,7 +136,7 @@ def test_paused_holder_is_replaced_and_writes_nothing_when_it_comes_back(
     assert line_of(holder) == "1"
     assert commit_in(holder) == "committed"
     holder.send_signal(signal.SIGSTOP)
-    lease = Lease.acquire(store, "the other head")
+    lease = acquire_lease(store, "the other head")
     assert lease.epoch == 2
     holder.send_signal(signal.SIGCONT)
     answer = commit_in(holder)
@@ -152,7 +152,7 @@ def test_holder_that_is_cut_off_stops_writing_before_another_may_begin(
     s3: S3Server, s3_location: Location, tmp_path: Path, store: Store
 ) -> None:
     cut_off = open_store(s3_location, StorageOptions(TIMEOUT, 0.5, tmp_path))
-    Lease.acquire(cut_off)
+    acquire_lease(cut_off)
     cut_off.commit("a", b"")
 
     def of_the_holder(request: Request) -> bool:
@@ -172,7 +172,7 @@ def test_holder_that_is_cut_off_stops_writing_before_another_may_begin(
 
     writer = threading.Thread(target=write_on)
     writer.start()
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     written = store.list("n/")
     assert lease.epoch == 2
     writer.join()
@@ -191,7 +191,7 @@ def test_holder_that_comes_back_at_the_last_instant_is_waited_for(
     s3: S3Server, s3_location: Location, tmp_path: Path, store: Store
 ) -> None:
     late = open_store(s3_location, StorageOptions(TIMEOUT, 20.0, tmp_path))
-    held = Lease.acquire(late)
+    held = acquire_lease(late)
     s3.faults.append(Fault("cut", times=-1, where=lambda r: r.method == "PUT" and "beat-000001" in r.key))
     came_back: list[float] = []
 
@@ -202,7 +202,7 @@ def test_holder_that_comes_back_at_the_last_instant_is_waited_for(
             held.check()  # allowed: the new epoch is not there yet
 
     s3.on_request = comes_back
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     assert came_back
     assert time.monotonic() - came_back[0] > TIMEOUT  # what `check` allowed is over
     with pytest.raises(StaleEpoch, match="was taken over"):
@@ -211,7 +211,7 @@ def test_holder_that_comes_back_at_the_last_instant_is_waited_for(
 
 
 def test_storage_that_is_away_for_a_moment_costs_nobody_the_lease(s3: S3Server, store: Store) -> None:
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     s3.faults.append(Fault("slow_down", times=30, where=lambda request: request.method == "PUT"))
     for n in range(5):
         store.commit(f"n/{n}", b"")
@@ -248,7 +248,7 @@ def race(reopen: Callable[[], Store], drivers: int) -> list[str]:
         store = reopen()
         gate.wait()
         try:
-            leases.append(Lease.acquire(store, "racer"))
+            leases.append(acquire_lease(store, "racer"))
         except LeaseHeld:
             outcomes.append("refused")
         else:
@@ -265,13 +265,13 @@ def race(reopen: Callable[[], Store], drivers: int) -> list[str]:
 
 
 def test_deleted_lease_never_leads_back_to_an_earlier_epoch(store: Store) -> None:
-    lease = Lease.acquire(store)
+    lease = acquire_lease(store)
     store.commit("starts/epoch-000001.json", b"{}")
     lease.release()
     assert isinstance(store, RemoteStore)
     store.fence = lambda: None
     for key in store.list("lease/"):
         store.delete(key)
-    again = Lease.acquire(store)
+    again = acquire_lease(store)
     assert again.epoch == 2
     again.release()

@@ -14,7 +14,7 @@ from raypoly.cli import main
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.run_identity import resolve_run
 from raypoly.settings import load
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from tests.support import run_with_history as made
 from tests.support.file_damage import KINDS
@@ -125,16 +125,16 @@ def test_lost_step_that_no_checkpoint_covers_is_a_refusal_that_names_it(run: Pat
 
 
 def test_living_driver_is_named_and_not_disturbed(run: Path) -> None:
-    lease = Lease.acquire(LocalStore(run), "a driver at work")
-    holding = examine(str(run)).holding
-    assert holding is not None
-    assert (holding.epoch, holding.lives) == (lease.epoch, True)
-    assert "a driver at work" in holding.told
+    lease = acquire_lease(LocalStore(run), "a driver at work")
+    found = examine(str(run)).lease
+    assert found is not None
+    assert (found.epoch, found.lives) == (lease.epoch, True)
+    assert "a driver at work" in found.summary
     lease.check()
     lease.release()
-    holding = examine(str(run)).holding
-    assert holding is not None
-    assert holding.lives is False
+    found = examine(str(run)).lease
+    assert found is not None
+    assert found.lives is False
 
 
 def test_command_that_is_told_means_the_same_run(run: Path) -> None:

@@ -34,8 +34,8 @@ def test_run_on_s3_is_checked_where_it_is(server: S3Server, tmp_path: Path) -> N
     report = examine(uri)
     assert not report.damaged
     assert report.resume.step == made.STEPS
-    assert report.holding is not None
-    assert report.holding.lives is None
+    assert report.lease is not None
+    assert report.lease.lives is None
     assert {request.method for request in server.requests} <= {"GET", "HEAD"}
     key = "rollouts/step-000103.parquet"
     data = store.read(key)

@@ -10,7 +10,7 @@ import pytest
 from ray.exceptions import RayActorError
 
 from raypoly.errors import StorageError
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
@@ -43,7 +43,7 @@ class Made:
         self.indexed_before: list[int] = []
         self.notes: list[str] = []
         self.saver = CheckpointWriter(
-            Checkpoints(self.store, Lease.acquire(self.store, "test")), self.index_before, self.notes.append
+            Checkpoints(self.store, acquire_lease(self.store, "test")), self.index_before, self.notes.append
         )
 
     async def index_before(self, step: int) -> None:

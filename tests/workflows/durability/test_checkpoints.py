@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from workflows.durability.checkpoints import Checkpoints
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture
 def checkpoints(store: LocalStore) -> Checkpoints:
-    return Checkpoints(store, Lease.acquire(store, "test"))
+    return Checkpoints(store, acquire_lease(store, "test"))
 
 
 def contents(step: int) -> dict[str, bytes]:
@@ -90,7 +90,7 @@ def test_newest_three_are_kept(store: LocalStore, checkpoints: Checkpoints) -> N
 
 
 def test_checkpoints_to_keep_for_good_stay_beside_the_newest(store: LocalStore) -> None:
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"), keep_last=2, keep_every=30)
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"), keep_last=2, keep_every=30)
     for step in range(10, 100, 10):
         checkpoints.save(step, contents(step))
     assert checkpoints.steps() == (30, 60, 80, 90)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raypoly.errors import CorruptData
-from raypoly.store import Lease, open_store
+from raypoly.store import Lease, acquire_lease, open_store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.local_store import LocalStore
@@ -139,7 +139,7 @@ def test_rollouts_of_another_run_under_a_settled_steps_name_are_set_aside(
     grow(store, lease, 15)
     other = open_store(tmp_path / "other")
     step = completed_step(5)
-    History(other, Lease.acquire(other, "test")).add(
+    History(other, acquire_lease(other, "test")).add(
         replace(step, applied=replace(step.applied, metrics={**step.applied.metrics, "reward": 9.0}))
     )
     (store.root / "rollouts" / "step-000005.parquet").write_bytes(other.read("rollouts/step-000005.parquet"))

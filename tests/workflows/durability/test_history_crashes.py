@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import StorageError
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.disk_calls import Disk
 from raypoly.store.local_store import LocalStore
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
@@ -28,7 +28,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hundred steps, settled but for the last five."""
     root = tmp_path_factory.mktemp("grown") / "run"
     store = LocalStore(root, QuickDisk())
-    lease = Lease.acquire(store, "test")
+    lease = acquire_lease(store, "test")
     history = History(store, lease, BLOCK)
     for step in range(STEPS):
         history.add(completed_step(step))
@@ -41,7 +41,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settle(root: Path, disk: Disk) -> None:
     store = LocalStore(root, disk)
-    lease = Lease.acquire(LocalStore(root, QuickDisk()), "test")
+    lease = acquire_lease(LocalStore(root, QuickDisk()), "test")
     try:
         History(store, lease, BLOCK).index_before(STEPS)
     finally:
@@ -51,7 +51,7 @@ def settle(root: Path, disk: Disk) -> None:
 def check(root: Path) -> None:
     """Every step and every row is there, nothing is damaged."""
     store = LocalStore(root, QuickDisk())
-    lease = Lease.acquire(store, "test")
+    lease = acquire_lease(store, "test")
     history = History(store, lease, BLOCK)
     assert history.steps == tuple(range(STEPS))
     for step in range(STEPS):

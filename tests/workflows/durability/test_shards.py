@@ -17,7 +17,7 @@ from raypoly.errors import CorruptData, StaleEpoch, UsageError
 from raypoly.losses import build
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.ranks import Ranks
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
 from tests.raypoly.policy.test_learner import NORMALISERS, learner, rows
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def test_each_rank_writes_and_reads_its_own_in_its_own_process(store: LocalStore) -> None:
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(10, RANKS)
     assert writer is not None
     with ProcessPoolExecutor(RANKS, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -50,7 +50,7 @@ def test_each_rank_writes_and_reads_its_own_in_its_own_process(store: LocalStore
 
 
 def test_checkpoint_whose_rank_dies_half_way_is_none_and_is_cleaned_away(store: LocalStore) -> None:
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     checkpoints.save(5, {"model.bin": b"5"})
     writer = checkpoints.prepare(10, RANKS)
     assert writer is not None
@@ -71,7 +71,7 @@ def test_checkpoint_whose_rank_dies_half_way_is_none_and_is_cleaned_away(store: 
 
 
 def test_ranks_that_are_missing_make_no_checkpoint(store: LocalStore) -> None:
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(10, RANKS)
     assert writer is not None
     with pytest.raises(ValueError, match="all 3 ranks"):
@@ -82,7 +82,7 @@ def test_ranks_that_are_missing_make_no_checkpoint(store: LocalStore) -> None:
 
 
 def test_late_shards_of_an_overtaken_driver_spoil_nothing(store: LocalStore) -> None:
-    lease = Lease.acquire(store, "first")
+    lease = acquire_lease(store, "first")
     old = Checkpoints(store, lease).prepare(10)
     assert old is not None
     taken_over: list[Checkpoints] = []
@@ -90,7 +90,7 @@ def test_late_shards_of_an_overtaken_driver_spoil_nothing(store: LocalStore) -> 
     def parts() -> Iterator[tuple[str, bytes]]:
         yield "optimizer.bin", b"old"
         lease.release()
-        checkpoints = Checkpoints(store, Lease.acquire(store, "second"))
+        checkpoints = Checkpoints(store, acquire_lease(store, "second"))
         writer = checkpoints.prepare(10)
         assert writer is not None
         shards = writer.write(0, [("optimizer.bin", b"new"), ("rng.bin", b"new")])
@@ -112,7 +112,7 @@ def test_late_shards_of_an_overtaken_driver_spoil_nothing(store: LocalStore) -> 
 
 
 def test_machine_that_does_not_see_the_run_says_so(store: LocalStore, tmp_path: Path) -> None:
-    writer = Checkpoints(store, Lease.acquire(store, "test")).prepare(10)
+    writer = Checkpoints(store, acquire_lease(store, "test")).prepare(10)
     assert writer is not None
     store.root.rename(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="does not see the run"):
@@ -121,7 +121,7 @@ def test_machine_that_does_not_see_the_run_says_so(store: LocalStore, tmp_path: 
 
 
 def test_damaged_shard_is_not_read(store: LocalStore) -> None:
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(10)
     assert writer is not None
     found = checkpoints.commit(writer, write(writer, 0), {})
@@ -138,7 +138,7 @@ def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: 
     one.begin(0, NORMALISERS)
     one.accumulate(rows())
     one.apply()
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(1)
     assert writer is not None
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "tokenizer")
@@ -170,7 +170,7 @@ def test_checkpoint_of_two_ranks_opens_as_a_hugging_face_folder_and_loads_on_one
     store: LocalStore, tmp_path: Path
 ) -> None:
     folder = random_model(tmp_path / "model")
-    checkpoints = Checkpoints(store, Lease.acquire(store, "test"))
+    checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(1, 2)
     assert writer is not None
     with Together() as together:

@@ -12,7 +12,7 @@ import pytest
 from actors.calls import CallContext
 from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate
-from raypoly.store import Lease, open_store
+from raypoly.store import acquire_lease, open_store
 from raypoly.values import Group, Rollout, Verdict
 from tests.support.preparation_rows import candidate
 from workflows.durability.journal import Journal
@@ -56,7 +56,7 @@ def start(folder: Path, names: Sequence[Candidate], work: Counting | None) -> li
 
     async def life() -> list[ChunkOutcome]:
         store = open_store(folder)
-        lease = Lease.acquire(store)
+        lease = acquire_lease(store)
         journal = Journal(store, lease)
         try:
             return await Chunks(journal, CallContext()).outcomes(0, names, 3, work, lambda outcome: None)

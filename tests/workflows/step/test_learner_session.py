@@ -16,7 +16,7 @@ from benchmarks.overlaps.services import Handle
 from raypoly.errors import WeightsMismatch
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
-from raypoly.store import Lease
+from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.values import Verdict
 from tests.support.sample_groups import make_group
@@ -30,7 +30,7 @@ from workflows.step.stopwatch import Stopwatch
 
 def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
     store = LocalStore(folder / "run")
-    lease = Lease.acquire(store, "test")
+    lease = acquire_lease(store, "test")
     journal = Journal(store, lease)
     saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, notes.append)
     config = load(None, overrides, lambda text: None)
