@@ -96,7 +96,7 @@ def test_a_pause_says_since_when_and_why_and_that_it_ends_by_itself() -> None:
     assert lines[2] == "Resumed after 1 h 02 min."
 
 
-@pytest.mark.parametrize("told", ["resume", "aside"])
+@pytest.mark.parametrize("told", ["resume", "exclude_seconds"])
 def test_a_pause_or_an_evaluation_does_not_make_the_time_left_longer(told: str) -> None:
     out, clock = io.StringIO(), Clock()
     progress = PlainProgress(out, clock)
