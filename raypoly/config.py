@@ -243,7 +243,8 @@ class JudgeConfig(Section):
         default_factory=list, description="For `ensemble`: the judges to ask, two or more. The majority decides."
     )
     when: Literal["needed", "sampled", "always"] = Field(
-        "needed", description="Judge if the objective needs labels, every group, or else a tenth of the groups."
+        "needed",
+        description="`needed`: if the objective needs labels; `sampled`: else a tenth of the groups; `always`: all.",
     )
     url: str | None = Field(None, description="For `http`: the judge's address.")
     api_key_env: str | None = Field(
