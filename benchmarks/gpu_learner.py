@@ -39,29 +39,8 @@ from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.policy_model import load_model, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
+from tests.support.learner_load import QWEN3_4B, TINY, model_flops, sample_rows
 
-QWEN3_4B = Qwen3Config(
-    vocab_size=151_936,
-    hidden_size=2560,
-    intermediate_size=9728,
-    num_hidden_layers=36,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    max_position_embeddings=40_960,
-    tie_word_embeddings=True,
-)
-TINY = Qwen3Config(
-    vocab_size=4096,
-    hidden_size=64,
-    intermediate_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    max_position_embeddings=512,
-    tie_word_embeddings=True,
-)
 PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
 """Dense bf16, by a part of the device's name; SXM boards."""
 GIB = 1 << 30
@@ -94,29 +73,6 @@ class Result:
     """|loss - reference| / |reference| by transformers' attention and full logits, a few sequences, same precision."""
     reference_logp_error: float
     """Largest |difference| of a token's log-probability there."""
-
-
-def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> list[TrainingRow]:
-    """Random sequences, lengths uniform, of which the first eighth, at most 512 tokens, is the prompt."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for length in rng.integers(shortest, longest + 1, count):
-        tokens = rng.integers(0, vocabulary, length).astype(np.int32)
-        cut = min(512, int(length) // 8)
-        sampler = np.full(length - cut, -np.log(vocabulary), np.float32)
-        rows.append(TrainingRow(tokens[:cut], tokens[cut:], sampler, float(rng.choice([-1.0, 1.0])), 0))
-    return rows
-
-
-def model_flops(config: Qwen3Config, rows: Sequence[TrainingRow]) -> float:
-    """What one update of these rows needs at least."""
-    heads, width = config.num_attention_heads * config.head_dim, config.hidden_size
-    key_value = config.num_key_value_heads * config.head_dim
-    layer = width * (2 * heads + 2 * key_value + 3 * config.intermediate_size)
-    body = 6.0 * config.num_hidden_layers * layer * sum(row.length for row in rows)
-    head = 6.0 * width * config.vocab_size * sum(len(row.tokens) for row in rows)
-    attention = 6.0 * config.num_hidden_layers * heads * sum(row.length**2 for row in rows)
-    return body + head + attention
 
 
 def against_reference(

@@ -3,7 +3,7 @@
     python -m benchmarks.overlap [--steps 10] [--workers 16] [--at-once 256] [--real-time] [--json]
 
 The product's own loop, stages, scorer pool, journal and stopwatch run over services that sleep (their times:
-`benchmarks/overlaps/times.py`), once with the learner on a device of its own and once where it has to wait until the
+`tests/support/service_times.py`), once with the learner on a device of its own and once where it has to wait until the
 engine is done. By default a virtual clock lets the seconds pass at once and the result depends on no machine.
 `arrival` is what no run may do, the learner taking groups as they come: what it is quicker is the price of prompt
 order. Exit code 1 where scoring and judging are exposed for more than 5 % of the overlapped steps beyond the last
@@ -13,61 +13,18 @@ group's tail.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.steps import VERSIONS, measured
-from benchmarks.overlaps.times import Times
+from tests.support.exposed_seconds import MOST_EXPOSED, SHOWN, ExposedSeconds, measure_exposed
+from tests.support.timed_training import VERSIONS
 
-MOST_EXPOSED = 0.05
 PLACEMENTS = {"own device": False, "shared device": True}
-SHOWN = ("generate", "score", "judge", "learn", "sync", "idle")
 
 
-@dataclass(frozen=True)
-class Found:
-    """Means over the steps of one version, in seconds."""
-
-    total: float
-    exposed: Mapping[str, float]
-    tail: float
-    """From the end of generation to the last group's labels."""
-    in_tail: float
-    """Scoring and judging exposed in the tail."""
-    beyond: float
-    """Scoring and judging exposed beyond it."""
-    share: float
-    """`beyond` of all seconds of the steps."""
-    worst: float
-    """That share in the step where it is largest."""
-
-
-def steps(version: str, shared: bool, options: argparse.Namespace) -> Found:
-    """So many steps of a version, each with times of its own."""
-    rows = []
-    for seed in range(options.steps):
-        with asyncio.Runner(loop_factory=None if options.real_time else VirtualLoop) as runner:
-            times = Times.drawn(seed, options.at_once)
-            rows.append(runner.run(measured(version, times, options.workers, shared)))
-    totals = [row["seconds"]["total"] for row in rows]
-    beyond = [row["exposed"]["score"] + row["exposed"]["judge"] - row["tail"]["exposed"] for row in rows]
-    return Found(
-        total=statistics.mean(totals),
-        exposed={stage: statistics.mean(row["exposed"][stage] for row in rows) for stage in SHOWN},
-        tail=statistics.mean(row["tail"]["seconds"] for row in rows),
-        in_tail=statistics.mean(row["tail"]["exposed"] for row in rows),
-        beyond=statistics.mean(beyond),
-        share=sum(beyond) / sum(totals),
-        worst=max(part / whole for part, whole in zip(beyond, totals, strict=True)),
-    )
-
-
-def table(placement: str, found: Mapping[str, Found]) -> str:
+def table(placement: str, found: Mapping[str, ExposedSeconds]) -> str:
     """For a terminal: what the mean step waited for, in seconds."""
     head = f"learner, engine: {placement:14}" + "".join(f"{name:>9}" for name in (*SHOWN, "step"))
     lines = [f"{head}   tail: length  exposed   beyond it: exposed  worst step"]
@@ -91,8 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--real-time", action="store_true", help="true seconds: some four minutes for each step")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of the tables")
     options = parser.parse_args(arguments)
+    setting = (options.steps, options.workers, options.at_once, options.real_time)
     found = {
-        placement: {version: steps(version, shared, options) for version in VERSIONS}
+        placement: {version: measure_exposed(version, shared, *setting) for version in VERSIONS}
         for placement, shared in PLACEMENTS.items()
     }
     if options.json:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.preparations import Preparation, differences
+from tests.support.preparation_process import PreparationDriver, changed_outputs
 
 
 def main() -> None:
@@ -29,12 +29,12 @@ def main() -> None:
     words = [f"sources.leetcode.path={Path(given.problems).absolute()}", *given.overrides]
     moments = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="raypoly-prepare-") as folder:
-        whole = Preparation(Path(folder) / "whole", words)
+        whole = PreparationDriver(Path(folder) / "whole", words)
         begun = time.monotonic()
         whole.complete()
         seconds = time.monotonic() - begun
         print(f"undisturbed: {seconds:.0f} s", flush=True)
-        killed = Preparation(Path(folder) / "killed", words)
+        killed = PreparationDriver(Path(folder) / "killed", words)
         begun, done = time.monotonic(), 0
         while done < given.kills:
             killed.start()
@@ -46,7 +46,7 @@ def main() -> None:
                 done += 1
         killed.complete()
         print(f"killed {done} times: {time.monotonic() - begun:.0f} s in all", flush=True)
-        found = differences(whole.folder, killed.folder)
+        found = changed_outputs(whole.folder, killed.folder)
     print(f"{', '.join(found)} differ" if found else "all files are the same, byte for byte")
     sys.exit(1 if found else 0)
 

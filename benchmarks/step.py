@@ -35,56 +35,56 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.steps import processes
-from benchmarks.steps.arm import Arm
 from benchmarks.steps.setting import Setting
-from benchmarks.steps.tables import Measured, stages, table, targets
+from tests.support import process_costs
+from tests.support.paced_process import PacedProcess
+from tests.support.step_tables import MeasuredArm, check_targets, stage_lines, step_table
 
 STEP_TARGET, UPDATE_TARGET = 2.0, 1.5
 WARM_UP = 2
 
 
-def taking_turns(arms: Sequence[Arm], rounds: int, memory: Callable[[int], int] | None) -> list[Measured]:
+def taking_turns(arms: Sequence[PacedProcess], rounds: int, memory: Callable[[int], int] | None) -> list[MeasuredArm]:
     """`rounds` steps of each arm, one at a time; with `memory`, one more in which it is looked at."""
-    found = [Measured(arm.name) for arm in arms]
+    found = [MeasuredArm(arm.name) for arm in arms]
     for number in range(WARM_UP + rounds):
         for arm, measured in zip(arms, found, strict=True):
-            before = processes.cpu_seconds(arm.pid)
+            before = process_costs.cpu_seconds(arm.pid)
             step = arm.step()
             measured.first_norm = step.grad_norm or measured.first_norm
             if number >= WARM_UP:
                 measured.steps.append(step)
-                measured.cpu_seconds.append(processes.cpu_seconds(arm.pid) - before)
+                measured.cpu_seconds.append(process_costs.cpu_seconds(arm.pid) - before)
             print(".", end="", file=sys.stderr, flush=True)
     for arm, measured in zip(arms, found, strict=True):
         if memory is None:
-            measured.memory_bytes = processes.largest_resident_bytes(arm.pid)
+            measured.memory_bytes = process_costs.largest_resident_bytes(arm.pid)
             continue
-        with processes.peak(lambda pid=arm.pid: memory(pid)) as values:  # type: ignore[misc]
+        with process_costs.peak(lambda pid=arm.pid: memory(pid)) as values:  # type: ignore[misc]
             arm.step()
         measured.memory_bytes = max(values, default=None)
     print(file=sys.stderr)
     return found
 
 
-def whole_steps(setting: Setting, rounds: int, trl_vllm: bool) -> list[Measured]:
+def whole_steps(setting: Setting, rounds: int, trl_vllm: bool) -> list[MeasuredArm]:
     """TRL's arms, then raypoly's with each engine."""
     from benchmarks.steps import ours, trl
 
     with ExitStack() as stack:
         ways = [("transformers", "sandboxes"), ("transformers", "forks")] + [("vllm", "sandboxes")] * trl_vllm
         theirs = [
-            stack.enter_context(Arm(f"TRL, {engine}, {grader}", trl.step_by_step, setting, engine, grader))
+            stack.enter_context(PacedProcess(f"TRL, {engine}, {grader}", trl.step_by_step, setting, engine, grader))
             for engine, grader in ways
         ]
         arms = [
-            stack.enter_context(Arm(f"raypoly, {engine}", ours.step_by_step, setting, engine))
+            stack.enter_context(PacedProcess(f"raypoly, {engine}", ours.step_by_step, setting, engine))
             for engine in ("transformers", "vllm")
         ]
-        return taking_turns([*theirs, *arms], rounds, processes.resident_bytes)
+        return taking_turns([*theirs, *arms], rounds, process_costs.resident_bytes)
 
 
-def updates(setting: Setting, rounds: int) -> list[Measured]:
+def updates(setting: Setting, rounds: int) -> list[MeasuredArm]:
     """TRL's update and raypoly's on the same rows."""
     from benchmarks.steps import ours, trl
     from benchmarks.steps.rows import sampled
@@ -92,8 +92,8 @@ def updates(setting: Setting, rounds: int) -> list[Measured]:
     rows = sampled(setting)
     with ExitStack() as stack:
         arms = [
-            stack.enter_context(Arm("TRL", trl.updates, setting, rows, 1)),
-            stack.enter_context(Arm("raypoly", ours.updates, setting, rows, 1)),
+            stack.enter_context(PacedProcess("TRL", trl.updates, setting, rows, 1)),
+            stack.enter_context(PacedProcess("raypoly", ours.updates, setting, rows, 1)),
         ]
         return taking_turns(arms, rounds, None)
 
@@ -112,19 +112,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from tests.support.warm_model import cached_warm_model
 
     setting = Setting(given.model or cached_warm_model(), trl_threads=given.trl_threads)
-    found: dict[str, list[Measured]] = {}
+    found: dict[str, list[MeasuredArm]] = {}
     verdicts: list[tuple[bool, str]] = []
     if given.only != "step":
         theirs, ours = found["update"] = updates(setting, given.rounds)
-        print(table(f"The update, {setting.sequences} rows", [theirs, ours]))
+        print(step_table(f"The update, {setting.sequences} rows", [theirs, ours]))
         print(f"gradient norm of the first: {theirs.first_norm:.7g}, {ours.first_norm:.7g}\n", flush=True)
-        verdicts += targets(theirs, [ours], UPDATE_TARGET, "update")
+        verdicts += check_targets(theirs, [ours], UPDATE_TARGET, "update")
     if given.only != "update":
         arms = found["step"] = whole_steps(setting, given.rounds, given.trl_vllm)
-        print(table(f"The step, {setting.prompts} x {setting.rollouts} responses", arms))
-        print(f"\nBusy in a step's stages, which overlap in raypoly's:\n{stages(arms)}\n", flush=True)
+        print(step_table(f"The step, {setting.prompts} x {setting.rollouts} responses", arms))
+        print(f"\nBusy in a step's stages, which overlap in raypoly's:\n{stage_lines(arms)}\n", flush=True)
         for theirs in arms[:-2]:
-            verdicts += targets(theirs, arms[-2:], STEP_TARGET, f"step, {theirs.name}")
+            verdicts += check_targets(theirs, arms[-2:], STEP_TARGET, f"step, {theirs.name}")
     for met, what in verdicts:
         print(("met     " if met else "MISSED  ") + what)
     if given.json is not None:

@@ -27,7 +27,7 @@ from benchmarks.chaos.disturbed import Outcome
 from benchmarks.chaos.fleet import Fleet
 from benchmarks.chaos.series import Series, run_all
 from tests.support.driver_process import SMALL
-from tests.support.kill_plan import KINDS, plans
+from tests.support.kill_plan import KINDS, kill_plans
 from tests.support.warm_model import cached_warm_model
 
 
@@ -43,7 +43,7 @@ def main() -> int:
         why = fleet.why_no_partition() if "partition" in given.kinds else ""
         kinds = [kind for kind in given.kinds if kind != "partition" or not why]
         series = [
-            Series(engine, kills, plans(given.seed + at, given.a_run, kinds), [*SMALL, f"model.path={model}"])
+            Series(engine, kills, kill_plans(given.seed + at, given.a_run, kinds), [*SMALL, f"model.path={model}"])
             for at, (engine, kills) in enumerate(wanted.items())
         ]
         outcomes = []

@@ -3,12 +3,17 @@
     with GRADERS["sandboxes"](workers=2) as passed:
         rewards = [float(each) for each in passed([(problem, "def f(n): ...")])]
 
-Both say the same of each program.
+Both say the same of each program. As a command it reads lines of {"problem": a row of raypoly's, "code": text or null}
+and prints whether each passes, as a JSON list:
+
+    python -m benchmarks.steps.graders forks < programs.jsonl
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from benchmarks.scorers import manager
 from benchmarks.scorers.programs import as_check, whole
 from raypoly.config import ScorerConfig
+from raypoly.problems.formats import problem_of
 from raypoly.scoring.local_pool import LocalPool
 from raypoly.values import Problem
 
@@ -50,3 +56,13 @@ def forks(workers: int) -> Iterator[Grader]:
 
 
 GRADERS: dict[str, Callable[[int], AbstractContextManager[Grader]]] = {"sandboxes": sandboxes, "forks": forks}
+
+
+def main() -> None:
+    rows = [json.loads(line) for line in sys.stdin]
+    with GRADERS[sys.argv[1]](2) as passed:
+        print(json.dumps(passed([(problem_of(row["problem"]), row["code"]) for row in rows])))
+
+
+if __name__ == "__main__":
+    main()

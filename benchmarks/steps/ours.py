@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.steps.arm import Pace
-from benchmarks.steps.setting import Setting, Step
+from benchmarks.steps.setting import Setting
 from raypoly import settings
 from raypoly.config import Config, TrainConfig
 from raypoly.losses import build
@@ -17,6 +16,8 @@ from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.run_identity import resolve_run
+from tests.support.paced_process import Pace
+from tests.support.step_tables import MeasuredStep
 from workflows.startup.open_run import open_run
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.stopwatch import Stopwatch
@@ -36,7 +37,7 @@ def config_of(setting: Setting, engine: str, folder: str) -> Config:
         "generator.engine": engine,
         "generator.max_tokens": setting.max_tokens,
         "generator.temperature": setting.temperature,
-        "objective.name": "benchmarks.steps.every_row:EveryRow",
+        "objective.name": "tests.support.every_row_objective:EveryRow",
         "scorer.workers": setting.workers,
         "scorer.evidence": "false",
         "evaluate.judge": "false",
@@ -79,7 +80,7 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
                 assert applied is not None
                 stats, row = training.stats, applied.metrics
                 stages = {stage: spent for stage, spent in row["seconds"].items() if stage != "total"}
-                pace.done(Step(seconds, setting.sequences, stats.rows, stats.tokens, row["reward"], stages))
+                pace.done(MeasuredStep(seconds, setting.sequences, stats.rows, stats.tokens, row["reward"], stages))
                 step += 1
 
     with tempfile.TemporaryDirectory() as folder:
@@ -102,4 +103,4 @@ def updates(setting: Setting, rows: Sequence[TrainingRow], threads: int, pace: P
         stats = learner.apply()
         seconds = time.perf_counter() - begin
         first = stats.grad_norm if stats.version == 1 else None
-        pace.done(Step(seconds, len(rows), stats.rows, stats.tokens, grad_norm=first))
+        pace.done(MeasuredStep(seconds, len(rows), stats.rows, stats.tokens, grad_norm=first))

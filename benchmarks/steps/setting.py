@@ -1,9 +1,8 @@
-"""What all arms of `benchmarks.step` have in common, and what one step of an arm says of itself."""
+"""The setting that all arms of `benchmarks.step` share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -25,22 +24,3 @@ class Setting:
     @property
     def sequences(self) -> int:
         return self.prompts * self.rollouts
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step, or one update."""
-
-    seconds: float
-    sampled: int
-    """Responses that there were."""
-    trained: int
-    """Responses whose tokens entered the loss."""
-    tokens: int
-    """Those tokens."""
-    reward: float | None = None
-    """Mean of the responses; None where the update alone is measured."""
-    stages: Mapping[str, float] = field(default_factory=dict)
-    """Seconds in which a stage was busy; stages may overlap."""
-    grad_norm: float | None = None
-    """Before clipping, of an update from the starting weights; None for any other."""

@@ -20,9 +20,8 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.steps.arm import Pace
 from benchmarks.steps.graders import GRADERS, Grader
-from benchmarks.steps.setting import Setting, Step
+from benchmarks.steps.setting import Setting
 from raypoly.config import ProblemsConfig
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.problems import build
@@ -30,6 +29,8 @@ from raypoly.problems.epoch_order import EpochOrder
 from raypoly.problems.formats import program_of
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.values import Problem
+from tests.support.paced_process import Pace
+from tests.support.step_tables import MeasuredStep
 from workflows.step.stopwatch import Stopwatch
 
 STEPS = 60
@@ -122,7 +123,7 @@ class _Paced(TrainerCallback):
         stages = {stage: spent for stage, spent in trainer.watch.waterfall().seconds.items() if stage != "total"}
         stages["learn"] = seconds - sum(stages.values())
         norm = trainer.grad_norm if state.global_step == 1 else None
-        self._pace.done(Step(seconds, sampled, trainer.rows, trainer.tokens, reward, stages, norm))
+        self._pace.done(MeasuredStep(seconds, sampled, trainer.rows, trainer.tokens, reward, stages, norm))
         trainer.rows = trainer.tokens = 0
         trainer.watch = Stopwatch(clock=time.monotonic)
         self.rewards.clear()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actors.scorer import CHUNK, ScorerPool, _Worker
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.services import Handle, TimedScorers, text
 from raypoly.config import ScorerConfig
 from raypoly.values import Problem, TestSuite, Verdict
+from tests.support.timed_services import LocalActor, TimedScorers, timed_program
+from tests.support.virtual_clock import VirtualLoop
 
 PROBLEM = Problem("p", "", "f", TestSuite("calls", "[]"))
 
@@ -39,11 +39,11 @@ class NotingScorers(TimedScorers):
 
     async def _start(self, worker: _Worker) -> None:
         worker.started += 1
-        worker.actor = Handle(Noting(self.given))
+        worker.actor = LocalActor(Noting(self.given))
 
 
 def programs(seconds: Sequence[float], name: str) -> list[str]:
-    return [text(each, 0.0, f"{name}.{i}") for i, each in enumerate(seconds)]
+    return [timed_program(each, 0.0, f"{name}.{i}") for i, each in enumerate(seconds)]
 
 
 def in_virtual_time(workers: int, work: Callable[[NotingScorers], Awaitable[None]]) -> NotingScorers:

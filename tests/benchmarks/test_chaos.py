@@ -16,7 +16,7 @@ from raypoly.store import Generated
 from raypoly.store.local_store import LocalStore
 from raypoly.store.record_encoding import encode
 from tests.support.commit_watcher import CommitWatcher
-from tests.support.kill_plan import KINDS, plans
+from tests.support.kill_plan import KINDS, kill_plans
 from tests.support.local_driver import ROOT
 from tests.support.run_differences import differences
 from tests.support.sample_groups import make_group
@@ -86,7 +86,7 @@ def test_an_object_that_is_replaced_or_committed_twice_is_told(tmp_path: Path) -
 
 
 def test_a_plan_is_its_seeds_and_deals_every_kind_alike() -> None:
-    first, again, other = ([list(islice(plans(seed, 5), 7))] for seed in (1, 1, 2))
+    first, again, other = ([list(islice(kill_plans(seed, 5), 7))] for seed in (1, 1, 2))
     assert first == again != other
     kinds = [kill.kind for plan in first[0] for kill in plan]
     assert {kind: kinds.count(kind) for kind in KINDS} == dict.fromkeys(KINDS, 5)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 
 import pytest
 
-from benchmarks.overlap import MOST_EXPOSED, Found, steps
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.steps import measured
-from benchmarks.overlaps.times import GENERATION, SYNC, UPDATE, Times
+from tests.support.exposed_seconds import MOST_EXPOSED, ExposedSeconds, measure_exposed
+from tests.support.service_times import GENERATION, SYNC, UPDATE, Times
+from tests.support.timed_training import measure_step
+from tests.support.virtual_clock import VirtualLoop
 
 
-def found(version: str, shared: bool) -> Found:
-    return steps(version, shared, argparse.Namespace(steps=3, workers=16, at_once=256, real_time=False))
+def found(version: str, shared: bool) -> ExposedSeconds:
+    return measure_exposed(version, shared, steps=3, workers=16, at_once=256)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own device", "shared device"])
@@ -33,7 +32,7 @@ def test_scoring_and_judging_are_hidden_but_for_the_last_group(shared: bool) -> 
 def test_the_same_times_give_the_same_step() -> None:
     def row() -> object:
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            found = runner.run(measured("overlapped", Times.drawn(3, 64), 16, False))
+            found = runner.run(measure_step("overlapped", Times.drawn(3, 64), 16, False))
         return found["seconds"], found["exposed"], found["tail"]
 
     assert row() == row()

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.steps import processes
-from benchmarks.steps.arm import Arm, Pace
-from benchmarks.steps.every_row import EveryRow
-from benchmarks.steps.graders import GRADERS
-from benchmarks.steps.setting import Step
-from benchmarks.steps.tables import GIB, Measured, speed_up, stages, table, targets
 from raypoly.config import ProblemsConfig
 from raypoly.problems import build
+from raypoly.problems.formats import row_of
 from raypoly.problems.puzzles import puzzle_of
 from raypoly.problems.puzzles.puzzle_solutions import render
 from raypoly.values import Problem
+from tests.support import process_costs
+from tests.support.driver_process import ROOT
+from tests.support.every_row_objective import EveryRow
+from tests.support.paced_process import Pace, PacedProcess
+from tests.support.step_tables import GIB, MeasuredArm, MeasuredStep, check_targets, speed_up, stage_lines, step_table
 
 
-def measured(name: str, seconds: list[float], trained: int = 160, memory: float = 1.0) -> Measured:
-    steps = [Step(value, 160, trained, 5000) for value in seconds]
-    return Measured(name, steps, [value / 2 for value in seconds], int(memory * GIB))
+def measured(name: str, seconds: list[float], trained: int = 160, memory: float = 1.0) -> MeasuredArm:
+    steps = [MeasuredStep(value, 160, trained, 5000) for value in seconds]
+    return MeasuredArm(name, steps, [value / 2 for value in seconds], int(memory * GIB))
 
 
 def test_a_ratio_is_the_median_of_the_rounds_and_not_of_the_arms() -> None:
@@ -37,7 +40,8 @@ def test_a_ratio_is_the_median_of_the_rounds_and_not_of_the_arms() -> None:
 
 
 def test_the_table_shows_each_arm_against_the_first() -> None:
-    lines = table("The step", [measured("TRL", [4.0, 6.0]), measured("ours", [2.0, 2.0], trained=100)]).splitlines()
+    arms = [measured("TRL", [4.0, 6.0]), measured("ours", [2.0, 2.0], trained=100)]
+    lines = step_table("The step", arms).splitlines()
     assert lines[0].split()[:2] == ["The", "step"]
     assert lines[1].split() == ["TRL", "5.000", "4.000", "1", "2.50", "160", "0", "5000", "1.00"]
     assert lines[2].split()[:6] == ["ours", "2.000", "2.000", "2.50", "(2.00", "to"]
@@ -47,16 +51,16 @@ def test_the_table_shows_each_arm_against_the_first() -> None:
 def test_stages_are_medians_by_name() -> None:
     arm = measured("ours", [2.0, 2.0, 2.0])
     arm.steps = [replace(step, stages={"score": spent}) for step, spent in zip(arm.steps, (1.0, 9.0, 2.0), strict=True)]
-    assert stages([arm]).split() == ["ours", "score", "2.00"]
+    assert stage_lines([arm]).split() == ["ours", "score", "2.00"]
 
 
 def test_targets_are_judged_by_the_better_arm_and_every_arms_rows() -> None:
     theirs = measured("TRL", [4.0], memory=1.5)
     slow, fast = measured("slow", [4.0]), measured("fast", [1.0], memory=2.0)
-    verdicts = targets(theirs, [slow, fast], 2.0, "step")
+    verdicts = check_targets(theirs, [slow, fast], 2.0, "step")
     assert [met for met, _ in verdicts] == [True, True, False]
     assert "4.00 times as fast with fast" in verdicts[0][1]
-    assert [met for met, _ in targets(theirs, [measured("skips", [4.0], trained=159)], 2.0, "step")] == [
+    assert [met for met, _ in check_targets(theirs, [measured("skips", [4.0], trained=159)], 2.0, "step")] == [
         False,
         False,
         True,
@@ -64,16 +68,16 @@ def test_targets_are_judged_by_the_better_arm_and_every_arms_rows() -> None:
 
 
 def test_an_arm_does_a_step_when_it_is_told_and_its_death_is_said() -> None:
-    with Arm("waits", waiting, 3) as arm:
+    with PacedProcess("waits", waiting, 3) as arm:
         assert [arm.step().tokens for _ in range(2)] == [3, 6]
-        assert processes.largest_resident_bytes(arm.pid) > 1 << 20
-        before = processes.cpu_seconds(arm.pid)
+        assert process_costs.largest_resident_bytes(arm.pid) > 1 << 20
+        before = process_costs.cpu_seconds(arm.pid)
         arm.step()
-        assert processes.cpu_seconds(arm.pid) >= before + 0.05
-        with processes.peak(lambda: processes.resident_bytes(arm.pid)) as values:
-            time.sleep(3 * processes.EVERY_SECONDS)
+        assert process_costs.cpu_seconds(arm.pid) >= before + 0.05
+        with process_costs.peak(lambda: process_costs.resident_bytes(arm.pid)) as values:
+            time.sleep(3 * process_costs.EVERY_SECONDS)
         assert min(values) > 1 << 20
-    with Arm("dies", dying) as arm, pytest.raises(RuntimeError, match="dies died with exit code 3"):
+    with PacedProcess("dies", dying) as arm, pytest.raises(RuntimeError, match="dies died with exit code 3"):
         arm.step()
 
 
@@ -85,7 +89,7 @@ def waiting(tokens: int, pace: Pace) -> None:
         while time.process_time() < until:
             pass
         done += tokens
-        pace.done(Step(0.0, 1, 1, done))
+        pace.done(MeasuredStep(0.0, 1, 1, done))
 
 
 def dying(pace: Pace) -> None:
@@ -94,18 +98,22 @@ def dying(pace: Pace) -> None:
     os._exit(3)
 
 
-@pytest.mark.parametrize("grader", GRADERS)
+@pytest.mark.parametrize("grader", ["sandboxes", "forks"])
 def test_both_ways_of_running_programs_say_the_same(grader: str) -> None:
     source = build(ProblemsConfig(budgets=False)).splits["train"]
     right = [(problem, solution(problem)) for problem in source[:4]]
     name = source[0].entry_point
     wrong = [f"def {name}(a, b):\n    return {body}" for body in ("[]", "[][5]", ")", "exit()")]
-    with GRADERS[grader](2) as passed:
-        assert passed([*right, *((source[0], code) for code in wrong), (source[0], None), right[1]]) == [
-            *4 * [True],
-            *5 * [False],
-            True,
-        ]
+    programs = [*right, *((source[0], code) for code in wrong), (source[0], None), right[1]]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.steps.graders", grader],
+        input="".join(json.dumps({"problem": row_of(problem), "code": code}) + "\n" for problem, code in programs),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [*4 * [True], *5 * [False], True]
 
 
 def solution(puzzle: Problem) -> str:

@@ -32,7 +32,7 @@ class Kill:
     """Of a partition: how long it lasts."""
 
 
-def plans(seed: int, kills_a_run: int, kinds: Sequence[str] = KINDS) -> Iterator[list[Kill]]:
+def kill_plans(seed: int, kills_a_run: int, kinds: Sequence[str] = KINDS) -> Iterator[list[Kill]]:
     """The plan of each run, without an end; kinds are dealt like cards, so that none is rare."""
     rng = random.Random(f"chaos {seed}")
     deck: list[str] = []

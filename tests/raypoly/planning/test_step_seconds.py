@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu_learner import QWEN3_4B as BENCHMARKED
-from benchmarks.gpu_learner import model_flops, sample_rows
 from raypoly.config import Config
 from raypoly.planning.device_layout import Layout
 from raypoly.planning.gpus import Device, named
@@ -14,6 +12,8 @@ from raypoly.planning.model_shape import PUBLISHED, from_config
 from raypoly.planning.plan_text import duration, evaluated, forecast
 from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
 from raypoly.settings import load
+from tests.support.learner_load import QWEN3_4B as BENCHMARKED
+from tests.support.learner_load import model_flops, sample_rows
 from workflows.step.group_stages import SAMPLED_SHARE as JUDGED_SHARE
 
 SHAPE = PUBLISHED["Qwen/Qwen3-4B"]

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 
-from benchmarks.preparations import ROOT, Preparation, differences, files
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.preparing import PrepareConfig
@@ -26,6 +25,7 @@ from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.sources import SourceFile
 from raypoly.problems import build
 from raypoly.problems.formats import read_problems, row_of
+from tests.support.preparation_process import ROOT, PreparationDriver, changed_outputs, read_outputs
 from tests.support.preparation_rows import row, written
 from tests.support.ray_machines import Machines
 from tests.support.small_problems import SHARED
@@ -68,9 +68,9 @@ def config(tmp_path: Path, warm_model: Path) -> Path:
 
 
 @pytest.fixture
-def starts(config: Path, tmp_path: Path, machines: Machines) -> tuple[Preparation, Preparation]:
-    def start(name: str) -> Preparation:
-        return Preparation(tmp_path / name, [], config, {"RAY_ADDRESS": machines.address})
+def starts(config: Path, tmp_path: Path, machines: Machines) -> tuple[PreparationDriver, PreparationDriver]:
+    def start(name: str) -> PreparationDriver:
+        return PreparationDriver(tmp_path / name, [], config, {"RAY_ADDRESS": machines.address})
 
     return start("whole"), start("killed")
 
@@ -90,19 +90,19 @@ def test_a_test_set_is_prepared_without_ray_and_keeps_nothing_of_the_training_se
     }
     config = PrepareConfig.model_validate(words)
     prepare(config)
-    first = files(tmp_path / "run")
+    first = read_outputs(tmp_path / "run")
     assert not ray.is_initialized()
     assert "p3" not in {problem.id for problem in read_problems(tmp_path / "run" / "data" / "test.jsonl").problems}
     told = explain(PreparationFolder.of(config).look(), "p3").splitlines()[-1]
     assert told.startswith("Left out at same: is in theirs as well: p-three")
     assert f"problems.test_path={tmp_path / 'run'}" in capsys.readouterr().out
     prepare(config)
-    assert files(tmp_path / "run") == first
+    assert read_outputs(tmp_path / "run") == first
     prepare(PrepareConfig.model_validate({**words, "split": {"validation": 2}}))
     assert not (tmp_path / "run" / "data" / "test.parquet").exists(), "another split replaces the files"
     assert len(read_problems(tmp_path / "run" / "data" / "validation.jsonl").problems) == 2
     prepare(config)
-    assert files(tmp_path / "run") == first
+    assert read_outputs(tmp_path / "run") == first
 
 
 def test_a_source_that_is_not_there_leaves_no_folder_behind(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_large_files_are_read_by_tasks_to_the_same_end(
 
     def prepared(name: str) -> dict[str, bytes]:
         prepare(PrepareConfig.model_validate({**words, "run": {"dir": str(tmp_path / name)}}))
-        return files(tmp_path / name)
+        return read_outputs(tmp_path / name)
 
     here = prepared("here")
     for name, value in (("LARGE", 1), ("BLOCK", 1500), ("AHEAD", 2)):
@@ -162,7 +162,9 @@ def test_blocks_that_were_read_leave_the_object_store(
     assert 0 < min(held[18:]) <= max(held[:6]), "what is in flight differs by a few from block to block"
 
 
-def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(starts: tuple[Preparation, Preparation]) -> None:
+def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(
+    starts: tuple[PreparationDriver, PreparationDriver],
+) -> None:
     whole, killed = starts
     whole.complete()
     killed.start()
@@ -171,7 +173,7 @@ def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(starts: tuple[P
     assert killed.lives, killed.log()
     killed.kill()
     killed.complete()
-    assert differences(whole.folder, killed.folder) == []
+    assert changed_outputs(whole.folder, killed.folder) == []
     card = json.loads((whole.folder / "card.json").read_text())
     assert card["stages"][1] == {"stage": "solutions", "came": 20, "dropped": 1, "went_on": 19}
     assert "its own solution does not pass (wrong" in (whole.folder / "excluded.jsonl").read_text()

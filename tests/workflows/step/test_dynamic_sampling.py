@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from benchmarks.overlaps import steps
-from benchmarks.overlaps.clock import VirtualLoop
 from raypoly.errors import UsageError
 from raypoly.problems.epoch_order import EpochOrder
 from raypoly.store.step_records import CompletedStep
+from tests.support.timed_training import numbered_problems
+from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, closed, opened, stopped_after
 from workflows.startup.open_run import _take_up
 from workflows.step.parts import Parts
@@ -26,7 +26,7 @@ REFILL = "train.refill=3"
 
 def order() -> list[str]:
     """The problems' ids in the order in which steps take them."""
-    found = EpochOrder(steps._problems(32), 4, 0)
+    found = EpochOrder(numbered_problems(32), 4, 0)
     return [found.at(place)[1].id for place in range(64)]
 
 

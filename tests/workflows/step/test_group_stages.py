@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.overlaps import steps
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.times import Times
 from raypoly.objectives import Batch, Objective, build
 from raypoly.objectives.objective import ObjectiveConfig, ScoredGroup
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Float64, Group, Rollout, Verdict
+from tests.support.service_times import Times
+from tests.support.timed_training import NewestRow, build_parts
+from tests.support.virtual_clock import VirtualLoop
 from workflows.startup.open_run import _take_up
 from workflows.step.group_stages import Stages
 from workflows.step.learner_session import TrainingGroup
@@ -53,7 +53,7 @@ def test_an_objective_over_the_batch_sees_lengths_and_no_group_that_is_set_aside
     objective = build("reinforce_plus_plus")
 
     async def finished() -> list[TrainingGroup]:
-        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
         old, problems = parts.stages, parts.problems.splits["train"]
         stages = Stages(parts.config, objective, old._scorers, old._judge, old._patience, parts.aside)
 
@@ -87,7 +87,7 @@ class Sevens(Objective):
 
 def test_the_journal_keeps_the_advantages_that_were_trained_on(tmp_path: Path) -> None:
     async def work() -> CompletedStep:
-        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
         return await step_with(Sevens(ObjectiveConfig()), parts)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -116,7 +116,7 @@ def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: P
     objective = Counts(ObjectiveConfig())
 
     async def one_step_and_a_bit() -> tuple[dict[str, int], bytes]:
-        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
         await step_with(objective, parts)
         whole = dict(objective.seen)
         parts.stages.value(group(0), parts.problems.splits["train"][0])
@@ -133,7 +133,7 @@ def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoi
     before, after = build("outcome_exploration"), build("outcome_exploration")
 
     async def restarted() -> bytes:
-        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
         await step_with(before, parts)
         old = parts.stages
         parts.objective, parts.remembered = after, b"{}"
@@ -150,7 +150,7 @@ def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoi
 @pytest.mark.parametrize("name", ["outcome_exploration", "diver"])
 def test_what_an_objective_needs_of_programs_comes_from_their_verdicts(tmp_path: Path, name: str) -> None:
     async def advantages() -> list[Float64]:
-        parts = await steps._parts(tmp_path, Times.drawn(1, 4), 2, False, steps._Rows())
+        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
         step = await step_with(build(name), parts)
         return list(step.advantages)
 

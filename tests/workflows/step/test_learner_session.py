@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.overlaps.services import Handle
 from raypoly.errors import WeightsMismatch
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
@@ -20,6 +19,7 @@ from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.values import Verdict
 from tests.support.sample_groups import make_group
+from tests.support.timed_services import LocalActor
 from tests.workflows.step.virtual_run import Recorder
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
@@ -95,7 +95,7 @@ def told(folder: Path, order: Sequence[int], empty: Collection[int], *overrides:
     call. The advantages of a slot's group are its number, from 1."""
     recorder, passed = Recorder(), list[int]()
     one = learning(folder, [], "train.rollouts=4", *overrides)
-    one._learners._actors = [Handle(recorder)]
+    one._learners._actors = [LocalActor(recorder)]
 
     async def main() -> None:
         slots: list[asyncio.Future[TrainingGroup | None]] = [asyncio.get_running_loop().create_future() for _ in order]
@@ -142,9 +142,9 @@ def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beg
             await super().accumulate(rows)
             if len(self.calls) == 2:
                 one._learners.started += 1
-                one._learners._actors = [Handle(new)]
+                one._learners._actors = [LocalActor(new)]
 
-    one._learners._actors = [Handle(Lost())]
+    one._learners._actors = [LocalActor(Lost())]
 
     async def main() -> None:
         slots: list[asyncio.Future[TrainingGroup | None]] = [

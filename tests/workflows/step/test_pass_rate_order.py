@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from benchmarks.overlaps import steps
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.times import Times
 from raypoly.config import Config
 from raypoly.problems.epoch_order import EpochOrder
 from raypoly.problems.pass_rate_order import PassRateOrder
 from raypoly.problems.pass_rates import PassRates
+from tests.support.service_times import Times
+from tests.support.timed_training import NewestRow, build_parts
+from tests.support.virtual_clock import VirtualLoop
 from workflows.step.parts import Parts
 from workflows.train import Training
 
 
 async def one_step(folder: Path, order: str) -> tuple[Training, Parts]:
     """The loop over services that sleep on a virtual clock; what passed is drawn by the seed."""
-    parts = await steps._parts(folder, Times.drawn(6, 4), 2, False, steps._Rows())
+    parts = await build_parts(folder, Times.drawn(6, 4), 2, False, NewestRow())
     problems = parts.config.problems.model_copy(update={"order": order})
     parts.config = parts.config.model_copy(update={"problems": problems})
     training = Training(parts)

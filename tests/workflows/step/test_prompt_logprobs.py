@@ -10,7 +10,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 
-from benchmarks.overlaps.clock import VirtualLoop
 from raypoly.errors import UsageError
 from raypoly.objectives import Objective, ScoredGroup, build
 from raypoly.objectives.objective import ObjectiveConfig
@@ -19,6 +18,7 @@ from raypoly.preflight import refuse_asking_between
 from raypoly.settings import load
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Float64, Group
+from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, closed, opened, stopped_after
 from workflows.startup.open_run import _take_up
 from workflows.train import Training

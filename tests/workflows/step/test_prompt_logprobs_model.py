@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.services import Handle, text
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.engines.transformers_engine import TransformersEngine
@@ -25,6 +23,8 @@ from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.step_records import CompletedStep, Record
 from raypoly.values import Float32, Int32, Rollout
 from tests.support.random_model import random_model
+from tests.support.timed_services import LocalActor, timed_program
+from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, closed, opened
 from workflows.durability.checkpoints import Checkpoint
 from workflows.step.parts import Parts
@@ -64,7 +64,7 @@ class Trained(Recorded):
 
     async def _launch(self) -> Checkpoint | None:
         self.recorder = Model(self._config, self._folder)
-        self._learners._actors = [Handle(self.recorder)]
+        self._learners._actors = [LocalActor(self.recorder)]
         return None
 
 
@@ -91,7 +91,9 @@ class Engine(Sampler):
             yield (
                 slot,
                 tuple(
-                    Rollout(prompt, s.tokens, s.logprobs, text(0.01 + seed % 2, 1.0, str(seed)), "stop", seed, 0)
+                    Rollout(
+                        prompt, s.tokens, s.logprobs, timed_program(0.01 + seed % 2, 1.0, str(seed)), "stop", seed, 0
+                    )
                     for s, seed in pairs
                 ),
             )

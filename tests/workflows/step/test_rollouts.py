@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.overlaps import steps
-from benchmarks.overlaps.clock import VirtualLoop
-from benchmarks.overlaps.times import Times
 from raypoly.errors import UsageError
+from tests.support.service_times import Times
+from tests.support.timed_training import NewestRow, build_parts
+from tests.support.virtual_clock import VirtualLoop
 
 
 def test_a_run_whose_first_prompts_are_too_long_ends_before_its_first_step(tmp_path: Path) -> None:
     """Weights are verified with those prompts, and a run begins with that."""
 
     async def begun(limit: int) -> int:
-        parts = await steps._parts(tmp_path / str(limit), Times.drawn(1, 4), 2, False, steps._Rows())
+        parts = await build_parts(tmp_path / str(limit), Times.drawn(1, 4), 2, False, NewestRow())
         parts.config = parts.config.model_copy(
             update={"generator": parts.config.generator.model_copy(update={"max_prompt_tokens": limit})}
         )

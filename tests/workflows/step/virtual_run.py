@@ -20,9 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.overlaps import steps
-from benchmarks.overlaps.services import Handle, TimedGenerator, TimedLearning, text
-from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.engines import SampleRequest
 from raypoly.losses.aggregation import Normalisers
@@ -32,6 +29,9 @@ from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
 from raypoly.store.step_records import Record
 from raypoly.values import Float32, Int32, Rollout
+from tests.support.service_times import Times
+from tests.support.timed_services import LocalActor, TimedGenerator, TimedLearnerSession, timed_program
+from tests.support.timed_training import NewestRow, build_parts
 from workflows.durability.checkpoints import Checkpoint
 from workflows.step.group_stages import Stages
 from workflows.step.parts import Parts
@@ -61,7 +61,8 @@ class Sampler(TimedGenerator):
         self.at_work()
         for request in reversed(requests):
             fails = f"p{request.prompt_tokens[-1]}" in self.dull
-            programs = [text(2.0 if fails or i % 2 else 0.01, 1.0, str(seed)) for i, seed in enumerate(request.seeds)]
+            seconds = [2.0 if fails or i % 2 else 0.01 for i in range(len(request.seeds))]
+            programs = [timed_program(s, 1.0, str(seed)) for s, seed in zip(seconds, request.seeds, strict=True)]
             yield (
                 request.slot,
                 tuple(
@@ -108,14 +109,14 @@ class Recorder:
         return np.zeros(len(tokens), np.float32)
 
 
-class Recorded(TimedLearning):
+class Recorded(TimedLearnerSession):
     """The learner's life itself, over a `Recorder`."""
 
     recorder: Recorder
 
     async def _launch(self) -> Checkpoint | None:
         self.recorder = Recorder()
-        self._learners._actors = [Handle(self.recorder)]
+        self._learners._actors = [LocalActor(self.recorder)]
         return None
 
 
@@ -128,7 +129,7 @@ async def opened(
 ) -> Parts:
     """A run in this folder, from wherever it stands; 32 problems, 4 a step with 4 rollouts each, GRPO. `shared`: the
     learner's device is the engine's."""
-    parts = await steps._parts(folder, Times.drawn(1, 4), 2, True, steps._Rows())
+    parts = await build_parts(folder, Times.drawn(1, 4), 2, True, NewestRow())
     parts.config = config = load(None, [*SMALL, "objective.name=grpo", *overrides], lambda text: None)
     parts.objective = objectives.of_run(config)
     old = parts.stages

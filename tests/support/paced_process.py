@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.steps.setting import Step
+from tests.support.step_tables import MeasuredStep
 
 _PATIENCE = 60.0
 """Seconds that an arm may take to end."""
@@ -36,11 +36,11 @@ class Pace:
         another: bool = self._channel.recv()
         return another
 
-    def done(self, step: Step) -> None:
+    def done(self, step: MeasuredStep) -> None:
         self._channel.send(step)
 
 
-class Arm:
+class PacedProcess:
     """The measuring side. Raises `RuntimeError` where the arm's process dies; its message is on standard error."""
 
     def __init__(self, name: str, work: Callable[..., None], *arguments: Any) -> None:
@@ -73,9 +73,9 @@ class Arm:
         assert self._process.pid is not None
         return self._process.pid
 
-    def step(self) -> Step:
+    def step(self) -> MeasuredStep:
         self._channel.send(True)
-        step: Step = self._receive()
+        step: MeasuredStep = self._receive()
         return step
 
     def _receive(self) -> Any:

@@ -13,7 +13,7 @@ OUTPUT = ("data/*", "stages/*", "card.*", "excluded.jsonl")
 """What has to be the same however often a preparation was killed."""
 
 
-class Preparation(Driver):
+class PreparationDriver(Driver):
     """`python -m raypoly.prepare` into a folder of this machine; its log lies beside the folder."""
 
     module: ClassVar[str] = "raypoly.prepare"
@@ -36,13 +36,13 @@ class Preparation(Driver):
         return 100 * steps + len(list(self.folder.glob("journal/*/*.arrow")))
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def read_outputs(folder: Path) -> dict[str, bytes]:
     """What a preparation ended in, by name."""
     found = (path for pattern in OUTPUT for path in folder.glob(pattern))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
 
 
-def differences(one: Path, another: Path) -> list[str]:
+def changed_outputs(one: Path, another: Path) -> list[str]:
     """Files that are not the same in both."""
-    ours, theirs = files(one), files(another)
+    ours, theirs = read_outputs(one), read_outputs(another)
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from actors.calls import CallContext
-from benchmarks.overlaps.services import TimedGenerator, TimedJudge, TimedLearning, TimedScorers
-from benchmarks.overlaps.times import Times
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.metrics.sinks import Sinks
@@ -25,6 +23,8 @@ from raypoly.settings import load
 from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.values import Problem, TestSuite
+from tests.support.service_times import Times
+from tests.support.timed_services import TimedGenerator, TimedJudge, TimedLearnerSession, TimedScorers
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
@@ -79,11 +79,11 @@ class Arrival(Training):
 VERSIONS: Mapping[str, type[Training]] = {"overlapped": Training, "barrier": Barrier, "arrival": Arrival}
 
 
-async def measured(version: str, times: Times, workers: int, colocated: bool) -> Mapping[str, Any]:
+async def measure_step(version: str, times: Times, workers: int, colocated: bool) -> Mapping[str, Any]:
     """The row of metrics.jsonl of one step. `colocated`: the learner's device is free when generation is over."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = _Rows()
-        parts = await _parts(Path(folder), times, workers, colocated, rows)
+        rows = NewestRow()
+        parts = await build_parts(Path(folder), times, workers, colocated, rows)
         await VERSIONS[version](parts).step(0)
         parts.stages._scorers.stop()
         await parts.judge_use.close()
@@ -91,7 +91,7 @@ async def measured(version: str, times: Times, workers: int, colocated: bool) ->
         return rows.newest
 
 
-async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows: _Rows) -> Parts:
+async def build_parts(folder: Path, times: Times, workers: int, colocated: bool, rows: NewestRow) -> Parts:
     config = _config(len(times.groups), len(times.groups[0].programs), workers)
     store = LocalStore(folder)
     lease = acquire_lease(store, "benchmarks.overlap")
@@ -106,14 +106,14 @@ async def _parts(folder: Path, times: Times, workers: int, colocated: bool, rows
     return Parts(
         path=folder,
         config=config,
-        problems=ProblemSet({"train": _problems(len(times.groups)), "validation": (), "test": ()}, ""),
+        problems=ProblemSet({"train": numbered_problems(len(times.groups)), "validation": (), "test": ()}, ""),
         tokenizer_files={},
         objective=objective,
         store=store,
         journal=journal,
         saver=saver,
         generator=TimedGenerator(times, colocated),  # type: ignore[arg-type]
-        learning=TimedLearning(config, journal, saver, len(times.groups)),
+        learning=TimedLearnerSession(config, journal, saver, len(times.groups)),
         judge=judge,  # type: ignore[arg-type]
         judge_use=RunJudgeUsage(store),
         canary=JudgeDriftMonitor(config, scorers, judge, _unheard),  # type: ignore[arg-type]
@@ -141,14 +141,14 @@ def _config(groups: int, rollouts: int, workers: int) -> Config:
     return load(None, [f"{key}={value}" for key, value in keys.items()], _unheard)
 
 
-def _problems(count: int) -> list[Problem]:
+def numbered_problems(count: int) -> list[Problem]:
     return [
         Problem(f"p{i}", f"Problem {i}.", "f", TestSuite("calls", f"[{i}]"), answer="completion", prefix="def f():\n")
         for i in range(count)
     ]
 
 
-class _Rows:
+class NewestRow:
     """Keeps the newest row; stands for the gauges too."""
 
     newest: Mapping[str, Any]

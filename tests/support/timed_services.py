@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from actors.scorer import ScorerPool, _Worker
-from benchmarks.overlaps.times import APPLY, SYNC, UPDATE, Times
 from raypoly.engines import Sample, SampleRequest
 from raypoly.losses.aggregation import Normalisers
 from raypoly.losses.loss_stats import LossStats
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
+from tests.support.service_times import APPLY, SYNC, UPDATE, Times
 from workflows.step.learner_session import LearnerSession
 
 _PROMPT = np.array([1, 2, 3, 4], np.int32)
@@ -30,18 +30,18 @@ _TOKENS = np.arange(4, dtype=np.int32)
 _LOGPROBS = np.zeros(4, np.float32)
 
 
-def text(program: float, judged: float, name: str) -> str:
+def timed_program(program: float, judged: float, name: str) -> str:
     return f"    run({program:.4f})  # judge({judged:.4f}) {name}\n"
 
 
-def told(word: str, of: str) -> float:
+def read_seconds(word: str, of: str) -> float:
     """The seconds that a text says."""
     match = re.search(rf"{word}\(([\d.]+)\)", of)
     assert match is not None
     return float(match[1])
 
 
-class Handle:
+class LocalActor:
     """An actor of this process: calls go on one at a time, in their order, as those of a real one do."""
 
     def __init__(self, actor: Any) -> None:
@@ -77,7 +77,7 @@ class TimedGenerator:
         for request in sorted(requests, key=lambda request: self._times.groups[request.slot].generated):
             group = self._times.groups[request.slot]
             await asyncio.sleep(begun + group.generated - asyncio.get_running_loop().time())
-            texts = [text(s, group.judged, f"{request.slot}.{i}") for i, s in enumerate(group.programs)]
+            texts = [timed_program(s, group.judged, f"{request.slot}.{i}") for i, s in enumerate(group.programs)]
             yield (
                 request.slot,
                 tuple(
@@ -102,10 +102,10 @@ class TimedGenerator:
 
 class _TimedScorer:
     async def score(self, problem: Problem, suite: Any, codes: Sequence[str]) -> list[Verdict]:
-        await asyncio.sleep(sum(told("run", code) for code in codes))
+        await asyncio.sleep(sum(read_seconds("run", code) for code in codes))
         return [
             Verdict("passed", 1, 1, seconds)
-            if (seconds := told("run", code)) < 1
+            if (seconds := read_seconds("run", code)) < 1
             else Verdict("timeout", 0, 1, seconds)
             for code in codes
         ]
@@ -116,7 +116,7 @@ class TimedScorers(ScorerPool):
 
     async def _start(self, worker: _Worker) -> None:
         worker.started += 1
-        worker.actor = Handle(_TimedScorer())
+        worker.actor = LocalActor(_TimedScorer())
 
     def _reference(self, tests: TestSuite) -> Any:
         return tests
@@ -131,7 +131,7 @@ class TimedJudge:
     """Answers any number of groups at once."""
 
     async def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        await asyncio.sleep(told("judge", rollouts[0].text))
+        await asyncio.sleep(read_seconds("judge", rollouts[0].text))
         ids = np.array([1 + i % 3 for i in range(len(rollouts))], np.int32)
         return Labels(ids, np.zeros(len(rollouts), np.bool_), "timed")
 
@@ -161,9 +161,9 @@ class _TimedLearner:
         return np.zeros(len(tokens), np.float32)
 
 
-class TimedLearning(LearnerSession):
+class TimedLearnerSession(LearnerSession):
     """The learner's life itself, over an actor that sleeps."""
 
     def __init__(self, config: Any, journal: Any, saver: Any, groups: int) -> None:
         super().__init__(config, Path(), journal, saver, lambda rank: {}, lambda text: None)
-        self._learners._actors = [Handle(_TimedLearner(groups * config.train.rollouts))]
+        self._learners._actors = [LocalActor(_TimedLearner(groups * config.train.rollouts))]

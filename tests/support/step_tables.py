@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from benchmarks.steps.setting import Step
 
 GIB = 1 << 30
 
 
+@dataclass(frozen=True)
+class MeasuredStep:
+    """What one step, or one update, of a paced process took and did."""
+
+    seconds: float
+    sampled: int
+    """Responses that there were."""
+    trained: int
+    """Responses whose tokens entered the loss."""
+    tokens: int
+    """Those tokens."""
+    reward: float | None = None
+    """Mean of the responses; None where the update alone is measured."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Seconds in which a stage was busy; stages may overlap."""
+    grad_norm: float | None = None
+    """Before clipping, of an update from the starting weights; None for any other."""
+
+
 @dataclass
-class Measured:
+class MeasuredArm:
     """One arm's rounds; the arms take turns, so that round i of each saw about the same machine."""
 
     name: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MeasuredStep] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     """Of each step, all processes of the arm."""
     memory_bytes: int | None = None
@@ -53,14 +70,14 @@ class Ratio:
     highest: float
 
 
-def speed_up(slow: Measured, fast: Measured) -> Ratio:
+def speed_up(slow: MeasuredArm, fast: MeasuredArm) -> Ratio:
     """Raises `ValueError` where the arms have not the same rounds."""
     pairs = zip(slow.steps, fast.steps, strict=True)
     ratios = [theirs.seconds / ours.seconds for theirs, ours in pairs]
     return Ratio(statistics.median(ratios), min(ratios), max(ratios))
 
 
-def table(title: str, arms: Sequence[Measured]) -> str:
+def step_table(title: str, arms: Sequence[MeasuredArm]) -> str:
     """A line an arm; the first is what the others are compared with."""
     head = (
         f"{title:29}{'seconds':>8}{'least':>8}{'times as fast':>22}{'CPU s':>7}"
@@ -82,14 +99,14 @@ def table(title: str, arms: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
-def stages(arms: Sequence[Measured]) -> str:
+def stage_lines(arms: Sequence[MeasuredArm]) -> str:
     """Where each arm's time goes, a line an arm."""
     return "\n".join(
         f"{arm.name:29}" + "  ".join(f"{name} {spent:.2f}" for name, spent in arm.stages.items()) for arm in arms
     )
 
 
-def targets(theirs: Measured, ours: Sequence[Measured], least: float, what: str) -> list[tuple[bool, str]]:
+def check_targets(theirs: MeasuredArm, ours: Sequence[MeasuredArm], least: float, what: str) -> list[tuple[bool, str]]:
     """What was asked for, and whether the best of our arms has it."""
     best = max(ours, key=lambda arm: speed_up(theirs, arm).median)
     ratio = speed_up(theirs, best).median
