@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.problems.formats import problem_of, read_lines
-from raypoly.problems.formats.row_fields import asked
-from raypoly.problems.similar import duplicates, overlaps
+from raypoly.problems.formats.row_fields import prompt_of
+from raypoly.problems.similar import find_duplicates, find_overlaps
 from raypoly.values import Problem, TestSuite
 from tests.support.planted_copies import KINDS
 
@@ -43,7 +43,7 @@ def timed(action: Callable[[], Any]) -> tuple[Any, float]:
 def full_text(row: dict[str, Any]) -> str:
     """The statement with its examples, where the row has them apart from its prompt."""
     meta = row.get("meta")
-    return asked(meta["question_title"], meta["lang_code"]) if isinstance(meta, dict) else problem_of(row).prompt
+    return prompt_of(meta["question_title"], meta["lang_code"]) if isinstance(meta, dict) else problem_of(row).prompt
 
 
 def recall(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -56,7 +56,7 @@ def recall(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
             replace(problem, id=str(n), prompt=change(full_text(row), rng), metadata={"was": problem.id})
             for n, (problem, row) in enumerate(zip(problems, rows, strict=True))
         ]
-        pairs, seconds = timed(lambda copies=copies: overlaps(copies, problems))
+        pairs, seconds = timed(lambda copies=copies: find_overlaps(copies, problems))
         right = sum(pair.kept.id == pair.dropped.metadata["was"] for pair in pairs)
         others = [f"{p.dropped.metadata['was']} = {p.kept.id}" for p in pairs if p.kept.id != p.dropped.metadata["was"]]
         found[kind] = right / len(problems)
@@ -88,7 +88,7 @@ def speed(rows: Sequence[dict[str, Any]], training: int, evaluation: int, sample
     copied = min(evaluation // COPIED, training)
     for place, original in enumerate(rng.sample(ours, copied)):
         theirs[place] = replace(theirs[place], prompt=KINDS["whitespace"](original.prompt, rng))
-    pairs, seconds = timed(lambda: overlaps(ours, theirs))
+    pairs, seconds = timed(lambda: find_overlaps(ours, theirs))
     found = len({pair.kept.id for pair in pairs})
     few, others = ours[:sample], theirs[:sample]
     bags = [[frozenset(zip(w, w[1:], w[2:], strict=False)) for w in (p.prompt.lower().split() for p in side)]
@@ -123,7 +123,7 @@ def main() -> None:
         parser.error("--training, --evaluation and --sample are at least 1")
     rows = [json.loads(line) for _, line in read_lines(chosen.problems)]
     shares = recall(rows)
-    for pair in duplicates([problem_of(row) for row in rows]):
+    for pair in find_duplicates([problem_of(row) for row in rows]):
         print(f"within the file: {pair.dropped.id} = {pair.kept.id} ({pair.reason}, {pair.similarity})")
     seconds = speed(rows, chosen.training, chosen.evaluation, chosen.sample)
     if chosen.json:

@@ -19,15 +19,15 @@ _OURS = Path(__file__).parents[1]
 _OUR_PACKAGES = ("raypoly", "actors", "workflows")
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """One line: kind, message, and the innermost line of the user's own code, else of raypoly's."""
-    cause = root(error)
+    cause = root_cause(error)
     message = " ".join(str(cause).split()) or "no message"
     where = _blamed(list(_frames(error)))
     return f"{type(cause).__name__}: {message}" + (f" ({where})" if where else "")
 
 
-def root(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """The first link of the chain of causes, through Ray's wrapping and groups of tasks."""
     seen = {id(error)}
     while True:
@@ -48,7 +48,7 @@ class Crash:
 
     @classmethod
     def hook(cls, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        print(told(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         # A folder that holds no run yet must stay empty, or the next start would not take it.
         ready = cls.run_dir is not None and (cls.run_dir / CONFIG_KEY).is_file()
         folder = cls.run_dir if ready and cls.run_dir is not None else Path(tempfile.gettempdir())

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from raypoly.errors import UsageError
 
 
-def load(name: str, known: Mapping[str, str], key: str) -> Any:
+def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
     """The object that `name` stands for. `key` is the config key it came from, for the message.
 
     Raises `UsageError` where nothing of that name can be imported.
@@ -33,12 +33,12 @@ def load(name: str, known: Mapping[str, str], key: str) -> Any:
         raise UsageError(f"{key}={name!r} can't be imported: {error}. Is its folder on PYTHONPATH?") from error
 
 
-def load_configured(name: str, known: Mapping[str, str], section: str, params: Mapping[str, Any]) -> Any:
+def load_configured_plugin(name: str, known: Mapping[str, str], section: str, params: Mapping[str, Any]) -> Any:
     """An instance of the class that `name` stands for, made from its own `Config` of the parameters.
 
     Raises `UsageError` that names a parameter which is unknown or wrong, and those that the class takes.
     """
-    kind = load(name, known, f"{section}.name")
+    kind = load_plugin(name, known, f"{section}.name")
     try:
         return kind(kind.Config(**params))
     except ValidationError as error:

@@ -19,7 +19,7 @@ from raypoly.config import Config, JudgeConfig
 from raypoly.errors import MissingKey, UsageError
 from raypoly.metrics.sinks import check_packages
 from raypoly.objectives.objective_hooks import distinct_prompts
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 from raypoly.problems.formats import files_of
 from raypoly.problems.verl_rows import NO_TEMPLATE
 from raypoly.rewards.compute_score import ComputeScore
@@ -106,8 +106,8 @@ def _error(run: Callable[[], object]) -> UsageError | None:
 
 def _names(config: Config) -> None:
     """Parts named in the config exist; the engine is looked up by its actor, whose packages are heavy."""
-    load(config.judge.name, judge.KNOWN, "judge.name")
-    load(config.problems.source, problems.KNOWN, "problems.source")
+    load_plugin(config.judge.name, judge.KNOWN, "judge.name")
+    load_plugin(config.problems.source, problems.KNOWN, "problems.source")
 
 
 def _loss(config: Config) -> None:

@@ -63,7 +63,7 @@ class Key:
         return isinstance(extra, Mapping) and bool(extra.get("on_resume"))
 
 
-def keys() -> Iterator[Key]:
+def config_keys() -> Iterator[Key]:
     """All documented keys, in the order of the config."""
     for section, outer in Config.model_fields.items():
         assert isinstance(outer.annotation, type)
@@ -103,7 +103,7 @@ def objective_parameters(config: Config) -> dict[str, Any]:
     return dict(config.objective.model_extra or {})
 
 
-def document(file: Path) -> Any:
+def read_yaml(file: Path) -> Any:
     """What a YAML file holds. Raises `UsageError` where it is not there, can't be read, or is no YAML."""
     try:
         return yaml.load(file.read_text(), Loader=_Loader)
@@ -115,7 +115,7 @@ def document(file: Path) -> Any:
         raise UsageError(f"The config file {file} is not YAML: {_yaml_problem(error)}.") from error
 
 
-def value_of(name: str, text: str, field: FieldInfo | None) -> Any:
+def parse_value(name: str, text: str, field: FieldInfo | None) -> Any:
     """The value that an override gives to a key: YAML, but text as it stands where the key takes text.
 
     Raises `UsageError`.
@@ -132,7 +132,7 @@ def value_of(name: str, text: str, field: FieldInfo | None) -> Any:
 
 
 def _read(file: Path) -> Sections:
-    sections = document(file)
+    sections = read_yaml(file)
     if sections is None:
         return {}
     if not isinstance(sections, dict):
@@ -160,8 +160,8 @@ def _parse(override: str) -> tuple[str, Any]:
     section, dot, key = name.partition(".")
     if not (dot and key) or section not in Config.model_fields:
         raise UsageError(_unknown(name, GIVEN))
-    known = {key.name: key.field for key in keys()}
-    return name, value_of(name, text, known.get(name))
+    known = {key.name: key.field for key in config_keys()}
+    return name, parse_value(name, text, known.get(name))
 
 
 def _takes_text(field: FieldInfo) -> bool:
@@ -193,15 +193,17 @@ def _validate(sections: Sections, file: Path, given: set[str]) -> Config:
 
 def _refuse_booleans(sections: Sections, file: Path, given: set[str]) -> None:
     """pydantic takes `true` for 1; nobody who writes `train.steps: yes` means one step."""
-    for key in keys():
+    for key in config_keys():
         section, _, name = key.name.partition(".")
         value = sections.get(section, {}).get(name)
         accepted = (key.field.annotation, *get_args(key.field.annotation))
         if isinstance(value, bool) and bool not in accepted:
-            raise UsageError(f"{key.name}={value} ({_origin(key.name, file, given)}) should be {expected(key.field)}.")
+            raise UsageError(
+                f"{key.name}={value} ({_origin(key.name, file, given)}) should be {describe_expected(key.field)}."
+            )
 
 
-def expected(field: FieldInfo) -> str:
+def describe_expected(field: FieldInfo) -> str:
     """What a key takes, in words: `a whole number, at least 0`."""
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
     annotation: Any = field.annotation
@@ -228,8 +230,8 @@ def _sentence(error: Mapping[str, Any], file: Path, given: set[str]) -> str:
     origin = _origin(name, file, given)
     if error["type"] == "extra_forbidden":
         return _unknown(name, origin)
-    known = {key.name: key.field for key in keys()}
-    wanted = f"should be {expected(known[name])}" if name in known else str(error["msg"])
+    known = {key.name: key.field for key in config_keys()}
+    wanted = f"should be {describe_expected(known[name])}" if name in known else str(error["msg"])
     return f"{name}={error['input']} ({origin}) {wanted}."
 
 
@@ -239,7 +241,7 @@ def _origin(name: str, file: Path, given: set[str]) -> str:
 
 def _unknown(name: str, origin: str) -> str:
     """The sentence for a key that does not exist, with the nearest that does."""
-    known = [key.name for key in keys()]
+    known = [key.name for key in config_keys()]
     same_last = [key for key in known if key.partition(".")[2] == name.rpartition(".")[2]]
     near = get_close_matches(name, same_last, n=1, cutoff=0.75) or same_last
     near = near or get_close_matches(name, known, n=1) or _nearest_last(name, known)

@@ -19,9 +19,8 @@ from collections.abc import Sequence
 
 from raypoly.config import Config
 from raypoly.policy.update_stats import UpdateStats
-from raypoly.problems.epoch_order import EpochOrder
-from raypoly.problems.pass_rate_order import PassRateOrder
-from raypoly.problems.step_problems import StepProblems
+from raypoly.problems.pass_rates import PassRateOrder
+from raypoly.problems.problem_order import EpochOrder, StepProblems
 from raypoly.run import is_finished
 from raypoly.run_identity import resolve_run
 from raypoly.values import Group, Problem

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from raypoly.config import ProblemsConfig
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render
+from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.values import Problem, TestSuite
 
 SHARED = Path(__file__).parents[3] / "shared" / "sandbox" / "throughput.jsonl.gz"
@@ -95,12 +95,12 @@ def _problem(entry_point: str, prelude: str, check: str) -> Problem:
 
 
 def _from_puzzles() -> Iterator[Item]:
-    problems = build(ProblemsConfig(budgets=False)).splits["test"][:PUZZLES]
+    problems = build_problem_set(ProblemsConfig(budgets=False)).splits["test"][:PUZZLES]
     for place, problem in enumerate(problems):
         asked, name = as_check(problem), problem.entry_point
         for number in range(30):
             strategy = STRATEGIES[number % len(STRATEGIES)]
-            right = problem.prefix + render(puzzle_of(problem), strategy, random.Random(number)) + "\n"
+            right = problem.prefix + render_solution(puzzle_of(problem), strategy, random.Random(number)) + "\n"
             category, code = "correct", f"{right}# variant {number}\n"
             if number >= 28:
                 category, code = "loop", f"def {name}(n):\n    while True:\n        pass\n"

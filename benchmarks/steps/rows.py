@@ -10,14 +10,14 @@ from raypoly.config import GeneratorConfig, ProblemsConfig
 from raypoly.engines import SampleRequest
 from raypoly.engines.transformers_engine import TransformersEngine
 from raypoly.policy.training_rows import TrainingRow
-from raypoly.problems import build
-from raypoly.problems.epoch_order import EpochOrder
+from raypoly.problems import build_problem_set
+from raypoly.problems.problem_order import EpochOrder
 from raypoly.seeds import derive
 
 
 def sampled(setting: Setting) -> list[TrainingRow]:
     """Advantages are drawn, none is zero: nothing may be left out on either side."""
-    problems = EpochOrder(build(ProblemsConfig()).splits["train"], setting.prompts, seed=0).batch(0)
+    problems = EpochOrder(build_problem_set(ProblemsConfig()).splits["train"], setting.prompts, seed=0).batch(0)
     tokenizer = AutoTokenizer.from_pretrained(setting.model)
     config = GeneratorConfig(engine="transformers", temperature=setting.temperature, max_tokens=setting.max_tokens)
     requests = [

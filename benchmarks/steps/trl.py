@@ -24,9 +24,9 @@ from benchmarks.steps.graders import GRADERS, Grader
 from benchmarks.steps.setting import Setting
 from raypoly.config import ProblemsConfig
 from raypoly.policy.training_rows import TrainingRow
-from raypoly.problems import build
-from raypoly.problems.epoch_order import EpochOrder
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats import program_of
+from raypoly.problems.problem_order import EpochOrder
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.values import Problem
 from tests.support.paced_process import Pace
@@ -139,7 +139,7 @@ def step_by_step(setting: Setting, engine: str, grader: str, pace: Pace) -> None
     changes: dict[str, Any] = {}
     if engine == "vllm":
         changes = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": 192}
-    problems = build(ProblemsConfig(budgets=False)).splits["train"]
+    problems = build_problem_set(ProblemsConfig(budgets=False)).splits["train"]
     order = EpochOrder(problems, setting.prompts, seed=0)
     rows = [{"prompt": p.prompt, "problem": p.id} for step in range(STEPS) for p in order.batch(step)]
     paced = _Paced(pace)

@@ -12,7 +12,7 @@ import numpy as np
 from raypoly.config import GeneratorConfig
 from raypoly.engines.transfer import Parcel
 from raypoly.errors import UsageError
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 from raypoly.values import FinishReason, Float32, Int32
 
 KNOWN: Mapping[str, str] = {
@@ -106,7 +106,7 @@ def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
 
     Raises `UsageError` where it lacks what its placement or transport needs.
     """
-    kind = load(config.engine, KNOWN, "generator.engine")
+    kind = load_plugin(config.engine, KNOWN, "generator.engine")
     _check_able(kind, config)
     engine: Engine = kind(model_path, config, dtype)
     return engine

@@ -96,7 +96,7 @@ class ExperimentConfig(Section):
 def load(path: str | Path) -> ExperimentConfig:
     """The experiment of a YAML file. Raises `UsageError`."""
     file = Path(path)
-    values = settings.document(file)
+    values = settings.read_yaml(file)
     if not isinstance(values, dict):
         raise UsageError(f"The experiment {file} must hold keys such as `arms:` and `seeds:`.")
     if not values.get("arms"):
@@ -129,7 +129,7 @@ def _text(key: str, value: Any) -> str:
     if not isinstance(value, str):
         return json.dumps(value)
     try:
-        plain = settings.value_of(key, value, None) == value
+        plain = settings.parse_value(key, value, None) == value
     except UsageError:
         plain = False
     return value if plain else json.dumps(value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from raypoly.config import JudgeConfig
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
 KNOWN: Mapping[str, str] = {
@@ -35,13 +35,13 @@ class Judge(Protocol):
 
 def build(config: JudgeConfig) -> Judge:
     """The judge that the config names."""
-    judge: Judge = load(config.name, KNOWN, "judge.name")(config)
+    judge: Judge = load_plugin(config.name, KNOWN, "judge.name")(config)
     return judge
 
 
 def is_shared(config: JudgeConfig) -> bool:
     """Whether the judge's limits are a server's, so that all jobs of a cluster should ask one instance of it."""
-    return bool(getattr(load(config.name, KNOWN, "judge.name"), "shared", False))
+    return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "shared", False))
 
 
 def key_variables(config: JudgeConfig) -> list[str]:

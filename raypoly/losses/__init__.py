@@ -13,7 +13,7 @@ from raypoly.config import Config
 from raypoly.losses.loss import Loss
 from raypoly.losses.loss_config import LossConfig
 from raypoly.losses.loss_tokens import Tokens
-from raypoly.plugins import load_configured
+from raypoly.plugins import load_configured_plugin
 
 KNOWN: Mapping[str, str] = {
     "policy_gradient": "raypoly.losses.policy_gradient:PolicyGradient",
@@ -30,7 +30,7 @@ __all__ = ["KNOWN", "Loss", "LossConfig", "Tokens", "build", "of_run"]
 
 def build(name: str, **params: Any) -> Loss:
     """The loss of that name with its parameters; `UsageError` names a parameter that is unknown or wrong."""
-    built: Loss = load_configured(name, KNOWN, "loss", params)
+    built: Loss = load_configured_plugin(name, KNOWN, "loss", params)
     return built
 
 

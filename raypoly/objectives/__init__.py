@@ -14,7 +14,7 @@ from typing import Any
 
 from raypoly.config import Config
 from raypoly.objectives.objective import Batch, Objective, ScoredGroup
-from raypoly.plugins import load_configured
+from raypoly.plugins import load_configured_plugin
 from raypoly.settings import objective_parameters
 
 KNOWN: Mapping[str, str] = {
@@ -40,7 +40,7 @@ __all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build", "of_run"]
 
 def build(name: str, **params: Any) -> Objective:
     """The objective of that name with its parameters; `UsageError` names a parameter that is unknown or wrong."""
-    built: Objective = load_configured(name, KNOWN, "objective", params)
+    built: Objective = load_configured_plugin(name, KNOWN, "objective", params)
     return built
 
 

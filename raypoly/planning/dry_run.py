@@ -22,7 +22,7 @@ def show(config: Config, directory: RunDirectory, gpu: str | None = None) -> Non
     run can't fit.
     """
     device = chosen(gpu, machine(directory.path).memory)
-    source = problems.build(config.problems)
+    source = problems.build_problem_set(config.problems)
     require_tests(source, config)
     print(describe(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)

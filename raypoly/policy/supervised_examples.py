@@ -18,8 +18,8 @@ from tokenizers import Tokenizer
 from raypoly.config import WarmStartConfig
 from raypoly.problems.puzzles import puzzle_by_words
 from raypoly.problems.puzzles.puzzle_language import Puzzle
-from raypoly.problems.puzzles.puzzle_mistakes import spoil
-from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render
+from raypoly.problems.puzzles.puzzle_mistakes import render_mistake
+from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.seeds import derive
 from raypoly.values import Int32
 
@@ -53,7 +53,7 @@ class Example:
 def tokenizer_texts(puzzles: Sequence[Puzzle]) -> list[str]:
     """What the tokenizer is trained on: every prompt with a right solution by each strategy."""
     return [
-        puzzle.prompt + render(puzzle, strategy, random.Random(derive("tokenizer", puzzle.words, strategy)))
+        puzzle.prompt + render_solution(puzzle, strategy, random.Random(derive("tokenizer", puzzle.words, strategy)))
         for puzzle in puzzles
         for strategy in STRATEGIES
     ]
@@ -64,7 +64,7 @@ def make_example(puzzles: Sequence[Puzzle], config: WarmStartConfig, index: int)
     rng = random.Random(derive(config.seed, "warm start example", index))
     puzzle = rng.choice(puzzles)
     strategy = rng.choices(STRATEGIES, weights=[FREQUENCIES[name] for name in STRATEGIES])[0]
-    write = spoil if rng.random() < config.wrong_fraction else render
+    write = render_mistake if rng.random() < config.wrong_fraction else render_solution
     return Example(puzzle.prompt, write(puzzle, strategy, rng))
 
 

@@ -28,7 +28,7 @@ NAME = "NAME"
 def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
     """The config of `path` with `overrides` (`section.key=value`, `sources.NAME.key=value`) laid over it."""
     file = Path(path)
-    values = settings.document(file)
+    values = settings.read_yaml(file)
     if not isinstance(values, dict):
         raise UsageError(f"The config file {file} must hold sections such as `sources:`.")
     values = {section: content for section, content in values.items() if content is not None}
@@ -82,7 +82,7 @@ def _lay(values: dict[str, Any], text: str) -> str:
         inner = node.get(part)
         node[part] = dict(inner) if isinstance(inner, dict) else {}
         node = node[part]
-    node[last] = settings.value_of(name, value, field)
+    node[last] = settings.parse_value(name, value, field)
     return name
 
 
@@ -114,7 +114,7 @@ def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str
 
 def takes(field: FieldInfo) -> str:
     """What a key takes, in words."""
-    return "a day such as 2025-03-01" if date in get_args(field.annotation) else settings.expected(field)
+    return "a day such as 2025-03-01" if date in get_args(field.annotation) else settings.describe_expected(field)
 
 
 def _origin(name: str, file: Path, given: Sequence[str]) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 from raypoly.preparing.candidates import Ask, Candidate
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import PrepareConfig, PromptsConfig, SourceConfig
-from raypoly.problems.long_prompts import Encode, cut, sizes
-from raypoly.problems.templates import asking, load_template
-from raypoly.problems.tokenizers import tokenizer_of
+from raypoly.problems.chat_templates import load_tokenizer
+from raypoly.problems.long_prompts import Encode, count_tokens, cut_statements
+from raypoly.problems.templates import load_template, prompt_maker
 from raypoly.values import TestSuite
 
 
@@ -35,7 +35,7 @@ def asks(config: PrepareConfig) -> dict[str, Ask | None]:
     as they are. Raises `UsageError` where a template can't be used.
     """
     chat = config.prompts.chat_template
-    made = {key: asking(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
+    made = {key: prompt_maker(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
     return {name: made.get(_key(name, source)) for name, source in config.sources.items()}
 
 
@@ -61,7 +61,7 @@ def prompts_of(candidates: Iterable[Candidate]) -> list[str]:
 
 def encoder(name: str) -> Encode:
     """By a folder's tokenizer, or the hub's. Raises `UsageError`."""
-    tokenizer = tokenizer_of(name, "prompts.tokenizer")
+    tokenizer = load_tokenizer(name, "prompts.tokenizer")
 
     def encoded(texts: list[str]) -> list[list[int]]:
         found: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
@@ -83,7 +83,7 @@ async def measure(
     """
     if encode is None:
         return [Decision(it.id, "prompts") for it in candidates]
-    counts = await sizes(texts, encode)
+    counts = await count_tokens(texts, encode)
     shorter: dict[str, str] = {}
     if config.over_long == "cut":
         # all at once, and so without their tests
@@ -92,8 +92,10 @@ async def measure(
             for it, tokens in zip(candidates, counts, strict=True)
             if tokens > limit
         ]
-        shorter = {problem.id: problem.prompt for problem in await cut(long, limit, encode) if problem is not None}
-    now = dict(zip(shorter, await sizes(list(shorter.values()), encode), strict=True))
+        shorter = {
+            problem.id: problem.prompt for problem in await cut_statements(long, limit, encode) if problem is not None
+        }
+    now = dict(zip(shorter, await count_tokens(list(shorter.values()), encode), strict=True))
     decisions = []
     for it, tokens in zip(candidates, counts, strict=True):
         facts: dict[str, Any] = {"tokens": tokens}

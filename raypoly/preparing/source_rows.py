@@ -14,9 +14,9 @@ from typing import Any
 
 from raypoly.preparing.candidates import SourceFacts, facts_of, split_of
 from raypoly.preparing.prepare_config import SourceConfig
-from raypoly.problems.date_window import outside
 from raypoly.problems.formats import FORMATS, problem_of
-from raypoly.problems.formats.row_fields import LONGEST_REASON, cut, named
+from raypoly.problems.formats.row_fields import LONGEST_REASON, one_line, row_id
+from raypoly.problems.jsonl import outside_window
 from raypoly.values import Problem
 
 
@@ -45,18 +45,18 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
         if source.split is not None and split_of(row) != source.split:
             raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.split}")
         since, until = (None if day is None else day.isoformat() for day in (source.since, source.until))
-        if why := outside(told.date, since, until):
+        if why := outside_window(told.date, since, until):
             raise ValueError(why)
         if not problem.prompt:
             raise ValueError("its row has no text to ask the policy with")
     except ValueError as error:
-        return ReadRow(facts, problem_id or named(row), cut(str(error), LONGEST_REASON))
+        return ReadRow(facts, problem_id or row_id(row), one_line(str(error), LONGEST_REASON))
     return ReadRow(told, problem_id, "", problem)
 
 
 def _check_format(row: Mapping[str, Any], name: str | None) -> None:
     if name is None:
         return
-    known = next((format_.name for format_ in FORMATS if format_.marks(row)), "none")
+    known = next((format_.name for format_ in FORMATS if format_.recognises(row)), "none")
     if known != name:
         raise ValueError(f"its format is {known}, not {name}")

@@ -1,17 +1,22 @@
-"""Problem sources: where problems come from, and how they are split."""
+"""Problem sources: where problems come from.
+
+    build_problem_set(config.problems).splits["train"]
+
+A source is `function(config) -> ProblemSet`, found by name: one file here and one line in `KNOWN`, or
+`package.module:function`.
+"""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.plugins import load
-from raypoly.seeds import derive
-from raypoly.values import Problem, Split
+from raypoly.plugins import load_plugin
+from raypoly.problems.problem_set import ProblemSet, content_hash
+from raypoly.problems.templates import prompt_maker
+
+__all__ = ["KNOWN", "ProblemSet", "build_problem_set"]
 
 KNOWN: Mapping[str, str] = {
     "puzzles": "raypoly.problems.puzzles:load_puzzles",
@@ -21,43 +26,16 @@ KNOWN: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ProblemSet:
-    """Problems by split; no problem is in two."""
+def build_problem_set(config: ProblemsConfig) -> ProblemSet:
+    """The problems of `config.source`, with prompts by `config.template`.
 
-    splits: Mapping[Split, Sequence[Problem]]
-    hash: str
-    """SHA-256 of all that they say, hex: the same set everywhere, or another hash."""
-
-
-T = TypeVar("T")
-
-
-def split(items: Sequence[T], config: ProblemsConfig, purpose: str, what: str) -> dict[Split, Sequence[T]]:
-    """Items by split, shuffled by `config.seed` for this `purpose`.
-
-    Raises `UsageError`, which calls the items `what`, where validation and test leave nothing to train on.
+    Raises `UsageError` where the template can't be used, or a problem's answer is no program of its own.
     """
-    held_out = config.validation + config.test
-    if held_out >= len(items):
-        raise UsageError(
-            f"problems.validation + problems.test = {held_out} leaves none of the {len(items)} {what}"
-            " to train on: lower them."
-        )
-    shuffled = list(items)
-    random.Random(derive(config.seed, purpose)).shuffle(shuffled)
-    return {
-        "test": shuffled[: config.test],
-        "validation": shuffled[config.test : held_out],
-        "train": shuffled[held_out:],
-    }
-
-
-def build(config: ProblemsConfig) -> ProblemSet:
-    """The problems that the config names: `function(config) -> ProblemSet`, with prompts by its template."""
-    problems: ProblemSet = load(config.source, KNOWN, "problems.source")(config)
+    problems: ProblemSet = load_plugin(config.source, KNOWN, "problems.source")(config)
     if config.template == "none":
         return problems
-    from raypoly.problems.templates import templated  # which knows the sources' own prompts
-
-    return templated(problems, config)
+    if config.source == "verl":
+        raise UsageError("problems.template goes with rows of problems; those of verl's bring their messages: drop it.")
+    with_prompt = prompt_maker(config.template, config.chat_template)
+    splits = {name: [with_prompt(problem) for problem in members] for name, members in problems.splits.items()}
+    return ProblemSet(splits, content_hash(splits))

@@ -1,10 +1,10 @@
-"""What becomes of prompts with more tokens than `generator.max_prompt_tokens` (`problems.over_long`).
+"""Drops or cuts prompts with more tokens than `generator.max_prompt_tokens` (`problems.over_long`).
 
-    problems = await fitted(problems, config, generator.encode, print)
+    problem_set = await fit_prompts(problem_set, config, generator.encode, print)
 
-`drop` leaves their problems out of every split. `cut` takes words out of the statement's middle: of its first and its
-last words as many stay as fit, the first one more where the number is odd, with `[...]` between; what stands around the
-statement stays whole, the signature and how to answer with it. The same tokenizer gives the same prompts.
+`drop` leaves their problems out of every split. `cut` keeps as many of the statement's first and last words as fit (one
+more of the first where the number is odd) with `[...]` between them. What stands around the statement stays whole: the
+signature, and how to answer. The same tokenizer gives the same prompts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet
-from raypoly.problems.prompt_parts import PromptParts, parts_of
+from raypoly.problems.problem_set import ProblemSet
+from raypoly.problems.prompt_parts import PromptParts, split_prompt
 from raypoly.values import Problem, Split
 
 MARK = "\n[...]\n"
@@ -28,20 +28,22 @@ Encode = Callable[[Sequence[str]], Awaitable[Sequence[Sized]]]
 Place = tuple[Split, int]
 
 
-async def fitted(found: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None]) -> ProblemSet:
-    """The problems whose prompts fit, as `problems.over_long` says; those of `refuse` as they are.
+async def fit_prompts(
+    problem_set: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None]
+) -> ProblemSet:
+    """The problems whose prompts fit, as `problems.over_long` says; unchanged with `refuse`. `note` gets the counts.
 
     Raises `UsageError` where nothing would be left to train on, or a prompt is too long without its statement.
     """
     rule, limit = config.problems.over_long, config.generator.max_prompt_tokens
     if rule == "refuse":
-        return found
-    splits = {name: list(problems) for name, problems in found.splits.items()}
+        return problem_set
+    splits = {name: list(problems) for name, problems in problem_set.splits.items()}
     places = [(name, index) for name, problems in splits.items() for index in range(len(problems))]
-    counts = await sizes([splits[name][index].prompt for name, index in places], encode)
+    counts = await count_tokens([splits[name][index].prompt for name, index in places], encode)
     long = [place for place, size in zip(places, counts, strict=True) if size > limit]
     if not long:
-        return found
+        return problem_set
     if rule == "drop":
         gone = set(long)
         splits = {
@@ -49,48 +51,50 @@ async def fitted(found: ProblemSet, config: Config, encode: Encode, note: Callab
             for name, problems in splits.items()
         }
     else:
-        for (name, index), problem in zip(long, await cut([splits[n][i] for n, i in long], limit, encode), strict=True):
+        for (name, index), problem in zip(
+            long, await cut_statements([splits[n][i] for n, i in long], limit, encode), strict=True
+        ):
             if problem is None:
                 raise UsageError(
                     f"The prompt of {splits[name][index].id} has more than generator.max_prompt_tokens={limit} tokens "
                     "without its statement: raise the limit, or set problems.over_long=drop."
                 )
             splits[name][index] = problem
-    note(_told(rule, long, len(places), limit))
+    note(_describe(rule, long, len(places), limit))
     if not splits["train"]:
         raise UsageError(
             f"Every training prompt has more than generator.max_prompt_tokens={limit} tokens, and problems.over_long="
             "drop leaves none to train on: raise the limit, or set problems.over_long=cut."
         )
-    return ProblemSet(splits, found.hash)
+    return ProblemSet(splits, problem_set.hash)
 
 
-async def fitted_as_trained(
-    found: ProblemSet,
+async def fit_training_prompts(
+    problem_set: ProblemSet,
     config: Config,
     encode: Encode,
     note: Callable[[str], None],
     trained_as: Callable[[str], Sequence[str]],
 ) -> ProblemSet:
-    """`fitted`; then training problems alone once more, by the longest of the texts that a prompt is sampled as."""
+    """`fit_prompts`, then again for training problems, by the longest text of those that a prompt is sampled as."""
 
     async def longest(texts: Sequence[str]) -> list[Sized]:
         prompts = [tuple(dict.fromkeys(trained_as(text))) for text in texts]
         tokens = iter(await encode([prompt for own in prompts for prompt in own]))
         return [max((next(tokens) for _ in own), key=len) for own in prompts]
 
-    fit = await fitted(found, config, encode, note)
+    fit = await fit_prompts(problem_set, config, encode, note)
     plain = all(tuple(trained_as(problem.prompt)) == (problem.prompt,) for problem in fit.splits["train"])
     if plain or config.problems.over_long == "refuse":
         return fit
     alone = ProblemSet({name: problems if name == "train" else () for name, problems in fit.splits.items()}, fit.hash)
-    train = (await fitted(alone, config, longest, note)).splits["train"]
+    train = (await fit_prompts(alone, config, longest, note)).splits["train"]
     return ProblemSet({**fit.splits, "train": train}, fit.hash)
 
 
 @dataclass
 class _Search:
-    """How many words of a statement may stay: `fits` do, `too_many` don't."""
+    """A binary search for how many words of a statement may stay: `fits` may, `too_many` may not."""
 
     parts: PromptParts
     words: list[str]
@@ -102,31 +106,33 @@ class _Search:
         return (self.fits + self.too_many) // 2
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         return self.too_many - self.fits <= 1
 
     def prompt(self, count: int) -> str:
-        """With `count` words of the statement."""
-        return f"{self.parts.head}{shortened(self.words, count)}{self.parts.tail}"
+        """The prompt with `count` words of the statement."""
+        return f"{self.parts.head}{keep_ends(self.words, count)}{self.parts.tail}"
 
 
-def shortened(words: Sequence[str], count: int) -> str:
-    """The first and last `count` words, each with the space behind it, and a mark where the others were."""
+def keep_ends(words: Sequence[str], count: int) -> str:
+    """`count` of the words, from both ends, with `MARK` where the others were; each word has its space behind it."""
     first = (count + 1) // 2
     begin, end = "".join(words[:first]), "".join(words[len(words) - (count - first) :])
     return f"{begin.rstrip()}{MARK}{end}"
 
 
-async def cut(problems: Sequence[Problem], limit: int, encode: Encode) -> list[Problem | None]:
-    """The problems with as many words of their statements as fit, found for all of them at once by halving; None where
-    a prompt is too long without its statement."""
-    parts = [parts_of(problem) for problem in problems]
+async def cut_statements(problems: Sequence[Problem], limit: int, encode: Encode) -> list[Problem | None]:
+    """The problems with as many words of their statements as fit; None where a prompt is too long without any.
+
+    One binary search for all problems at once, so that each round is one call of `encode`.
+    """
+    parts = [split_prompt(problem) for problem in problems]
     words = [_WORD.findall(part.statement) for part in parts]
     searches = [_Search(part, text, 0, len(text)) for part, text in zip(parts, words, strict=True)]
-    least = await sizes([search.prompt(0) for search in searches], encode)
+    least = await count_tokens([search.prompt(0) for search in searches], encode)
     open_ = [search for search, size in zip(searches, least, strict=True) if size <= limit]
-    while open_ := [search for search in open_ if not search.over]:
-        counts = await sizes([search.prompt(search.next) for search in open_], encode)
+    while open_ := [search for search in open_ if not search.is_over]:
+        counts = await count_tokens([search.prompt(search.next) for search in open_], encode)
         for search, size in zip(open_, counts, strict=True):
             if size <= limit:
                 search.fits = search.next
@@ -138,15 +144,15 @@ async def cut(problems: Sequence[Problem], limit: int, encode: Encode) -> list[P
     ]
 
 
-async def sizes(texts: Sequence[str], encode: Encode) -> list[int]:
-    """Tokens of each text."""
+async def count_tokens(texts: Sequence[str], encode: Encode) -> list[int]:
+    """How many tokens each text has."""
     found: list[int] = []
     for start in range(0, len(texts), _BATCH):
         found += [len(tokens) for tokens in await encode(texts[start : start + _BATCH])]
     return found
 
 
-def _told(rule: str, long: Sequence[Place], total: int, limit: int) -> str:
+def _describe(rule: str, long: Sequence[Place], total: int, limit: int) -> str:
     names = [name for name, _ in long]
     where = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
     what = "their problems are left out" if rule == "drop" else "they were cut in their statements' middle"

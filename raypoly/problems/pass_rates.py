@@ -1,11 +1,12 @@
-"""How often each problem is solved, as far as a run has seen: what `problems.order=pass_rate` prefers problems by.
+"""How often each problem was solved in this run, and the order that prefers problems by it: `problems.order=pass_rate`.
 
     rates = PassRates()
     rates.take(row)                  # the row of each completed step, in order
-    rates.weight("two-sum")          # most where half of the rollouts pass
+    rates.weight("two-sum")          # largest where half of the rollouts pass
+    PassRateOrder(problems, per_step=32, seed=0, rates=rates).batch(12)     # once `rates` has the rows of steps 0 to 11
 
-The state is a function of the rows of completed steps and of nothing else, and those are in the journal: a run that
-goes on computes it again, and picks what it would have picked.
+The rates are a function of the rows of completed steps alone. Those are in the journal: a resumed run computes the
+same rates and draws the same problems.
 """
 
 from __future__ import annotations
@@ -15,48 +16,88 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.values import Float64
+from raypoly.problems.problem_order import ProblemOrder
+from raypoly.seeds import derive
+from raypoly.values import Float64, Problem
 
 PROBLEMS, PASSED, ROLLOUTS = "problems", "passed", "rollouts"
-"""In a step's row, by slot: ids, and how many of `rollouts` passed, null where nobody knows."""
+"""Keys of a step's row, by slot: ids, and how many of `rollouts` passed, null where it is unknown."""
 PASS = 1.0
-"""A reward from which a rollout counts as passed."""
-KEPT = 0.5
-"""What earlier rollouts of a problem count for when it comes again: the policy has moved since."""
+"""The least reward with which a rollout counts as passed."""
+DECAY = 0.5
+"""The weight of a problem's earlier rollouts each time that it comes again: the policy has moved since."""
 PRIOR = 0.5
-"""Passes, and failures, that each problem begins with (Jeffreys 1946): one that was never sampled is at one half."""
+"""Passes, and failures, that each problem begins with (Jeffreys 1946): a problem never sampled has rate one half."""
 FLOOR = 0.05
-"""Of a weight of 1: what never or always passes comes again all the same, for that may change."""
+"""Added to each weight, so that problems which never or always pass still come: that may change."""
 
 
 class PassRates:
-    """Counts by problem."""
+    """Passes and rollouts by problem id."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[float, float]] = {}
-        self.taken = 0
-        """Rows so far: what the rates say changes with it alone."""
+        self.rows_seen = 0
+        """Rows taken so far; the rates change only with it."""
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """Take in the row of a completed step; one of a run in another order says nothing."""
-        self.taken += 1
+        """Take in the row of a completed step; a row without counts changes nothing."""
+        self.rows_seen += 1
         for problem, passed in zip(row.get(PROBLEMS, ()), row.get(PASSED, ()), strict=True):
             if passed is not None:
                 passes, rollouts = self._counts.get(problem, (0.0, 0.0))
-                self._counts[problem] = KEPT * passes + passed, KEPT * rollouts + row[ROLLOUTS]
+                self._counts[problem] = DECAY * passes + passed, DECAY * rollouts + row[ROLLOUTS]
 
     def rate(self, problem: str) -> float:
-        """(passes + 1/2) / (rollouts + 1), of counts in which each earlier visit has half the weight."""
+        """(passes + 1/2) / (rollouts + 1), where each earlier visit counts half."""
         passes, rollouts = self._counts.get(problem, (0.0, 0.0))
         return (passes + PRIOR) / (rollouts + 2 * PRIOR)
 
     def weight(self, problem: str) -> float:
-        """4 p (1 - p), the variance of a rollout's reward on the scale of its largest, and the floor."""
+        """4 p (1 - p) + `FLOOR`: the variance of a rollout's reward over its largest, p the rate."""
         rate = self.rate(problem)
         return FLOOR + 4 * rate * (1 - rate)
 
 
-def row_of(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[str, Any]:
-    """What the row of a step says for `take`; `rewards` are float64 [N] for each problem, NaN where unknown."""
+class PassRateOrder(ProblemOrder):
+    """Ranks all problems anew for each step, by chance and `rates`; the step takes the first ones. There are no epochs.
+
+    A step's problems are drawn without replacement by their weights (Efraimidis & Spirakis 2006, algorithm A: the
+    largest u^(1/w) for u uniform), from a generator of the seed and the step alone. The caller keeps `rates` current.
+    """
+
+    def __init__(
+        self, problems: Sequence[Problem], per_step: int, seed: int, rates: PassRates, refill: int = 0
+    ) -> None:
+        super().__init__(problems, per_step, seed, refill)
+        self._rates = rates
+        self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
+
+    def cursor_at(self, step: int) -> int:
+        """The cursor at which a step begins."""
+        return step * self.size
+
+    def at(self, cursor: int) -> tuple[int, Problem]:
+        """The line is the rankings of all steps, one after the other."""
+        step, rank = divmod(cursor, self.size)
+        now = step, self._rates.rows_seen
+        if self._ranked[0] != now:
+            self._ranked = now, self._ranking(step)
+        number = self._ranked[1][rank]
+        return number, self._problems[number]
+
+    def _ranking(self, step: int) -> Sequence[int]:
+        seed = derive(self._seed, "order by pass rate", step)
+        uniform = np.random.Generator(np.random.Philox(key=seed)).random(self.size)
+        weights = np.array([self._rates.weight(problem.id) for problem in self._problems])
+        # log u / w orders as u^(1/w) does and does not underflow; u = 0 comes last
+        with np.errstate(divide="ignore"):
+            keys = np.log(uniform) / weights
+        ranking: list[int] = np.argsort(-keys, kind="stable").tolist()
+        return ranking
+
+
+def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[str, Any]:
+    """The keys of a step's row that `take` reads; `rewards` are float64 [N] a problem, NaN where unknown."""
     passed = [int(np.sum(r >= PASS)) if np.all(np.isfinite(r)) else None for r in rewards]
     return {PROBLEMS: list(problems), PASSED: passed, ROLLOUTS: len(rewards[0])}

@@ -1,8 +1,8 @@
-"""Problems as `raypoly prepare` leaves them: a folder of Parquet files, one a split.
+"""Problems that `raypoly prepare` wrote: a folder of Parquet files, one a split.
 
     load_prepared(ProblemsConfig(source="prepared", path="runs/prepare-leetcode-1a2b3c4d")).splits["validation"]
 
-The splits are those of the files, so the keys of `problems` that make splits have no say.
+The files are the splits, so the keys of `problems` that make splits have no effect.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from typing import Any
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet
 from raypoly.problems.formats import parquet_rows, problem_of
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.jsonl import content_hash, without_excluded
+from raypoly.problems.problem_set import ProblemSet, content_hash, without_excluded
 from raypoly.values import Problem, Split
 
 FOLDER = "data"
 CARD = "card.json"
-"""Written last."""
-_OWN = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
+"""Written last: a folder without it is not finished."""
+_COLUMNS = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
 
 
 def load_prepared(config: ProblemsConfig) -> ProblemSet:
     """The problems of the preparation `config.path`, with `config.test_path`'s test split where one is named.
 
-    Raises `UsageError` where there is no preparation that is done, or none to train on.
+    Raises `UsageError` where there is no finished preparation, or no problem to train on.
     """
     if config.path is None:
         raise UsageError("problems.source=prepared needs problems.path, the folder that raypoly prepare printed.")
-    folder = _data(Path(config.path).expanduser(), "problems.path")
-    test = folder if config.test_path is None else _data(Path(config.test_path).expanduser(), "problems.test_path")
+    folder = _data_folder(Path(config.path).expanduser(), "problems.path")
+    test = (
+        folder if config.test_path is None else _data_folder(Path(config.test_path).expanduser(), "problems.test_path")
+    )
     splits: dict[Split, list[Problem]] = {
-        "test": _of(test / "test.parquet"),
-        "validation": _of(folder / "validation.parquet"),
-        "train": _of(folder / "train.parquet"),
+        "test": _read_split(test / "test.parquet"),
+        "validation": _read_split(folder / "validation.parquet"),
+        "train": _read_split(folder / "train.parquet"),
     }
     if config.exclude is not None:
         excluded = Path(config.exclude).expanduser()
@@ -50,12 +51,12 @@ def load_prepared(config: ProblemsConfig) -> ProblemSet:
 
 def problem_of_columns(row: Mapping[str, Any], source: str = "") -> Problem:
     """The problem of a row of columns. Raises `ValueError`."""
-    own = {name: row[name] for name in _OWN if row.get(name)}
+    own = {name: row[name] for name in _COLUMNS if row.get(name)}
     return problem_of({**own, "tests": loads(row["tests"]), "metadata": loads(row["metadata"])}, source)
 
 
-def _data(path: Path, key: str) -> Path:
-    """Where the files lie: below the folder of a preparation that is done, or in the folder."""
+def _data_folder(path: Path, key: str) -> Path:
+    """The folder of the Parquet files: `data` of a finished preparation, or the folder itself."""
     for folder, done in ((path / FOLDER, (path / CARD).is_file()), (path, True)):
         if done and any((folder / f"{name}.parquet").is_file() for name in ("train", "validation", "test")):
             return folder
@@ -66,7 +67,7 @@ def _data(path: Path, key: str) -> Path:
 
 
 def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
-    """Raise `UsageError` where a problem is in two splits, which can be with a `test_path`."""
+    """Raise `UsageError` where a problem is in two splits, which can happen with a `test_path`."""
     where: dict[str, Split] = {}
     for name in ("train", "validation", "test"):
         for problem in splits[name]:
@@ -78,8 +79,8 @@ def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
             where[problem.id] = name
 
 
-def _of(path: Path) -> list[Problem]:
-    return [_problem(path, number, row) for number, row in parquet_rows.rows(path)] if path.is_file() else []
+def _read_split(path: Path) -> list[Problem]:
+    return [_problem(path, number, row) for number, row in parquet_rows.read_parquet(path)] if path.is_file() else []
 
 
 def _problem(path: Path, number: int, row: Any) -> Problem:

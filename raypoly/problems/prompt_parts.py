@@ -1,11 +1,10 @@
-"""A prompt's parts: the statement, the code that it ends in, and the words that its source laid around them.
+"""A prompt's parts: the statement, the code that it ends in, and the words that its source put around them.
 
-    found = parts_of(problem)
-    found.head + found.statement + found.tail == problem.prompt
-    found.signature                                  # "class Solution:\\n    def twoSum(self, nums): "
+    parts = split_prompt(problem)
+    parts.head + parts.statement + parts.tail == problem.prompt
+    parts.signature                                  # "class Solution:\\n    def twoSum(self, nums): "
 
-Only frames that raypoly's formats or LeetCodeDataset write are told from the statement; a prompt without any of them
-is all statement.
+Only the frames that raypoly's formats or LeetCodeDataset write are recognised. A prompt without one is all statement.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ class PromptParts:
     statement: str
     tail: str
     signature: str
-    """The code to be completed, which stands in the tail; empty where there is none."""
+    """The code to be completed, which is in the tail; empty where there is none."""
 
 
-def parts_of(problem: Problem) -> PromptParts:
+def split_prompt(problem: Problem) -> PromptParts:
     """The parts of a problem's prompt; the statement is stripped, and empty where the code says everything."""
     own = problem.metadata.get(STATEMENT)
     if own is not None:
@@ -55,7 +54,7 @@ def parts_of(problem: Problem) -> PromptParts:
     head = _HEAD if text.startswith(_HEAD) else ""
     end, signature = _code(text)
     if not signature:
-        end = _without_answer(text)
+        end = _statement_end(text)
     body = text[len(head) : end]
     statement = body.strip()
     start = len(head) + len(body) - len(body.lstrip())
@@ -63,13 +62,13 @@ def parts_of(problem: Problem) -> PromptParts:
 
 
 def _code(text: str) -> tuple[int, str]:
-    """Where the sentence before the code to be completed begins, and the code; (len(text), "") where there is none."""
+    """(Index of the sentence before the code to be completed, the code); (len(text), "") where there is none."""
     start, lead = max((text.rfind(lead), lead) for lead in _LEADS)
     found = _CODE.match(text, start + len(lead)) if start >= 0 else None
     return (start, found["signature"].rstrip()) if found else (len(text), "")
 
 
-def _without_answer(text: str) -> int:
-    """Where the sentence on how to answer begins, which a prompt may end in."""
+def _statement_end(text: str) -> int:
+    """The index where the sentence on how to answer begins, or of the text's end where there is none."""
     bare = text.rstrip()
     return next((len(bare) - len(end) for end in _ENDS if bare.endswith(end)), len(text))

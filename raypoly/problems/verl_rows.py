@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,25 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet
+from raypoly.problems.chat_templates import PLAIN, Render, chat_renderer
 from raypoly.problems.formats import parquet_rows, test_lists
 from raypoly.problems.formats.long_integers import dumps, loads
-from raypoly.problems.formats.row_fields import Identifier, reason
-from raypoly.problems.jsonl import set_of
-from raypoly.problems.tokenizers import tokenizer_of
+from raypoly.problems.formats.row_fields import Identifier, error_reason
+from raypoly.problems.problem_set import ProblemSet, problem_set_of
 from raypoly.values import Problem, TestSuite
 
 log = logging.getLogger(__name__)
 
 COLUMNS = ("data_source", "prompt", "reward_model")
 OPTIONAL = ("extra_info", "images", "videos")
-PLAIN = "plain"
 NO_TEMPLATE = (
     "problems.source=verl needs problems.chat_template: the folder or hub id of the tokenizer whose chat template "
     f"makes prompts of messages, as a rule what model.path says, or {PLAIN} for their texts alone."
 )
 
-Render = Callable[[Sequence[Mapping[str, Any]]], str]
-"""A prompt of chat messages."""
-
 
 @dataclass(frozen=True)
-class Truth:
+class ComputeScoreArgs:
     """What verl hands to a reward function beside the response."""
 
     data_source: str
@@ -81,7 +76,7 @@ def load_verl(config: ProblemsConfig) -> ProblemSet:
     if config.chat_template is None:
         raise UsageError(NO_TEMPLATE)
     path = Path(config.path).expanduser()
-    return set_of(list(_read(path, renderer(config.chat_template))), config, path, "verl split")
+    return problem_set_of(list(_read_problems(path, chat_renderer(config.chat_template))), config, path, "verl split")
 
 
 def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> Problem:
@@ -91,34 +86,36 @@ def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> 
         for name in ("images", "videos"):
             if getattr(it, name):
                 raise ValueError(f"{name}: raypoly trains models of text alone")
-        truth = Truth(it.data_source, it.reward_model.ground_truth, it.extra_info)
-        told = {
+        truth = ComputeScoreArgs(it.data_source, it.reward_model.ground_truth, it.extra_info)
+        metadata = {
             "data_source": truth.data_source,
-            "ground_truth": _written("reward_model.ground_truth", truth.ground_truth),
-            "extra_info": _written("extra_info", truth.extra_info),
+            "ground_truth": _json_text("reward_model.ground_truth", truth.ground_truth),
+            "extra_info": _json_text("extra_info", truth.extra_info),
         }
         messages = [{key: value for key, value in message.items() if value is not None} for message in row["prompt"]]
-        tested = _tested(row, truth.ground_truth)
+        problem = _with_tests(row, truth.ground_truth)
     except ValueError as error:
-        raise ValueError(reason(error)) from None
-    content = hashlib.sha256(json.dumps([messages, told], sort_keys=True).encode()).hexdigest()
+        raise ValueError(error_reason(error)) from None
+    content = hashlib.sha256(json.dumps([messages, metadata], sort_keys=True).encode()).hexdigest()
     return replace(
-        tested, id=f"{truth.data_source}-{content[:12]}", prompt=render(messages), source=source, metadata=told
+        problem, id=f"{truth.data_source}-{content[:12]}", prompt=render(messages), source=source, metadata=metadata
     )
 
 
-def truth_of(problem: Problem) -> Truth:
+def compute_score_args(problem: Problem) -> ComputeScoreArgs:
     """What the row that the problem was made of says. Raises `UsageError` where it was none of verl's."""
-    told = problem.metadata
-    if not {"data_source", "ground_truth", "extra_info"} <= told.keys():
+    metadata = problem.metadata
+    if not {"data_source", "ground_truth", "extra_info"} <= metadata.keys():
         raise UsageError(f"Problem {problem.id} has no ground truth of verl's: set problems.source=verl.")
-    return Truth(told["data_source"], json.loads(told["ground_truth"]), json.loads(told["extra_info"]))
+    return ComputeScoreArgs(
+        metadata["data_source"], json.loads(metadata["ground_truth"]), json.loads(metadata["extra_info"])
+    )
 
 
-def _tested(row: Mapping[str, Any], ground_truth: Any) -> Problem:
+def _with_tests(row: Mapping[str, Any], ground_truth: Any) -> Problem:
     """A problem with the tests that the ground truth holds, or with none."""
     if _holds_tests(ground_truth):
-        return test_lists.read({"reward_model": row["reward_model"], "prompt": row["prompt"]})
+        return test_lists.to_problem({"reward_model": row["reward_model"], "prompt": row["prompt"]})
     return Problem("", "", "", TestSuite("none", ""))
 
 
@@ -132,14 +129,14 @@ def _holds_tests(ground_truth: Any) -> bool:
     return isinstance(held, Mapping) and bool({"functional", "inputs"} & held.keys())
 
 
-def _written(name: str, value: Any) -> str:
+def _json_text(name: str, value: Any) -> str:
     try:
         return dumps(value)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
 
-def _read(path: Path, render: Render) -> Iterator[Problem]:
+def _read_problems(path: Path, render: Render) -> Iterator[Problem]:
     """The problems of every file, each that is left out logged."""
     known: set[str] = set()
     for file in _files(path):
@@ -166,22 +163,8 @@ def _files(path: Path) -> list[Path]:
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     """As `parquet.rows`. Raises `UsageError` where the file lacks a column, too."""
-    names = parquet_rows.columns(path)
+    names = parquet_rows.column_names(path)
     missing = [name for name in COLUMNS if name not in names]
     if missing:
         raise UsageError(f"{path} has no column {' and no '.join(missing)}: rows of verl's have {', '.join(COLUMNS)}.")
-    return parquet_rows.rows(path, (*COLUMNS, *OPTIONAL))
-
-
-def renderer(template: str, key: str = "problems.chat_template") -> Render:
-    """Raises `UsageError` where there is no such tokenizer, or none with a chat template."""
-    if template == PLAIN:
-        return lambda messages: "\n\n".join(message["content"] for message in messages)
-    tokenizer = tokenizer_of(template, key)
-    if not tokenizer.chat_template:
-        raise UsageError(f"{key}={template} is a tokenizer without a chat template: name another, or {PLAIN}.")
-
-    def render(messages: Sequence[Mapping[str, Any]]) -> str:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-
-    return render
+    return parquet_rows.read_parquet(path, (*COLUMNS, *OPTIONAL))

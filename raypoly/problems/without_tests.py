@@ -1,6 +1,6 @@
-"""Problems without tests: what an answer is worth is for the run's own reward to say, and nothing else knows.
+"""Problems without tests, whose answers only a user's own reward function can judge.
 
-require_tests(problem_set, config)      # refuses what would take "not run" for "wrong"
+require_tests(problem_set, config)      # refuses a reward or an objective that would take "not run" for "wrong"
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet
+from raypoly.problems.problem_set import ProblemSet
 from raypoly.values import Problem
 
 PROGRAMS = {"labels": "strategies", "outcomes": "outcomes", "statements": "statements"}
-"""What an objective may need that only a program has, in words."""
+"""What an objective may need that only programs have, and its name in messages."""
 
 
 def with_tests(problems: Sequence[Problem]) -> list[Problem]:
-    """Those whose answers can be run."""
+    """The problems whose answers can be run."""
     return [problem for problem in problems if problem.tests.kind != "none"]
 
 

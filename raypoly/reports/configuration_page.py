@@ -16,10 +16,10 @@ from pydantic_core import PydanticUndefined
 
 from raypoly import losses, objectives
 from raypoly.config import Config
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 from raypoly.preparing.prepare_settings import documented, takes
 from raypoly.reports.markdown import row
-from raypoly.settings import Key, expected, keys
+from raypoly.settings import Key, config_keys, describe_expected
 
 HEAD = """# Which keys are there, and what do they do?
 
@@ -58,7 +58,7 @@ def page() -> str:
 
 
 def _sections() -> Iterator[str]:
-    for section, found in groupby(keys(), key=lambda key: key.name.partition(".")[0]):
+    for section, found in groupby(config_keys(), key=lambda key: key.name.partition(".")[0]):
         model = Config.model_fields[section].annotation
         yield f"## {section}\n\n{(model.__doc__ or '').strip()}\n"
         yield "| key | default | takes | | what it does |\n|---|---|---|---|---|"
@@ -68,21 +68,21 @@ def _sections() -> Iterator[str]:
 
 def _row(key: Key) -> str:
     mark = "**r**" if key.on_resume else ""
-    return _cells(f"`{key.name}`", _default(key.field), expected(key.field), mark, key.field.description or "")
+    return _cells(f"`{key.name}`", _default(key.field), describe_expected(key.field), mark, key.field.description or "")
 
 
 def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
     """Parameters that stand beside the name of an objective or a loss."""
     yield f"## Parameters beside {section}.name\n"
     for name in sorted(known):
-        fields: Mapping[str, FieldInfo] = load(name, known, f"{section}.name").Config.model_fields
+        fields: Mapping[str, FieldInfo] = load_plugin(name, known, f"{section}.name").Config.model_fields
         yield f"### {section}.name={name}\n"
         if not fields:
             yield "It takes no parameters.\n"
             continue
         yield "| key | default | takes | what it does |\n|---|---|---|---|"
         for key, field in fields.items():
-            yield _cells(f"`{section}.{key}`", _default(field), expected(field), field.description or "")
+            yield _cells(f"`{section}.{key}`", _default(field), describe_expected(field), field.description or "")
         yield ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from raypoly.config import Config
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 from raypoly.rewards.compute_score import ComputeScore
 from raypoly.values import Problem, Rollout, Verdict
 
@@ -21,7 +21,7 @@ def reward_function(config: Config) -> Reward:
     if config.reward.name == "compute_score":
         return ComputeScore(config.reward)
     known = {name: f"raypoly.rewards:{name}" for name in ("passed", "fraction")}
-    function: Reward = load(config.reward.name, known, "reward.name")
+    function: Reward = load_plugin(config.reward.name, known, "reward.name")
     return function
 
 

@@ -17,8 +17,8 @@ from numbers import Real
 
 from raypoly.config import RewardConfig
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.plugins import load
-from raypoly.problems.verl_rows import truth_of
+from raypoly.plugins import load_plugin
+from raypoly.problems.verl_rows import compute_score_args
 from raypoly.values import Problem, Rollout, Verdict
 
 
@@ -29,12 +29,12 @@ class ComputeScore:
         if config.compute_score is None:
             raise UsageError("reward.name=compute_score needs reward.compute_score=package.module:function.")
         self._name = config.compute_score
-        self._function = load(self._name, {}, "reward.compute_score")
+        self._function = load_plugin(self._name, {}, "reward.compute_score")
         if not callable(self._function) or inspect.iscoroutinefunction(self._function):
             raise UsageError(f"reward.compute_score={self._name} has to be a function, and not an async one.")
 
     def __call__(self, problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
-        truth = truth_of(problem)
+        truth = compute_score_args(problem)
         try:
             result = self._function(
                 data_source=truth.data_source,

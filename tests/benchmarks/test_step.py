@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from raypoly.config import ProblemsConfig
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats import row_of
 from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.puzzle_solutions import render
+from raypoly.problems.puzzles.puzzle_solutions import render_solution
 from raypoly.values import Problem
 from tests.support import process_costs
 from tests.support.driver_process import ROOT
@@ -100,7 +100,7 @@ def dying(pace: Pace) -> None:
 
 @pytest.mark.parametrize("grader", ["sandboxes", "forks"])
 def test_both_ways_of_running_programs_say_the_same(grader: str) -> None:
-    source = build(ProblemsConfig(budgets=False)).splits["train"]
+    source = build_problem_set(ProblemsConfig(budgets=False)).splits["train"]
     right = [(problem, solution(problem)) for problem in source[:4]]
     name = source[0].entry_point
     wrong = [f"def {name}(a, b):\n    return {body}" for body in ("[]", "[][5]", ")", "exit()")]
@@ -117,7 +117,7 @@ def test_both_ways_of_running_programs_say_the_same(grader: str) -> None:
 
 
 def solution(puzzle: Problem) -> str:
-    return puzzle.prefix + render(puzzle_of(puzzle), "for", random.Random(0))
+    return puzzle.prefix + render_solution(puzzle_of(puzzle), "for", random.Random(0))
 
 
 def test_no_row_is_left_out_and_none_is_changed() -> None:

@@ -34,7 +34,7 @@ def error(tmp_path: Path) -> BaseException:
 
 
 def test_the_cause_comes_first_with_file_and_line(error: BaseException, tmp_path: Path) -> None:
-    told = crash.told(error)
+    told = crash.describe_error(error)
     assert told.startswith("TypeError: unsupported operand")
     assert told.endswith(f"({tmp_path / 'mine.py'}, line 3, in reward)")
     assert "TaskGroup" not in told
@@ -57,4 +57,4 @@ def test_what_was_taken_out_of_its_group_is_told_as_itself(error: BaseException)
     assert isinstance(error, ExceptionGroup)
     with pytest.raises(TypeError) as taken:
         raise error.exceptions[0] from error
-    assert crash.told(taken.value).startswith("TypeError: unsupported operand")
+    assert crash.describe_error(taken.value).startswith("TypeError: unsupported operand")

@@ -18,10 +18,10 @@ from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.objectives.objective_hooks import measures_of
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
-from raypoly.settings import keys
+from raypoly.settings import config_keys
 from tests.support.random_model import random_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,9 +93,9 @@ def test_the_cluster_file_is_one_that_ray_up_takes() -> None:
 
 
 def test_every_key_beside_one_of_verls_exists() -> None:
-    known = {key.name for key in keys()}
+    known = {key.name for key in config_keys()}
     for section, parts in (("objective", objectives.KNOWN), ("loss", LOSSES)):
-        known |= {f"{section}.{key}" for name in parts for key in load(name, parts, section).Config.model_fields}
+        known |= {f"{section}.{key}" for name in parts for key in load_plugin(name, parts, section).Config.model_fields}
     page = (ROOT / "docs" / "from-verl.md").read_text()
     sections = "|".join(Config.model_fields)
     named = set(re.findall(rf"`((?:{sections})\.\w+)[`=]", page))

@@ -9,7 +9,7 @@ import pytest
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.settings import CONFIGS, dump, keys, load, objective_parameters
+from raypoly.settings import CONFIGS, config_keys, dump, load, objective_parameters
 
 
 def refused(*overrides: str, path: str | None = None) -> str:
@@ -142,8 +142,8 @@ def test_a_dumped_config_loads_to_an_equal_one(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_does() -> None:
-    assert len(list(keys())) == sum(
+    assert len(list(config_keys())) == sum(
         len(field.default_factory().model_fields_set | type(field.default_factory()).model_fields.keys())  # type: ignore[call-arg, misc, union-attr]
         for field in Config.model_fields.values()
     )
-    assert all(key.field.description for key in keys())
+    assert all(key.field.description for key in config_keys())

@@ -15,7 +15,7 @@ from raypoly.config import ScorerConfig
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import summarise
 from raypoly.metrics.sinks import MetricsFile
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems
 from raypoly.run_identity import resolve_run
 from raypoly.scoring import Program, score
@@ -90,7 +90,7 @@ def make(
     source = ["problems.source=jsonl", f"problems.path={path}", "problems.validation=2", "problems.test=0"]
     config = load(None, [*own, *source, *SCORER, *overrides], lambda text: None)
     directory = resolve_run(config)
-    problem_set = build(config.problems)
+    problem_set = build_problem_set(config.problems)
     store, lease = directory.open("test", problems=problem_set.hash)
     store.workspace.mkdir(parents=True, exist_ok=True)
     metrics = MetricsFile(store.workspace / "metrics.jsonl")

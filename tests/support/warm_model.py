@@ -13,7 +13,7 @@ from raypoly.config import ProblemsConfig, WarmStartConfig
 from raypoly.policy.supervised import SupervisedTrainer
 from raypoly.policy.supervised_examples import encode, make_example, tokenizer_texts
 from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.puzzles import puzzle_of
 
 
@@ -21,7 +21,7 @@ def warm_model(folder: Path, steps: int = 110) -> Path:
     """A briefly supervised tiny model: most of what it samples parses, some of it is right. Some 30 seconds."""
     torch.set_num_threads(1)
     config = WarmStartConfig(steps=steps, batch_size=64)
-    problems = build(ProblemsConfig())
+    problems = build_problem_set(ProblemsConfig())
     puzzles = [puzzle_of(problem) for problem in problems.splits["train"]]
     tokenizer = build_tokenizer(tokenizer_texts(puzzles))
     model = build_model(len(tokenizer), seed=0)

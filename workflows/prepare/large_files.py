@@ -21,7 +21,7 @@ from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.source_rows import ReadRow, read_row
 from raypoly.preparing.sources import SourceFile, read_file
 from raypoly.problems.formats import parquet_rows
-from raypoly.problems.formats.row_files import parsed, read_lines
+from raypoly.problems.formats.row_files import parse_line, read_lines
 
 LARGE = 256 << 20
 """Bytes of a file from which on Ray Data reads it."""
@@ -34,7 +34,7 @@ store at one time."""
 
 def is_large(file: SourceFile) -> bool:
     """Whether it pays to have the file read by tasks, for which Ray must be up."""
-    return file.path.stat().st_size >= LARGE and not parquet_rows.holds(file.path)
+    return file.path.stat().st_size >= LARGE and not parquet_rows.is_parquet(file.path)
 
 
 def read_by_size(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
@@ -78,7 +78,7 @@ class _Parse:
 
     def _row(self, number: int, line: bytes) -> bytes:
         facts = SourceFacts(self._name, number, self._revision, self._source.licence)
-        return pickle.dumps(read_row(parsed(line), facts, self._source))
+        return pickle.dumps(read_row(parse_line(line), facts, self._source))
 
 
 def _blocks(path: Path) -> Iterator[Any]:

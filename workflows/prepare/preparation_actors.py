@@ -77,7 +77,7 @@ class Workers:
         if self._model is None:
             if self._config.model.path is None:
                 self.connect()
-            puzzles = await asyncio.to_thread(problems.build, ProblemsConfig())
+            puzzles = await asyncio.to_thread(problems.build_problem_set, ProblemsConfig())
             self._model = await model_path(self._config, puzzles)
         return self._model
 

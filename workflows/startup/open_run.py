@@ -24,7 +24,7 @@ from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.placement import Placement
 from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
-from raypoly.problems.long_prompts import fitted_as_trained
+from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.without_tests import require_tests
 from raypoly.run_identity import RunDirectory, problem_sets
 from raypoly.store import Lease, Store
@@ -106,7 +106,7 @@ async def open_run(
         stack.enter_context(ending.guard())
         progress = make_progress()
         stack.callback(progress.finish)
-        problem_set = await asyncio.to_thread(problems.build, config.problems)
+        problem_set = await asyncio.to_thread(problems.build_problem_set, config.problems)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         store, lease = _held(stack, directory, problem_set, progress.note)
         stack.enter_context(connect_ray(config, directory.name))
@@ -131,7 +131,7 @@ async def open_run(
         objective = objectives.of_run(config)
         trained_as = partial(distinct_prompts, objective, rollouts=config.train.rollouts)
         encode = workers.generator.encode
-        problem_set = await fitted_as_trained(problem_set, config, encode, progress.note, trained_as)
+        problem_set = await fit_training_prompts(problem_set, config, encode, progress.note, trained_as)
         aside = SkippedGroups(config.run.max_set_aside, progress.note)
         canary = JudgeDriftMonitor(config, workers.scorers, workers.judge, progress.note)
         stack.callback(canary.stop)

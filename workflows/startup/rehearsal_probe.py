@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from raypoly.crash import root, told
+from raypoly.crash import describe_error, root_cause
 from raypoly.errors import RaypolyError
 from raypoly.planning.memory_in_use import Peak
 from raypoly.planning.memory_parts import size
@@ -67,10 +67,10 @@ class RehearsalProbe:
 
 def _why(name: str, error: BaseException) -> str:
     """One sentence, with what to do."""
-    first = root(error)
+    first = root_cause(error)
     if isinstance(first, RaypolyError):
         return str(first)
-    said = told(error).rstrip(".")
+    said = describe_error(error).rstrip(".")
     if "out of memory" in said.lower():
         return f"{said}: {_MEMORY}."
     advice = _ADVICE.get(name.replace(",", " ").split()[0])

@@ -21,7 +21,7 @@ from raypoly.metrics.sinks import Sinks
 from raypoly.objectives import Objective
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems import ProblemSet
-from raypoly.problems.pass_rates import PassRates, row_of
+from raypoly.problems.pass_rates import PassRates, pass_count_row
 from raypoly.store import Store
 from raypoly.store.step_records import Applied, Record
 from raypoly.values import Int32, Problem
@@ -149,7 +149,7 @@ class Parts:
             if self.config.train.refill:
                 row |= {"refilled": len(groups) - self.config.train.prompts_per_step, PLACE: place}
             if self.config.problems.order == "pass_rate":
-                row |= row_of([t.group.problem_id for t in groups], [t.rewards for t in groups])
+                row |= pass_count_row([t.group.problem_id for t in groups], [t.rewards for t in groups])
             if self.config.train.ranks > 1:
                 row[RANKS] = self.config.train.ranks
             applied = Applied(step, stats.weight_digest, row)

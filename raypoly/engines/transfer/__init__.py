@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from raypoly.errors import WeightsMismatch
-from raypoly.plugins import load
+from raypoly.plugins import load_plugin
 
 if TYPE_CHECKING:
     import torch
@@ -116,12 +116,12 @@ class Receiver(Protocol):
 
 def build_sender(transport: str, dtype: str) -> Sender:
     """`dtype` is the type in which the engine computes."""
-    sender: Sender = load(transport, SENDERS, "generator.transport")(dtype)
+    sender: Sender = load_plugin(transport, SENDERS, "generator.transport")(dtype)
     return sender
 
 
 def build_receiver(transport: str) -> Receiver:
-    receiver: Receiver = load(transport, RECEIVERS, "generator.transport")()
+    receiver: Receiver = load_plugin(transport, RECEIVERS, "generator.transport")()
     return receiver
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from raypoly.errors import UsageError
 from raypoly.judge.gold.prelude import PRELUDE
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.python_source import prelude_without
 from raypoly.problems.formats.row_files import read_lines
 from raypoly.values import Problem, TestSuite
 
@@ -62,7 +62,7 @@ class GoldGroup:
             prompt=self.problem,
             entry_point=self.entry_point,
             tests=TestSuite("check", self.tests or _NO_TESTS),
-            prelude=without(PRELUDE, self.entry_point),
+            prelude=prelude_without(PRELUDE, self.entry_point),
         )
 
 

@@ -24,7 +24,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.judge.gold import GoldGroup, read_row
 from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.python_source import prelude_without
 from raypoly.problems.formats.row_files import read_lines
 from raypoly.scoring import LocalPool
 from raypoly.scoring.code_extraction import extract_code
@@ -142,7 +142,9 @@ def _for(problem: Problem, program: str) -> Problem:
         return problem
     name = entry_point_of(program)
     # the pool knows a problem by its id, and this is another one
-    return replace(problem, id=f"{problem.id} [{name}]", entry_point=name, prelude=without(problem.prelude, name))
+    return replace(
+        problem, id=f"{problem.id} [{name}]", entry_point=name, prelude=prelude_without(problem.prelude, name)
+    )
 
 
 def _rollout(program: str) -> Rollout:
@@ -157,7 +159,7 @@ def _group(line: bytes, where: str) -> ProgramGroup:
         prompt=row.problem,
         entry_point=row.entry_point,
         tests=TestSuite("check", row.tests or _NO_TESTS),
-        prelude=without(PRELUDE if row.prelude is None else row.prelude, row.entry_point),
+        prelude=prelude_without(PRELUDE if row.prelude is None else row.prelude, row.entry_point),
     )
     return _of(problem, [program or "" for program in row.programs])
 

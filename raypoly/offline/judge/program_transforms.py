@@ -19,7 +19,7 @@ import symtable
 import tokenize
 from collections.abc import Callable, Iterator, Mapping
 
-from raypoly.problems.formats.python_source import parsed
+from raypoly.problems.formats.python_source import parse_python
 
 LONGEST = 50_000
 """Characters."""
@@ -114,7 +114,7 @@ def _tree(source: str) -> ast.Module | None:
     if len(source) > LONGEST:
         return None
     try:
-        return parsed(source, "program")
+        return parse_python(source, "program")
     except ValueError:
         return None
 

@@ -33,7 +33,7 @@ def problems_of(run: Run, path: Path | None, note: Callable[[str], None]) -> Tod
         note(f"Problems of {path}, in place of those that the run's config names.")
         return Today(by_id(read_problems(path).problems), str(path))
     try:
-        found = problems.build(run.config.problems)
+        found = problems.build_problem_set(run.config.problems)
     except UsageError as error:
         raise UsageError(f"{str(error).rstrip('.')}; or name a file of the run's problems by --problems.") from error
     if not run.problem_sets:

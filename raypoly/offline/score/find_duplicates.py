@@ -13,7 +13,7 @@ from rich.text import Text
 from raypoly.offline.row_writer import STDOUT, RowWriter
 from raypoly.offline.score.score_files import NOTES, note_rejected, say, spare
 from raypoly.problems.formats import ProblemStream
-from raypoly.problems.similar import Pair, duplicates, overlaps
+from raypoly.problems.similar import DuplicatePair, find_duplicates, find_overlaps
 
 SHOWN = 40
 """Pairs that are printed; `--out` has them all."""
@@ -27,7 +27,7 @@ def compare_files(problems: Path, against: Path | None, out: str | None) -> None
     ours, *theirs = (ProblemStream(path) for path in inputs)
     with ExitStack() as stack:
         rows = stack.enter_context(RowWriter.opened(out)) if out is not None else None
-        pairs = overlaps(ours, theirs[0]) if theirs else duplicates(ours)
+        pairs = find_overlaps(ours, theirs[0]) if theirs else find_duplicates(ours)
         for path, stream in zip(inputs, (ours, *theirs), strict=True):
             note_rejected(path, stream.rejected)
         if rows is not None:
@@ -44,7 +44,7 @@ def compare_files(problems: Path, against: Path | None, out: str | None) -> None
         say(console, f"exclusion list: {out}")
 
 
-def row_of_pair(pair: Pair) -> dict[str, Any]:
+def row_of_pair(pair: DuplicatePair) -> dict[str, Any]:
     """A row of an exclusion list, which `problems.exclude` reads; `similarity` is null where a statement is missing."""
     return {
         "problem_id": pair.dropped.id,
@@ -55,7 +55,7 @@ def row_of_pair(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _table(pairs: list[Pair]) -> Table:
+def _table(pairs: list[DuplicatePair]) -> Table:
     table = Table()
     for name in ("problem", "is the same as", "because of"):
         table.add_column(name, overflow="fold")

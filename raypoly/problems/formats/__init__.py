@@ -5,16 +5,16 @@
     problems = read_problems(Path("rows.jsonl.gz")).problems
     program = program_of(problem, extract_code(problem, response))
 
-A format is one file here: which columns mark it, and how its row becomes a `Problem`.
+A format is one module here and one line in `registry.FORMATS`.
 """
 
 from __future__ import annotations
 
+from raypoly.problems.formats.humaneval import program_of
 from raypoly.problems.formats.problem_files import ProblemFile, ProblemStream, Rejected, read_problems
 from raypoly.problems.formats.raypoly_rows import row_of
 from raypoly.problems.formats.registry import FORMATS, Format, problem_of
 from raypoly.problems.formats.row_files import files_of, read_lines
-from raypoly.problems.formats.solution_code import program_of
 
 __all__ = [
     "FORMATS",

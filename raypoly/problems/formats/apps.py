@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.livecodebench import PRELUDE
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.python_source import first_program, method_of, parsed, without
-from raypoly.problems.formats.row_fields import OptionalIdentifier, SourceRow, Text, asked, reads_and_prints
+from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_python, prelude_without
+from raypoly.problems.formats.row_fields import OptionalIdentifier, SourceRow, Text, prompt_of, stdin_description
+from raypoly.problems.formats.test_suites import call_suite, stdin_suite
 from raypoly.values import Problem, TestSuite
 
 
@@ -44,26 +44,26 @@ class _Row(SourceRow):
 _LISTS = ("List", "list", "Sequence", "Iterable", "Tuple", "tuple", "Set", "set")
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "input_output" in row and "entry_point" not in row
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     if not it.input_output:
         raise ValueError("input_output: empty, so there are no tests")
     held = loads(it.input_output) if isinstance(it.input_output, str) else it.input_output
     tests = InputOutput.model_validate(held)
-    solution = first_program(listed(it.solutions))
+    solution = first_program(solution_list(it.solutions))
     suite = suite_of(tests, it.starter_code)
-    entry_point = method_of(it.starter_code.strip() or solution, tests.fn_name) if tests.fn_name else ""
-    description = it.question if tests.fn_name else reads_and_prints(it.question)
+    entry_point = entry_point_of(it.starter_code.strip() or solution, tests.fn_name) if tests.fn_name else ""
+    description = it.question if tests.fn_name else stdin_description(it.question)
     return Problem(
         id=it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite),
-        prompt=asked(description, it.starter_code),
+        prompt=prompt_of(description, it.starter_code),
         entry_point=entry_point,
         tests=suite,
-        prelude=without(PRELUDE, entry_point),
+        prelude=prelude_without(PRELUDE, entry_point),
         solution=solution,
         reference_seconds=it.reference_seconds,
         metadata=it.about(),
@@ -76,14 +76,14 @@ def suite_of(tests: InputOutput, starter: str) -> TestSuite:
         raise ValueError(f"input_output: {len(tests.inputs)} inputs, but {len(tests.outputs)} outputs")
     if not tests.fn_name:
         pairs = zip(tests.inputs, tests.outputs, strict=True)
-        return test_suites.stdin((_lines(given, "inputs"), _lines(output, "outputs")) for given, output in pairs)
+        return stdin_suite((_lines(given, "inputs"), _lines(output, "outputs")) for given, output in pairs)
     for number, arguments in enumerate(tests.inputs):
         if not isinstance(arguments, list):
             raise ValueError(f"input_output: inputs.{number} is not a list of arguments")
     outputs = tests.outputs
     if is_wrapped(outputs, starter, tests.fn_name):
         outputs = [output[0] for output in outputs]
-    return test_suites.calls(zip(tests.inputs, outputs, strict=True))
+    return call_suite(zip(tests.inputs, outputs, strict=True))
 
 
 def is_wrapped(outputs: list[Any], starter: str, name: str) -> bool:
@@ -103,7 +103,7 @@ def _lines(value: Any, where: str) -> str:
     return "\n".join(map(str, parts))
 
 
-def listed(solutions: Any) -> list[Any]:
+def solution_list(solutions: Any) -> list[Any]:
     """A list, or one in JSON; an empty list for anything else: a problem can do without a solution."""
     try:
         value = loads(solutions) if isinstance(solutions, str) and solutions.strip() else solutions
@@ -119,23 +119,23 @@ def _depth(value: Any) -> int:
 def _declared_depth(starter: str, name: str) -> int | None:
     """How deep the lists are that the function is annotated to return; None where nothing says so."""
     try:
-        tree = parsed(
+        tree = parse_python(
             f"{starter.rstrip()}\n        pass\n" if starter.rstrip().endswith(":") else starter, "starter_code"
         )
     except ValueError:
         return None
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == name and node.returns is not None:
-            return _annotated(node.returns)
+            return _annotated_depth(node.returns)
     return None
 
 
-def _annotated(node: ast.expr) -> int | None:
+def _annotated_depth(node: ast.expr) -> int | None:
     if isinstance(node, ast.Name):
         return 1 if node.id in _LISTS else 0 if node.id in ("int", "str", "bool", "float") else None
     if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
         return None
-    inner = _annotated(node.slice) if not isinstance(node.slice, ast.Tuple) else 0
+    inner = _annotated_depth(node.slice) if not isinstance(node.slice, ast.Tuple) else 0
     if node.value.id == "Optional":
         return inner
     return None if inner is None or node.value.id not in _LISTS else inner + 1

@@ -12,7 +12,7 @@ import builtins
 from dataclasses import dataclass
 
 from raypoly.problems.formats.long_integers import long_integers
-from raypoly.problems.formats.python_source import bound, defined, loaded, parsed, without
+from raypoly.problems.formats.python_source import names_bound, names_defined, names_read, parse_python, prelude_without
 
 _BUILTINS = frozenset(dir(builtins)) | {"__name__"}
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -32,23 +32,23 @@ def check_of(tests: str, imports: str = "", setup: str = "", code: str = "") -> 
     Raises `ValueError` where the tests need more of the program than one function.
     """
     with long_integers():
-        given = [*parsed(imports, "test_imports").body, *parsed(setup, "test_setup_code").body]
-        asserts = parsed(tests, "tests").body
-        solution = parsed(code, "code") if code.strip() else None
+        given = [*parse_python(imports, "test_imports").body, *parse_python(setup, "test_setup_code").body]
+        asserts = parse_python(tests, "tests").body
+        solution = parse_python(code, "code") if code.strip() else None
         prelude: list[ast.stmt] = [statement for statement in given if isinstance(statement, _IMPORTS)]
         body = [statement for statement in given if not isinstance(statement, _IMPORTS)] + asserts
-        names = loaded(body).keys() - bound(body) - bound(prelude)
+        names = names_read(body).keys() - names_bound(body) - names_bound(prelude)
         taken = _imports_used(solution, names)
         starred = any(map(_is_star, prelude + body + taken))
-        name = _entry_point([n for n in loaded(body) if n in names - bound(taken)], solution, starred)
+        name = _entry_point([n for n in names_read(body) if n in names - names_bound(taken)], solution, starred)
         head = sorted(taken + [s for s in body if _is_head(s)], key=_is_future, reverse=True)
-        return AssertionCheck(name, without(_text(prelude), name), _text([*head, _function(name, body)]))
+        return AssertionCheck(name, prelude_without(_text(prelude), name), _text([*head, _function(name, body)]))
 
 
 def _imports_used(solution: ast.Module | None, names: set[str]) -> list[ast.stmt]:
     """Imports of the known solution that the tests lean on: the authors run both in one module."""
     found = [s for s in solution.body if isinstance(s, _IMPORTS)] if solution else []
-    return [s for s in found if not _is_future(s) and (_is_star(s) or bound([s]) & names)]
+    return [s for s in found if not _is_future(s) and (_is_star(s) or names_bound([s]) & names)]
 
 
 def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -> str:
@@ -59,7 +59,7 @@ def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -
     if solution is None:
         wanted = [name for name in names if name not in _BUILTINS]
     else:
-        made = defined(solution)
+        made = names_defined(solution)
         missing = [name for name in names if name not in made | _BUILTINS]
         if missing and not starred:
             raise ValueError(f"tests: {missing[0]} is defined neither by them nor by code")
@@ -76,7 +76,7 @@ def _entry_point(names: list[str], solution: ast.Module | None, starred: bool) -
 
 def _function(name: str, body: list[ast.stmt]) -> ast.stmt:
     """`def check(candidate)` around the body, `name` in it being `candidate`."""
-    if "candidate" in bound(body):
+    if "candidate" in names_bound(body):
         raise ValueError("tests: they define candidate, which is the name of the function under test")
     renamed = [_Renamed(name).visit(statement) for statement in body if not _is_head(statement)]
     function = ast.parse("def check(candidate):\n    pass").body[0]

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, ValidationError
 
-from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.python_source import first_program
 from raypoly.problems.formats.row_fields import (
     OptionalIdentifier,
     SourceRow,
     Text,
-    asked,
-    reads_and_prints,
-    reason,
-    tagged,
-    told,
+    error_reason,
+    join_tags,
+    nonempty_texts,
+    prompt_of,
+    stdin_description,
 )
+from raypoly.problems.formats.test_suites import stdin_suite
 from raypoly.values import Problem
 
 _PYTHON3 = (3, "3", "PYTHON3")
@@ -42,11 +42,11 @@ class _Row(SourceRow):
     cf_tags: Any = None
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "public_tests" in row or "private_tests" in row
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     if not it.name:
         raise ValueError("name: empty")
@@ -61,9 +61,9 @@ def read(row: Mapping[str, Any]) -> Problem:
     }
     return Problem(
         id=it.name,
-        prompt=asked(reads_and_prints(it.description)),
+        prompt=prompt_of(stdin_description(it.description)),
         entry_point="",
-        tests=test_suites.stdin(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
+        tests=stdin_suite(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
         solution=first_program(_in_python(it.solutions)),
         reference_seconds=it.reference_seconds,
         metadata=_about(it),
@@ -72,7 +72,7 @@ def read(row: Mapping[str, Any]) -> Problem:
 
 def _about(it: _Row) -> dict[str, str]:
     """Codeforces' rating, which is 0 where it has none, and tags."""
-    return it.about() | told({"difficulty": it.cf_rating.removeprefix("0"), "tags": tagged(it.cf_tags)})
+    return it.about() | nonempty_texts({"difficulty": it.cf_rating.removeprefix("0"), "tags": join_tags(it.cf_tags)})
 
 
 def pairs_of(tests: Any, column: str) -> Iterator[tuple[str, str]]:
@@ -81,7 +81,7 @@ def pairs_of(tests: Any, column: str) -> Iterator[tuple[str, str]]:
         try:
             it = _Tests.model_validate(_columns(tests, ("input", "output")))
         except ValidationError as error:
-            raise ValueError(f"{column}: {reason(error)}") from None
+            raise ValueError(f"{column}: {error_reason(error)}") from None
         if len(it.input) != len(it.output):
             raise ValueError(f"{column}: {len(it.input)} inputs, but {len(it.output)} outputs")
         yield from zip(it.input, it.output, strict=True)

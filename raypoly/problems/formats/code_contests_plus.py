@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.code_contests import pairs_of
 from raypoly.problems.formats.python_source import first_program
-from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, asked, reads_and_prints
+from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, prompt_of, stdin_description
+from raypoly.problems.formats.test_suites import stdin_suite
 from raypoly.values import Problem
 
 _PYTHON3 = ("py3", "python3", "PYTHON3", 3)
@@ -28,11 +28,11 @@ class _Row(SourceRow):
     true_negative_rate: float | None = None
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "correct_submissions" in row or ("test_cases" in row and "checker" in row)
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     if it.checker.strip():
         how = (
@@ -46,9 +46,9 @@ def read(row: Mapping[str, Any]) -> Problem:
     rates = {name: getattr(it, name) for name in _RATES}
     return Problem(
         id=it.id,
-        prompt=asked(reads_and_prints(it.description)),
+        prompt=prompt_of(stdin_description(it.description)),
         entry_point="",
-        tests=test_suites.stdin(pairs_of(it.test_cases, "test_cases")),
+        tests=stdin_suite(pairs_of(it.test_cases, "test_cases")),
         solution=first_program(_in_python(it.correct_submissions)),
         reference_seconds=it.reference_seconds,
         metadata=it.about() | {name: f"{rate:g}" for name, rate in rates.items() if rate is not None},

@@ -11,10 +11,17 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.code_contests import pairs_of
-from raypoly.problems.formats.python_source import parsed
-from raypoly.problems.formats.row_fields import READ_AND_PRINT, Identifier, OptionalIdentifier, SourceRow, Text, asked
+from raypoly.problems.formats.python_source import parse_python
+from raypoly.problems.formats.row_fields import (
+    READ_AND_PRINT,
+    Identifier,
+    OptionalIdentifier,
+    SourceRow,
+    Text,
+    prompt_of,
+)
+from raypoly.problems.formats.test_suites import stdin_suite
 from raypoly.values import Problem
 
 _CUT = "..."
@@ -40,25 +47,25 @@ class _Row(SourceRow):
     rating: OptionalIdentifier = ""
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "official_tests" in row
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     if it.input_mode not in ("", "stdio"):
         raise ValueError(f"input_mode: {it.input_mode}; a program has standard input and output, and no files")
     if it.interaction_format.strip():
         raise ValueError("interaction_format: an interactive problem, which no list of inputs and outputs can test")
     if it.generated_checker.strip():
-        parsed(it.generated_checker, "generated_checker")
+        parse_python(it.generated_checker, "generated_checker")
     if not it.official_tests:
         raise ValueError("official_tests: there are none; those in generated_tests/ are rows of their own")
     return Problem(
         id=it.id,
-        prompt=asked(_statement(it)),
+        prompt=prompt_of(_statement(it)),
         entry_point="",
-        tests=test_suites.stdin(_whole(pairs_of(it.official_tests, "official_tests")), it.generated_checker.strip()),
+        tests=stdin_suite(_whole(pairs_of(it.official_tests, "official_tests")), it.generated_checker.strip()),
         reference_seconds=it.reference_seconds,
         metadata=_about(it),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats import test_suites
-from raypoly.problems.formats.python_source import without
+from raypoly.problems.formats.python_source import prelude_without
 from raypoly.problems.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text
+from raypoly.problems.formats.test_suites import check_suite
 from raypoly.values import Problem
 
 
@@ -20,7 +21,7 @@ class _Row(SourceRow):
     canonical_solution: Text = ""
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     """Told from LeetCodeDataset by its solution's column, or a prompt that defines what is called."""
     if "task_id" not in row or "test_list" in row:
         return False
@@ -30,7 +31,7 @@ def marks(row: Mapping[str, Any]) -> bool:
     return isinstance(prompt, str) and isinstance(name, str) and name.isidentifier() and _signature(prompt, name) >= 0
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     """What stands before the signature runs before candidate and tests alike: a check may use a helper of it."""
     it = _Row.model_validate(row)
     start = _signature(it.prompt, it.entry_point)
@@ -41,8 +42,8 @@ def read(row: Mapping[str, Any]) -> Problem:
         id=it.task_id,
         prompt=f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}",
         entry_point=it.entry_point,
-        tests=test_suites.check(it.test),
-        prelude=without(it.prompt[:start], it.entry_point),
+        tests=check_suite(it.test),
+        prelude=prelude_without(it.prompt[:start], it.entry_point),
         prefix=prefix,
         solution=prefix + it.canonical_solution if it.canonical_solution.strip() else "",
         reference_seconds=it.reference_seconds,
@@ -59,3 +60,23 @@ def _signature(prompt: str, name: str) -> int:
     while prompt.startswith("@", above := prompt.rfind("\n", 0, max(start - 1, 0)) + 1, start):
         start = above
     return start
+
+
+def program_of(problem: Problem, code: str) -> str:
+    """The program of a fenced answer: `code`, behind the problem's prefix where it is a function's body alone.
+
+    A body may stand at the margin, as answers have it that were dedented. A problem without prefix, or one whose
+    answers are completions (`extract_code` has put the prefix there), takes `code` as it is.
+    """
+    if not problem.prefix or problem.answer == "completion" or _defines(code, problem.entry_point):
+        return code
+    prefix = problem.prefix if problem.prefix.endswith("\n") else problem.prefix + "\n"
+    first = next((line for line in code.split("\n") if line.strip()), " ")
+    return prefix + (code if first[0].isspace() else textwrap.indent(code, "    "))
+
+
+def _defines(code: str, entry_point: str) -> bool:
+    """Whether a line at the margin binds the name that is called."""
+    name = re.escape(entry_point.partition(".")[0].removesuffix("()"))
+    definition = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*(?::[^=\n]*)?=(?!=)"
+    return re.search(definition, code, re.MULTILINE) is not None

@@ -5,10 +5,83 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats import test_suites
-from raypoly.problems.formats.python_source import without
-from raypoly.problems.formats.row_fields import EntryPoint, Identifier, SourceRow, Text, asked, dated, tagged, told
+from raypoly.problems.formats.python_source import prelude_without
+from raypoly.problems.formats.row_fields import (
+    EntryPoint,
+    Identifier,
+    SourceRow,
+    Text,
+    day_of,
+    join_tags,
+    nonempty_texts,
+    prompt_of,
+)
+from raypoly.problems.formats.test_suites import check_suite
 from raypoly.values import Problem
+
+PRELUDE = """\
+import bisect, collections, datetime, functools, heapq, itertools, math, operator, random, re, string
+from typing import *
+from functools import *
+from collections import *
+from itertools import *
+from heapq import *
+from bisect import *
+from string import *
+from operator import *
+from math import *
+
+
+class ListNode:
+    def __init__(self, val=0, next=None):
+        self.val, self.next = val, next
+
+
+class TreeNode:
+    def __init__(self, val=0, left=None, right=None):
+        self.val, self.left, self.right = val, left, right
+
+
+def list_node(values):
+    head = None
+    for value in reversed(values):
+        head = ListNode(value, head)
+    return head
+
+
+def is_same_list(one, another):
+    while one and another and one.val == another.val:
+        one, another = one.next, another.next
+    return not one and not another
+
+
+def tree_node(values):
+    if not values or values[0] is None:
+        return None
+    rest = iter(values[1:])
+    root = TreeNode(values[0])
+    parents = deque([root])
+    while parents:
+        parent = parents.popleft()
+        for side in ("left", "right"):
+            value = next(rest, None)
+            if value is not None:
+                child = TreeNode(value)
+                setattr(parent, side, child)
+                parents.append(child)
+    return root
+
+
+def is_same_tree(one, another):
+    if not one or not another:
+        return one is another
+    same_below = is_same_tree(one.left, another.left) and is_same_tree(one.right, another.right)
+    return one.val == another.val and same_below
+"""
+"""The imports and node helpers that the data set runs before a program, for copies of its tests that lack them.
+
+`tree_node` takes LeetCode's levels, in which a missing child has no children of its own.
+"""
 
 
 class _Row(SourceRow):
@@ -23,19 +96,19 @@ class _Row(SourceRow):
     meta: Any = None
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "task_id" in row or ("entry_point" in row and "test" in row)
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     """The prompt is empty where the row has neither query nor description: enough for scoring, not for training."""
     it = _Row.model_validate(row)
     return Problem(
         id=it.task_id,
-        prompt=it.query if it.query.strip() else asked(it.problem_description, it.starter_code),
+        prompt=it.query if it.query.strip() else prompt_of(it.problem_description, it.starter_code),
         entry_point=it.entry_point,
-        tests=test_suites.check(it.test),
-        prelude=without(it.prompt, it.entry_point),
+        tests=check_suite(it.test),
+        prelude=prelude_without(it.prompt, it.entry_point),
         solution=it.completion,
         reference_seconds=it.reference_seconds,
         metadata=_meta(it.meta) | it.about(),
@@ -46,5 +119,5 @@ def _meta(meta: Any) -> dict[str, str]:
     """Of the columns of v0.2, which has the difficulty inside `meta`; its `question_title` is the statement."""
     if not isinstance(meta, Mapping):
         return {}
-    day = dated(meta.get("estimated_date") or meta.get("question_date"))
-    return told({"difficulty": meta.get("difficulty"), "date": day, "tags": tagged(meta.get("tags"))})
+    day = day_of(meta.get("estimated_date") or meta.get("question_date"))
+    return nonempty_texts({"difficulty": meta.get("difficulty"), "date": day, "tags": join_tags(meta.get("tags"))})

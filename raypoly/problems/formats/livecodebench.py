@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, TypeAdapter, ValidationError
 
-from raypoly.problems.formats import test_suites
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.private_tests import unpacked
-from raypoly.problems.formats.python_source import method_of, without
-from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, asked, reads_and_prints, reason
+from raypoly.problems.formats.private_tests import unpack_tests
+from raypoly.problems.formats.python_source import entry_point_of, prelude_without
+from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, error_reason, prompt_of, stdin_description
+from raypoly.problems.formats.test_suites import call_suite, stdin_suite
 from raypoly.values import Problem, TestSuite
 
 _MODULES = (
@@ -44,11 +44,11 @@ class _Row(SourceRow):
 _TESTS = TypeAdapter(Annotated[list[LiveCodeBenchTest], FailFast()])
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "public_test_cases" in row
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     tests = _tests(it.public_test_cases, "public_test_cases") + _tests(it.private_test_cases, "private_test_cases")
     name = function_name(it.metadata)
@@ -58,14 +58,14 @@ def read(row: Mapping[str, Any]) -> Problem:
     called = kinds == {"functional"}
     if called and not name:
         raise ValueError("metadata: no func_name, which functional tests need")
-    entry_point = method_of(it.starter_code or "class Solution", name) if called else ""
-    description = it.question_content if called else reads_and_prints(it.question_content)
+    entry_point = entry_point_of(it.starter_code or "class Solution", name) if called else ""
+    description = it.question_content if called else stdin_description(it.question_content)
     return Problem(
         id=it.question_id,
-        prompt=asked(description, it.starter_code),
+        prompt=prompt_of(description, it.starter_code),
         entry_point=entry_point,
-        tests=functional(tests) if called else test_suites.stdin((test.input, test.output) for test in tests),
-        prelude=without(PRELUDE, entry_point),
+        tests=functional_suite(tests) if called else stdin_suite((test.input, test.output) for test in tests),
+        prelude=prelude_without(PRELUDE, entry_point),
         reference_seconds=it.reference_seconds,
         metadata=it.about(),
     )
@@ -75,12 +75,12 @@ def _tests(column: Any, name: str) -> list[LiveCodeBenchTest]:
     if not column:
         return []
     try:
-        return _TESTS.validate_python(unpacked(column, name) if isinstance(column, str) else column)
+        return _TESTS.validate_python(unpack_tests(column, name) if isinstance(column, str) else column)
     except ValidationError as error:
-        raise ValueError(f"{name}: {reason(error)}") from None
+        raise ValueError(f"{name}: {error_reason(error)}") from None
 
 
-def functional(tests: list[LiveCodeBenchTest]) -> TestSuite:
+def functional_suite(tests: list[LiveCodeBenchTest]) -> TestSuite:
     """Each line of an input is one argument in JSON."""
 
     def cases() -> Iterator[tuple[list[Any], Any]]:
@@ -90,7 +90,7 @@ def functional(tests: list[LiveCodeBenchTest]) -> TestSuite:
             except ValueError as error:
                 raise ValueError(f"test {number}: not JSON arguments line by line: {error}") from None
 
-    return test_suites.calls(cases())
+    return call_suite(cases())
 
 
 def function_name(metadata: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from raypoly.problems.formats.assertion_check import check_of
-from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, asked
+from raypoly.problems.formats.row_fields import Identifier, SourceRow, Text, prompt_of
 from raypoly.values import Problem, TestSuite
 
 
@@ -23,11 +23,11 @@ class _Row(SourceRow):
     test: Text = ""
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "test_list" in row
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     """MBPP+ has a longer program of tests in `test`, which is run in place of `test_list`; the policy sees the list."""
     it = _Row.model_validate(row)
     shown = "\n".join(it.test_list)
@@ -37,7 +37,7 @@ def read(row: Mapping[str, Any]) -> Problem:
         description = f"{description.strip()}\n\nYour code should pass these tests:\n```python\n{shown}\n```"
     return Problem(
         id=it.task_id,
-        prompt=asked(description),
+        prompt=prompt_of(description),
         entry_point=check.entry_point,
         tests=TestSuite("check", check.source),
         prelude=check.prelude,

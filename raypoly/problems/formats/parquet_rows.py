@@ -28,7 +28,7 @@ _NO_VALUES = (ValueError, OverflowError, pa.ArrowException)
 UNREAD = frozenset(("incorrect_solutions", "incorrect_submissions", "validator", "generator", "editorial"))
 
 
-def holds(file: Path) -> bool:
+def is_parquet(file: Path) -> bool:
     """Whether a file begins as Parquet does; what is no plain file is not looked into."""
     try:
         if not file.is_file():
@@ -39,25 +39,25 @@ def holds(file: Path) -> bool:
         raise UsageError(f"{file} can't be read: {error}.") from error
 
 
-def count(file: Path) -> int:
+def count_parquet_rows(file: Path) -> int:
     """Rows, by the file's own account. Raises `UsageError`."""
-    with _opened(file) as opened:
+    with _open_parquet(file) as opened:
         return int(opened.metadata.num_rows)
 
 
-def columns(file: Path) -> list[str]:
+def column_names(file: Path) -> list[str]:
     """Their names. Raises `UsageError`."""
-    with _opened(file) as opened:
+    with _open_parquet(file) as opened:
         return list(opened.schema_arrow.names)
 
 
-def rows(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
+def read_parquet(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
     """Each row with its place, from 1, or the `ValueError` that says why it can't be had. Raises `UsageError`.
 
     `wanted`: the columns to read, of those that there are; all but `UNREAD` where it is None.
     """
     number = 0
-    with _opened(file, buffer_size=1 << 20, pre_buffer=False) as opened:
+    with _open_parquet(file, buffer_size=1 << 20, pre_buffer=False) as opened:
         names = opened.schema_arrow.names
         read = [name for name in names if (name not in UNREAD if wanted is None else name in wanted)]
         for batch in opened.iter_batches(_at_once(opened.metadata), columns=read, use_threads=False):
@@ -67,7 +67,7 @@ def rows(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int,
 
 
 @contextmanager
-def _opened(file: Path, **how: Any) -> Iterator[pq.ParquetFile]:
+def _open_parquet(file: Path, **how: Any) -> Iterator[pq.ParquetFile]:
     """Raises `UsageError` where the file, or what is read of it meanwhile, is damaged."""
     try:
         with pq.ParquetFile(file, **how) as opened:

@@ -21,15 +21,15 @@ _PASSED_OVER = frozenset(("PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BI
 _TEXTS = frozenset(("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"))
 
 
-def unpacked(column: str, name: str) -> Any:
+def unpack_tests(column: str, name: str) -> Any:
     """The value of a column of tests. Raises `ValueError` that names the column."""
     try:
-        return loads(column if column.lstrip()[:1] in _JSON else _text(_inflated(column)))
+        return loads(column if column.lstrip()[:1] in _JSON else _text(_decompress(column)))
     except (ValueError, zlib.error) as error:
         raise ValueError(f"{name}: neither JSON nor packed JSON: {error}") from None
 
 
-def _inflated(column: str) -> bytes:
+def _decompress(column: str) -> bytes:
     stream = zlib.decompressobj()
     data = stream.decompress(binascii.a2b_base64(column.encode()), LARGEST + 1)
     if len(data) > LARGEST:

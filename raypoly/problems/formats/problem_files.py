@@ -16,7 +16,7 @@ from typing import Any
 
 from raypoly.errors import UsageError
 from raypoly.problems.formats.registry import problem_of
-from raypoly.problems.formats.row_fields import named
+from raypoly.problems.formats.row_fields import row_id
 from raypoly.problems.formats.row_files import count_rows, files_of, rows_of
 from raypoly.values import Problem
 
@@ -81,7 +81,7 @@ class ProblemStream:
             if problem.id in self.ids:
                 raise ValueError(f"{problem.id!r} appears a second time; ids have to differ")
         except ValueError as error:
-            self.rejected.append(Rejected(number, named(row), str(error), str(file)))
+            self.rejected.append(Rejected(number, row_id(row), str(error), str(file)))
             return None
         self.ids.add(problem.id)
         return problem

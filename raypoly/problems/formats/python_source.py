@@ -25,7 +25,7 @@ _SCOPES = (
 )
 
 
-def parsed(source: str, column: str) -> ast.Module:
+def parse_python(source: str, column: str) -> ast.Module:
     """The syntax tree. Raises `ValueError` that names the column."""
     if len(source) > LONGEST:
         raise ValueError(f"{column}: more than {LONGEST:,} characters of Python, too many to be taken apart")
@@ -37,9 +37,9 @@ def parsed(source: str, column: str) -> ast.Module:
         raise ValueError(f"{column}: not Python: {type(error).__name__}: {error}") from None
 
 
-def literal(source: str, column: str) -> Any:
+def parse_literal(source: str, column: str) -> Any:
     """The value of a Python literal, which is not run. Raises `ValueError` that names the column."""
-    body = parsed(source.strip(), column).body
+    body = parse_python(source.strip(), column).body
     try:
         if len(body) == 1 and isinstance(body[0], ast.Expr):
             return ast.literal_eval(body[0].value)
@@ -56,21 +56,21 @@ def first_program(programs: Iterable[object]) -> str:
             program = fenced[1] if fenced else program
             try:
                 program.encode()  # refuses half a surrogate pair
-                parsed(program, "solution")
+                parse_python(program, "solution")
             except ValueError:
                 continue
             return program
     return ""
 
 
-def method_of(starter: str, name: str) -> str:
+def entry_point_of(starter: str, name: str) -> str:
     """The entry point: a method of `Solution` where the code to be completed is such a class. Raises `ValueError`."""
     if not name.isidentifier():
         raise ValueError(f"{name[:80]!r} is not the name of a function")
     return f"Solution().{name}" if re.search(r"^[ \t]*class[ \t]+Solution\b", starter, re.MULTILINE) else name
 
 
-def without(prelude: str, entry_point: str) -> str:
+def prelude_without(prelude: str, entry_point: str) -> str:
     """The prelude, less an imported name that is the function under test: `add` is never to be `operator.add`."""
     if entry_point.isidentifier():
         name = re.compile(rf"\*|\b{entry_point}\b")
@@ -79,12 +79,12 @@ def without(prelude: str, entry_point: str) -> str:
     return prelude
 
 
-def bound(statements: Iterable[ast.AST]) -> set[str]:
+def names_bound(statements: Iterable[ast.AST]) -> set[str]:
     """Names that the statements bind anywhere within: by assignment, definition, import or as a parameter."""
     return {name for statement in statements for node in ast.walk(statement) for name in _bound_by(node)}
 
 
-def defined(module: ast.Module) -> set[str]:
+def names_defined(module: ast.Module) -> set[str]:
     """Names that the module itself binds, not the functions and classes in it."""
     names: set[str] = set()
     todo: list[ast.AST] = list(module.body)
@@ -96,7 +96,7 @@ def defined(module: ast.Module) -> set[str]:
     return names
 
 
-def loaded(statements: Iterable[ast.AST]) -> dict[str, None]:
+def names_read(statements: Iterable[ast.AST]) -> dict[str, None]:
     """Names that the statements read, each once, in order."""
     nodes = (node for statement in statements for node in ast.walk(statement))
     return {node.id: None for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}

@@ -108,11 +108,11 @@ class _Row(BaseModel):
         return self
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "id" in row and "tests" in row and "problem" not in row
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
     tests = it.tests
     if isinstance(tests, CheckTests):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from raypoly.problems.formats.python_source import literal
+from raypoly.problems.formats.python_source import parse_literal
 
 ANSWER = "Answer with one Python code block.\n"
 READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
@@ -67,18 +67,18 @@ class SourceRow(BaseModel):
             "difficulty": self.difficulty,
             "title": self.title or self.question_title,
             "url": self.url,
-            "tags": tagged(self.tags),
-            "date": dated(self.contest_date or self.estimated_date or self.date),
+            "tags": join_tags(self.tags),
+            "date": day_of(self.contest_date or self.estimated_date or self.date),
         }
-        return told(columns)
+        return nonempty_texts(columns)
 
 
-def told(columns: Mapping[str, Any]) -> dict[str, str]:
+def nonempty_texts(columns: Mapping[str, Any]) -> dict[str, str]:
     """Those that are texts, and say something."""
-    return {name: value for name, value in columns.items() if isinstance(value, str) and value and writable(value)}
+    return {name: value for name, value in columns.items() if isinstance(value, str) and value and is_utf8(value)}
 
 
-def writable(text: str) -> bool:
+def is_utf8(text: str) -> bool:
     """Whether a text can be written as UTF-8: half of a surrogate pair can't."""
     try:
         return text.isascii() or bool(text.encode())
@@ -86,19 +86,19 @@ def writable(text: str) -> bool:
         return False
 
 
-def tagged(tags: Any) -> str:
+def join_tags(tags: Any) -> str:
     """Tags with a comma between them, of a list or of TACO's text that is one in Python; empty where there are none."""
     if isinstance(tags, str):
         try:
-            tags = literal(tags, "tags")
+            tags = parse_literal(tags, "tags")
         except ValueError:
             return ""
     if not isinstance(tags, list | tuple):
         return ""
-    return ", ".join(tag for tag in tags if isinstance(tag, str) and tag and writable(tag))
+    return ", ".join(tag for tag in tags if isinstance(tag, str) and tag and is_utf8(tag))
 
 
-def dated(value: Any) -> str:
+def day_of(value: Any) -> str:
     """The day, `YYYY-MM-DD`, of a text that begins with it or of a time; empty where it is neither."""
     if isinstance(value, date):
         return (value.date() if isinstance(value, datetime) else value).isoformat()
@@ -108,7 +108,7 @@ def dated(value: Any) -> str:
         return ""
 
 
-def asked(description: str, starter: str = "") -> str:
+def prompt_of(description: str, starter: str = "") -> str:
     """What the policy is asked: the description, the code to be completed if there is any, and how to answer."""
     if not description.strip():
         return ""
@@ -116,18 +116,18 @@ def asked(description: str, starter: str = "") -> str:
     return f"{description.strip()}{code}\n\n{ANSWER}"
 
 
-def reads_and_prints(description: str) -> str:
+def stdin_description(description: str) -> str:
     """A description whose program is run from input to output, which is said at its end; empty where there is none."""
     return f"{description.strip()}\n\n{READ_AND_PRINT}" if description.strip() else ""
 
 
-def named(row: Any) -> str | None:
+def row_id(row: Any) -> str | None:
     """What a row that can't be used calls itself; None where it does not."""
     found = (row[name] for name in IDS if isinstance(row.get(name), str | int)) if isinstance(row, Mapping) else ()
     return next(map(str, found), None)
 
 
-def reason(error: ValueError) -> str:
+def error_reason(error: ValueError) -> str:
     """One line that says which column is wrong, and how."""
     text = str(error)
     if isinstance(error, ValidationError):
@@ -136,10 +136,10 @@ def reason(error: ValueError) -> str:
             f"{'.'.join(map(str, detail['loc'])) or 'row'}: {detail['msg'].removeprefix('Value error, ')}"
             for detail in details
         )
-    return cut(text, LONGEST_REASON)
+    return one_line(text, LONGEST_REASON)
 
 
-def cut(text: str, size: int) -> str:
+def one_line(text: str, size: int) -> str:
     """One printable line of at most `size` characters."""
     line = "".join(c if c.isprintable() else "?" for c in " ".join(text[: 8 * size].split()))
     return line if len(line) <= size else line[: size - 3] + "..."

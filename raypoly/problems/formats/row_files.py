@@ -47,16 +47,16 @@ def rows_of(file: Path) -> Iterator[tuple[int, Any]]:
 
     Raises `UsageError` where the file can't be read.
     """
-    if parquet_rows.holds(file):
-        yield from parquet_rows.rows(file)
+    if parquet_rows.is_parquet(file):
+        yield from parquet_rows.read_parquet(file)
         return
     for number, line in read_lines(file):
-        yield number, parsed(line)
+        yield number, parse_line(line)
 
 
 def count_rows(file: Path) -> int:
     """How many there are, good or bad; they are not looked at. Raises `UsageError` where the file can't be read."""
-    return parquet_rows.count(file) if parquet_rows.holds(file) else sum(1 for _ in read_lines(file))
+    return parquet_rows.count_parquet_rows(file) if parquet_rows.is_parquet(file) else sum(1 for _ in read_lines(file))
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -86,7 +86,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def parsed(line: bytes) -> Any:
+def parse_line(line: bytes) -> Any:
     """The value of a line, or the `ValueError` that says why it has none."""
     if not line:
         return ValueError(f"longer than {LONGEST_LINE >> 20} MiB")

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, FailFast, TypeAdapter
 
-from raypoly.problems.formats import apps, leetcode_prelude, livecodebench, test_suites
+from raypoly.problems.formats import apps, leetcode, livecodebench
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.python_source import first_program, literal, method_of, without
-from raypoly.problems.formats.row_fields import EntryPoint, OptionalIdentifier, SourceRow, Text, asked
+from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_literal, prelude_without
+from raypoly.problems.formats.row_fields import EntryPoint, OptionalIdentifier, SourceRow, Text, prompt_of
+from raypoly.problems.formats.test_suites import check_suite
 from raypoly.values import Problem, TestSuite
 
 
@@ -45,22 +46,22 @@ _NAME = TypeAdapter(EntryPoint)
 _RUN = re.compile(r"^check\(([\w.()]+)\)\s*\Z", re.MULTILINE)
 
 
-def marks(row: Mapping[str, Any]) -> bool:
+def recognises(row: Mapping[str, Any]) -> bool:
     return "verification_info" in row or "reward_model" in row or ("tests" in row and "problem" in row)
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    solution = first_program([it.gold_standard_solution, *apps.listed(it.solutions), _reference(it.extra_info)])
+    solution = first_program([it.gold_standard_solution, *apps.solution_list(it.solutions), _reference(it.extra_info)])
     name, suite = _suite(it, it.starter_code.strip() or solution)
     question = it.problem or _question(it.prompt)
-    prelude = leetcode_prelude.PRELUDE if suite.kind == "check" else livecodebench.PRELUDE
+    prelude = leetcode.PRELUDE if suite.kind == "check" else livecodebench.PRELUDE
     return Problem(
         id=it.problem_id or apps.content_id(question, suite),
-        prompt=asked(question, it.starter_code),
+        prompt=prompt_of(question, it.starter_code),
         entry_point=name,
         tests=suite,
-        prelude=without(prelude, name),
+        prelude=prelude_without(prelude, name),
         solution=solution,
         reference_seconds=it.reference_seconds,
         metadata=it.about(),
@@ -78,14 +79,14 @@ def _suite(it: _Row, starter: str) -> tuple[str, TestSuite]:
             named = (livecodebench.function_name(of) for of in (it.metadata, *(test.metadata for test in tests)))
             name = next(filter(None, named), "")
             lines = [livecodebench.LiveCodeBenchTest.model_validate(test.model_dump()) for test in tests]
-            return method_of(starter or "class Solution", name), livecodebench.functional(lines)
+            return entry_point_of(starter or "class Solution", name), livecodebench.functional_suite(lines)
         names = {test.fn_name for test in tests}
         if len(names) > 1:
             raise ValueError(f"tests: they call different functions: {sorted(names)}")
         values = [_parsed(t) if t.fn_name and isinstance(t.input, str) else (t.input, t.output) for t in tests]
         held = {"inputs": [v[0] for v in values], "outputs": [v[1] for v in values], "fn_name": "".join(names)}
     pairs = apps.InputOutput.model_validate(held)
-    return method_of(starter, pairs.fn_name) if pairs.fn_name else "", apps.suite_of(pairs, starter)
+    return entry_point_of(starter, pairs.fn_name) if pairs.fn_name else "", apps.suite_of(pairs, starter)
 
 
 def _held(it: _Row) -> Any:
@@ -108,7 +109,7 @@ def _value(column: Any, name: str) -> Any:
     try:
         return loads(column)
     except ValueError:
-        return literal(column, name)
+        return parse_literal(column, name)
 
 
 def _parsed(test: ListedTest) -> tuple[Any, Any]:
@@ -129,7 +130,7 @@ def _checked(source: Any) -> tuple[str, TestSuite]:
     run = _RUN.search(source) if isinstance(source, str) else None
     if run is None:
         raise ValueError("reward_model.ground_truth: functional does not end in check(NAME)")
-    return _NAME.validate_python(run[1]), test_suites.check(source)
+    return _NAME.validate_python(run[1]), check_suite(source)
 
 
 def _question(prompt: Any) -> str:

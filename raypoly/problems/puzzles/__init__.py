@@ -2,7 +2,7 @@
 
     load_puzzles(ProblemsConfig(seed=0)).splits["train"][0].prompt
 
-The metadata of a problem says what it was made from (`words`, `budget`); nothing of it reaches the policy.
+The metadata of a problem says what it was made from (`words`, `call_budget`); nothing of it reaches the policy.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, split
-from raypoly.problems.puzzles.puzzle_budgets import FREE, PATIENCE, Profile, budget, draw_profiles
+from raypoly.problems.problem_set import ProblemSet, split_by_seed
+from raypoly.problems.puzzles.puzzle_budgets import FREE, STEP_LIMIT, Profile, call_budget, draw_profiles
 from raypoly.problems.puzzles.puzzle_language import Puzzle, all_puzzles
 from raypoly.problems.puzzles.puzzle_solutions import PRELUDE
 from raypoly.seeds import derive
@@ -42,7 +42,9 @@ def _big(puzzle: Puzzle, rng: random.Random) -> tuple[int | str, ...]:
 def _suite(puzzle: Puzzle, profile: Profile, rng: random.Random) -> TestSuite:
     """Small tests, then the big one under the profile's budget."""
     big = _big(puzzle, rng)
-    calls = [(args, PATIENCE) for args in _SMALL[puzzle.source.parameters]] + [(big, budget(profile, puzzle, big))]
+    calls = [(args, STEP_LIMIT) for args in _SMALL[puzzle.source.parameters]] + [
+        (big, call_budget(profile, puzzle, big))
+    ]
     rows = [{"args": list(args), "expected": puzzle.answer(*args), "budget": limits} for args, limits in calls]
     return TestSuite("calls", json.dumps(rows))
 
@@ -62,7 +64,7 @@ def _problem(puzzle: Puzzle, profile: Profile, seed: int) -> Problem:
     )
 
 
-def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
+def puzzle_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
     """SHA-256, hex, over all that the problems say, in order."""
     rows = [
         [name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, p.answer, p.prefix]
@@ -77,13 +79,13 @@ def load_puzzles(config: ProblemsConfig) -> ProblemSet:
 
     Raises `UsageError` where validation and test leave nothing to train on.
     """
-    parts = split(all_puzzles(), config, "puzzle split", "puzzles")
+    parts = split_by_seed(all_puzzles(), config, "puzzle split", "puzzles")
     splits: dict[Split, Sequence[Problem]] = {}
     for name, members in parts.items():
         rng = random.Random(derive(config.seed, "puzzle budgets", name))
         profiles = draw_profiles(len(members), rng) if config.budgets else [FREE] * len(members)
         splits[name] = [_problem(p, profile, config.seed) for p, profile in zip(members, profiles, strict=True)]
-    return ProblemSet(splits, content_hash(splits))
+    return ProblemSet(splits, puzzle_hash(splits))
 
 
 def puzzle_of(problem: Problem) -> Puzzle:

@@ -21,7 +21,7 @@ from raypoly.problems.puzzles.puzzle_language import ALL, SAME, Puzzle
 
 Budget = dict[str, int]
 
-PATIENCE: Budget = {"steps": 10_000}
+STEP_LIMIT: Budget = {"steps": 10_000}
 """On every test that has no step budget of its own, in the control experiment too: some ten times what the dearest
 plain solution needs. It ends endless loops at once and always at the same step, where a clock would depend on load."""
 
@@ -63,7 +63,7 @@ def _step_budget(puzzle: Puzzle, elements: int, kept: int) -> int:
     return math.isqrt(lambdas * 2 * elements)
 
 
-def budget(profile: Profile, puzzle: Puzzle, args: tuple[int | str, ...]) -> Budget:
+def call_budget(profile: Profile, puzzle: Puzzle, args: tuple[int | str, ...]) -> Budget:
     """The limits on the call `f(*args)` of the big test."""
     elements, kept = len(puzzle.source.elements(*args)), puzzle.kept(*args)
     limits: Mapping[str, Budget] = {
@@ -73,4 +73,4 @@ def budget(profile: Profile, puzzle: Puzzle, args: tuple[int | str, ...]) -> Bud
         "stack": {"depth": 16},
         "free": {},
     }
-    return PATIENCE | limits[profile.name]
+    return STEP_LIMIT | limits[profile.name]

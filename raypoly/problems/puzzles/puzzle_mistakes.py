@@ -9,7 +9,7 @@ import dataclasses
 import random
 
 from raypoly.problems.puzzles.puzzle_language import AGGREGATES, ALL, COUNT, FILTERS, MAPS, Puzzle
-from raypoly.problems.puzzles.puzzle_solutions import render
+from raypoly.problems.puzzles.puzzle_solutions import render_solution
 
 _SLIPS = (
     ("n + 1)", "n)"),
@@ -60,11 +60,11 @@ def _break(body: str, rng: random.Random) -> str:
     return body[:at] + body[at + 1 :]
 
 
-def spoil(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
+def render_mistake(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
     """A body by `strategy` that is meant to be wrong: half solve a neighbour, the rest slip or are broken text."""
     kind = rng.random()
     if kind < 0.5:
-        return render(_neighbour(puzzle, rng), strategy, rng)
-    body = render(puzzle, strategy, rng)
+        return render_solution(_neighbour(puzzle, rng), strategy, rng)
+    body = render_solution(puzzle, strategy, rng)
     slipped = _slip(body, rng) if kind < 0.75 else body
     return _break(body, rng) if slipped == body else slipped

@@ -171,6 +171,6 @@ RENDERERS: dict[str, Renderer] = {
 STRATEGIES = tuple(RENDERERS)
 
 
-def render(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
+def render_solution(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
     """A right body of `puzzle` by `strategy`."""
     return RENDERERS[strategy](Style.draw(rng), puzzle)

@@ -14,15 +14,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from raypoly.problems.similar.duplicate_pairs import THRESHOLD, ComparedProblem, Likeness, Reason, compared, same
-from raypoly.problems.similar.ngrams import Hasher, near
+from raypoly.problems.similar.duplicate_pairs import (
+    THRESHOLD,
+    ComparedProblem,
+    Likeness,
+    Reason,
+    likeness_of,
+    prepare_problem,
+)
+from raypoly.problems.similar.ngrams import GramHasher, similar_pairs
 from raypoly.values import Problem
 
-__all__ = ["Pair", "Reason", "duplicates", "overlaps"]
+__all__ = ["DuplicatePair", "Reason", "find_duplicates", "find_overlaps"]
 
 
 @dataclass(frozen=True)
-class Pair:
+class DuplicatePair:
     """Two rows of one problem, each without its tests: they may be large, and nothing here compares them."""
 
     dropped: Problem
@@ -33,14 +40,14 @@ class Pair:
     """0 to 1; None where a statement is missing, and the names alone are the same."""
 
 
-def duplicates(problems: Iterable[Problem]) -> list[Pair]:
+def find_duplicates(problems: Iterable[Problem]) -> list[DuplicatePair]:
     """A pair for each problem that is not needed beside another, with the most similar of those that are kept; by id.
 
     Kept is the one with a known solution, then with more tests, then with the longer prompt, then with the smaller id.
     Problems are gone through in that order, and one is dropped if it is the same as one that is kept: so what is
     dropped always has its like among what remains, and likeness is not passed on from pair to pair.
     """
-    everything = sorted(_compared(problems), key=lambda it: it.preference)
+    everything = sorted(_compare_all(problems), key=lambda it: it.preference)
     partners = _Partners(everything, everything)
     kept: dict[str, list[ComparedProblem]] = defaultdict(list)
     pairs = []
@@ -54,11 +61,11 @@ def duplicates(problems: Iterable[Problem]) -> list[Pair]:
     return sorted(pairs, key=lambda pair: (pair.dropped.id, pair.kept.id))
 
 
-def overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) -> list[Pair]:
+def find_overlaps(training: Iterable[Problem], evaluation: Iterable[Problem]) -> list[DuplicatePair]:
     """A pair for each training problem that the evaluation has too, with the most similar of the evaluation; by id."""
-    hasher = Hasher()
-    ours = sorted(_compared(training, hasher), key=lambda it: it.preference)
-    theirs = sorted(_compared(evaluation, hasher), key=lambda it: it.preference)
+    hasher = GramHasher()
+    ours = sorted(_compare_all(training, hasher), key=lambda it: it.preference)
+    theirs = sorted(_compare_all(evaluation, hasher), key=lambda it: it.preference)
     partners = _Partners(ours, theirs)
     there: dict[str, list[ComparedProblem]] = defaultdict(list)
     for it in theirs:
@@ -75,7 +82,7 @@ class _Partners:
         left, right = ({it.digest: it.grams for it in side if it.digest} for side in (ours, theirs))
         self._near: Mapping[str, list[str]] = defaultdict(list)
         our_digests, their_digests = list(left), list(right)
-        for i, j in near(list(left.values()), list(right.values()), THRESHOLD):
+        for i, j in similar_pairs(list(left.values()), list(right.values()), THRESHOLD):
             self._near[our_digests[i]].append(their_digests[j])
 
     def places(self, it: ComparedProblem) -> list[str]:
@@ -88,18 +95,18 @@ class _Partners:
         return [*names, *(self._near.get(it.digest, []) if it.digest else [])]
 
 
-def _compared(problems: Iterable[Problem], hasher: Hasher | None = None) -> Iterator[ComparedProblem]:
-    hasher = hasher or Hasher()
-    return (compared(problem, hasher) for problem in problems)
+def _compare_all(problems: Iterable[Problem], hasher: GramHasher | None = None) -> Iterator[ComparedProblem]:
+    hasher = hasher or GramHasher()
+    return (prepare_problem(problem, hasher) for problem in problems)
 
 
-def _most_similar(it: ComparedProblem, others: Iterable[ComparedProblem]) -> Pair | None:
+def _most_similar(it: ComparedProblem, others: Iterable[ComparedProblem]) -> DuplicatePair | None:
     """Of those that are the same problem; the first in order of preference among equals."""
     best: tuple[float, ComparedProblem, Likeness] | None = None
     for other in others:
-        likeness = same(it, other)
+        likeness = likeness_of(it, other)
         if likeness is not None:
             rank = -1.0 if likeness.similarity is None else likeness.similarity
             if best is None or (-rank, other.preference) < (-best[0], best[1].preference):
                 best = rank, other, likeness
-    return None if best is None else Pair(it.problem, best[1].problem, best[2].reason, best[2].similarity)
+    return None if best is None else DuplicatePair(it.problem, best[1].problem, best[2].reason, best[2].similarity)

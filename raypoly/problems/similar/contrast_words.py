@@ -47,7 +47,7 @@ _FAMILIES = tuple(
 )
 
 
-def contrast(one: Sequence[str], another: Sequence[str]) -> str:
+def contrast_of(one: Sequence[str], another: Sequence[str]) -> str:
     """What two statements, each given by all its words, say differently; empty where nothing of the kind."""
     ours, theirs = Counter(one), Counter(another)
     surplus, theirs_surplus = ours - theirs, theirs - ours

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from raypoly.problems.similar.contrast_words import contrast
-from raypoly.problems.similar.ngrams import Hasher, UInt64, jaccard
-from raypoly.problems.similar.problem_names import ProblemNames, names_of, variants
-from raypoly.problems.similar.statement_words import StatementWords, statement_of
+from raypoly.problems.similar.contrast_words import contrast_of
+from raypoly.problems.similar.ngrams import GramHasher, UInt64, jaccard
+from raypoly.problems.similar.problem_names import ProblemNames, are_variants, names_of
+from raypoly.problems.similar.statement_words import StatementWords, words_of_prompt
 from raypoly.values import Problem, TestSuite
 
 THRESHOLD = 0.82
@@ -55,8 +55,8 @@ class ComparedProblem:
         return self.statement.digest if self.grams.size else ""
 
 
-def compared(problem: Problem, hasher: Hasher) -> ComparedProblem:
-    statement = statement_of(problem.prompt)
+def prepare_problem(problem: Problem, hasher: GramHasher) -> ComparedProblem:
+    statement = words_of_prompt(problem.prompt)
     words = statement.words if len(statement.words) >= FEWEST_WORDS else ()
     tests = problem.tests
     preference = (
@@ -66,9 +66,9 @@ def compared(problem: Problem, hasher: Hasher) -> ComparedProblem:
     return ComparedProblem(light, preference, names_of(problem), statement, hasher.grams(words))
 
 
-def same(one: ComparedProblem, another: ComparedProblem) -> Likeness | None:
+def likeness_of(one: ComparedProblem, another: ComparedProblem) -> Likeness | None:
     """Whether they are one problem; None where they are two. The order of the two does not matter."""
-    if variants(one.names, another.names):
+    if are_variants(one.names, another.names):
         return None
     named = bool(one.names.slugs & another.names.slugs)
     if not one.digest or not another.digest:
@@ -76,6 +76,6 @@ def same(one: ComparedProblem, another: ComparedProblem) -> Likeness | None:
     similarity = 1.0 if one.digest == another.digest else jaccard(one.grams, another.grams)
     if named and similarity >= WITH_NAME:
         return Likeness("same name", similarity)
-    if similarity < THRESHOLD or contrast(one.statement.all_words, another.statement.all_words):
+    if similarity < THRESHOLD or contrast_of(one.statement.all_words, another.statement.all_words):
         return None
     return Likeness("same statement" if one.digest == another.digest else "n-grams in common", similarity)

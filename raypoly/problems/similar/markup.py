@@ -27,7 +27,7 @@ _COMMAND = re.compile(r"\\(?:[a-zA-Z]+|[^a-zA-Z\s])")
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainText:
     """What a text says, without what makes it look good."""
 
     text: str
@@ -37,7 +37,7 @@ class Plain:
     """Fenced blocks, which are no part of the text."""
 
 
-def plain(text: str) -> Plain:
+def strip_markup(text: str) -> PlainText:
     """The text in lines; tags that no browser knows (`i <n`) are text."""
     text = _BLOCK.sub("\n", _CODE_SPAN.sub(r"`\2`", text))
     text = html.unescape(_TAG.sub("", text))
@@ -47,4 +47,4 @@ def plain(text: str) -> Plain:
     text = _FENCE.sub("\n", text)
     spans = (*_TICKS.findall(text), *_MATH.findall(text))
     text = _MATH.sub(r" \1 ", _LINK.sub(r"\1", text.replace("`", "")))
-    return Plain(_COMMAND.sub(" ", _POWER.sub(r"\1", text)), spans, code)
+    return PlainText(_COMMAND.sub(" ", _POWER.sub(r"\1", text)), spans, code)

@@ -27,7 +27,7 @@ _AT_ONCE = 1 << 22
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Hasher:
+class GramHasher:
     """Grams of words; a word is hashed once."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def jaccard(one: UInt64, another: UInt64) -> float:
     return common / (one.size + another.size - common)
 
 
-def near(left: Sequence[UInt64], right: Sequence[UInt64], threshold: float) -> list[tuple[int, int]]:
+def similar_pairs(left: Sequence[UInt64], right: Sequence[UInt64], threshold: float) -> list[tuple[int, int]]:
     """Pairs (index in left, index in right) whose similarity is at least `threshold`, which is above 0; sorted."""
     sizes = np.array([grams.size for grams in (*left, *right)], dtype=np.int64)
     if not len(left) or not len(right) or not sizes.sum():

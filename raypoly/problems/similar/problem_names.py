@@ -49,7 +49,7 @@ def names_of(problem: Problem) -> ProblemNames:
     return ProblemNames(frozenset(slugs), frozenset(series))
 
 
-def variants(one: ProblemNames, another: ProblemNames) -> bool:
+def are_variants(one: ProblemNames, another: ProblemNames) -> bool:
     """Whether they are two of one series: `Two Sum` and `Two Sum II`, an easy and a hard version."""
     if one.slugs & another.slugs:
         return False

@@ -15,10 +15,42 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from raypoly.problems.similar.markup import plain
-from raypoly.problems.similar.prompt_frames import unframed
-from raypoly.problems.similar.sections import statement
+from raypoly.problems.formats.row_fields import ANSWER, READ_AND_PRINT
+from raypoly.problems.similar.markup import strip_markup
+from raypoly.problems.similar.sections import cut_sections
 
+_FRAMES = (
+    ANSWER,
+    READ_AND_PRINT,
+    "Complete this code:",
+    "Your code should pass these tests:",
+    # LeetCodeDataset
+    "Please complete the following python code precisely:",
+    "You are an expert Python programmer.",
+    "You will be given a question (problem specification) and will generate a correct Python program that matches the"
+    " specification and passes all tests.",
+    "### Format: You will use the following starter code to write the solution to the problem and enclose your code"
+    " within delimiters.",
+    "### Question:",
+    "### Answer: (use the provided format with backticks)",
+    "English description is not available for the problem. Please switch to Chinese.",
+    # DeepCoder, and prompts in the manner of LiveCodeBench
+    "### Format: Read the inputs from stdin solve the problem and write the answer to stdout (do not directly test on"
+    " the sample inputs). Enclose your code within delimiters as follows. Ensure that when the python program runs, it"
+    " reads the inputs, runs the algorithm and writes output to STDOUT.",
+    # PrimeIntellect
+    "Solve the following coding problem using the programming language python:",
+    "The input will be stdin and you should print your solution to stdout",
+    "Now solve the problem and return the code.",
+    # evalplus and MBPP
+    "You are an expert Python programmer, and here is your task:",
+    "Please provide a self-contained Python script that solves the following problem in a markdown code block:",
+)
+_FRAME = re.compile(
+    "|".join(r"\s+".join(map(re.escape, frame.split())) for frame in sorted(_FRAMES, key=len, reverse=True)),
+    re.IGNORECASE,
+)
+"""Sentences that data sets and loaders put around a statement to make a prompt of it."""
 _SIGNATURE = re.compile(r"\bdef\s+\w+\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _PARAMETER = re.compile(r"(?:^|,)\s*\*{0,2}([^\W\d]\w*)\s*(?=[:=,]|$)")
 _DOCSTRING = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
@@ -54,17 +86,17 @@ class StatementWords:
         return hashlib.sha256(" ".join(self.words).encode(errors="surrogatepass")).hexdigest()
 
 
-def statement_of(prompt: str) -> StatementWords:
+def words_of_prompt(prompt: str) -> StatementWords:
     """The statement within a prompt; without a word where there is none. Takes any text."""
-    it = plain(prompt)
+    it = strip_markup(prompt)
     code = "\n".join(it.code)
     docstrings = "\n".join(_DOCTEST.sub("", first or second) for first, second in _DOCSTRING.findall(code))
-    outside = unframed(it.text)
+    outside = _FRAME.sub(" ", it.text)
     if not _WORD.search(f"{outside}{docstrings}") and not _CODE_LINE.search(code):
-        outside = unframed(code)
+        outside = _FRAME.sub(" ", code)
     text = _APOSTROPHE.sub("", f"{outside}\n{docstrings}")
     variables = set(_variables(code, text, it.spans))
-    tokens = [token for token in _TOKEN.findall(statement(_CODE_LINE.sub("", text))) if not _is_name(token)]
+    tokens = [token for token in _TOKEN.findall(cut_sections(_CODE_LINE.sub("", text))) if not _is_name(token)]
     return StatementWords(
         tuple(_words(token for token in tokens if token not in variables)), tuple(_words(iter(tokens)))
     )

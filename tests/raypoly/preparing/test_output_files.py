@@ -22,7 +22,7 @@ from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import BandConfig, SourceConfig
 from raypoly.preparing.problem_buffer import ProblemBuffer
 from raypoly.preparing.sources import Loaded, SourceFile
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems
 from raypoly.problems.jsonl import load_jsonl
 from raypoly.reports.data_card_figure import figure
@@ -69,10 +69,10 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.parquet").write_bytes(bytes_of(output_files.parquet, kept()))
     with pytest.raises(UsageError, match=r"holds no preparation that is done \(card\.json"):
-        build(ProblemsConfig(source="prepared", path=str(tmp_path)))
+        build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     (tmp_path / "card.json").write_text("{}")
     (tmp_path / "train.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
-    prepared = build(ProblemsConfig(source="prepared", path=str(tmp_path)))
+    prepared = build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     lines = read_problems(tmp_path / "train.jsonl").problems
     assert [whole(it.problem) for it in kept()] == [whole(problem) for problem in lines]
     assert [whole(problem) for problem in prepared.splits["train"]] == [whole(problem) for problem in lines]
@@ -95,7 +95,7 @@ def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
     place = table.column_names.index("tests")
     pq.write_table(table.set_column(place, "tests", damaged), tmp_path / "data" / "train.parquet")
     with pytest.raises(UsageError, match=r"train\.parquet row 2 is no row of raypoly prepare's"):
-        build(ProblemsConfig(source="prepared", path=str(tmp_path)))
+        build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
 
 
 def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:
@@ -110,18 +110,18 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
         (tmp_path / name / "card.json").write_text("{}")
         (tmp_path / name / "data" / f"{split}.parquet").write_bytes(bytes_of(output_files.parquet, problems))
     config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
-    assert [problem.id for problem in build(config).splits["test"]] == ["p1", "p2"]
+    assert [problem.id for problem in build_problem_set(config).splits["test"]] == ["p1", "p2"]
     (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(bytes_of(output_files.parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
-        build(config)
+        build_problem_set(config)
 
 
 def test_what_is_no_preparation_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"problems\.path=.* holds no preparation that is done"):
-        build(ProblemsConfig(source="prepared", path=str(tmp_path)))
+        build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     (tmp_path / "train.parquet").write_text("no such thing")
     with pytest.raises(UsageError, match=r"train\.parquet can't be read as Parquet"):
-        build(ProblemsConfig(source="prepared", path=str(tmp_path)))
+        build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
 
 
 def decided() -> dict[StageName, list[Decision]]:

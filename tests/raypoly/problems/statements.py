@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raypoly.problems.formats.row_fields import asked
+from raypoly.problems.formats.row_fields import prompt_of
 from raypoly.values import Problem, TestSuite
 
 _STATEMENTS = {
@@ -88,7 +88,7 @@ def prompt(name: str) -> str:
     text, given, expected, signature = _STATEMENTS[name]
     example = f"Example 1:\n\nInput: {given}\nOutput: {expected}\nExplanation: This is what comes out of it."
     bounds = "Constraints:\n\n1 <= the number of things <= 10^5\nAll numbers fit into 32 bits.\n"
-    return asked(f"{text}\n \n{example}\n\n \n{bounds}", f"class Solution:\n    {signature}")
+    return prompt_of(f"{text}\n \n{example}\n\n \n{bounds}", f"class Solution:\n    {signature}")
 
 
 def problem(id: str, text: str, solution: str = "", tests: str = "[]", **metadata: str) -> Problem:

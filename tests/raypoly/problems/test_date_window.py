@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats import problem_of
 from raypoly.settings import load
 from tests.raypoly.problems.source_rows import CODEFORCES, STDIN, TACO, V3, livecodebench
@@ -24,7 +24,7 @@ def ids(folder: Path, **window: str) -> set[str]:
     rows.append(livecodebench("undated", "", STDIN, "[]", {}) | {"contest_date": None})
     (folder / "test6.jsonl").write_text("\n".join(map(json.dumps, rows)))
     given = {"source": "jsonl", "path": str(folder / "test6.jsonl"), "validation": 0, "test": 0}
-    problems = build(ProblemsConfig.model_validate(given | window)).splits["train"]
+    problems = build_problem_set(ProblemsConfig.model_validate(given | window)).splits["train"]
     return {problem.id.removeprefix("lcb-") for problem in problems}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, build
+from raypoly.problems import ProblemSet, build_problem_set
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "leetcode"
 
@@ -29,7 +29,7 @@ def row(name: str, **changes: object) -> dict[str, object]:
 def load(path: Path, lines: list[object], validation: int = 1, test: int = 1) -> ProblemSet:
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return build(ProblemsConfig(source="jsonl", path=str(path), validation=validation, test=test))
+    return build_problem_set(ProblemsConfig(source="jsonl", path=str(path), validation=validation, test=test))
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
@@ -92,7 +92,7 @@ def excluding(folder: Path, lines: list[object]) -> ProblemSet:
     rows.write_text("\n".join(json.dumps(row(f"t{i}")) for i in range(5)))
     listed.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
     config = ProblemsConfig(source="jsonl", path=str(rows), exclude=str(listed), validation=0, test=0)
-    return build(config)
+    return build_problem_set(config)
 
 
 def test_problems_on_the_exclusion_list_are_left_out_and_counted(
@@ -122,7 +122,7 @@ def test_a_missing_exclusion_list_and_one_that_leaves_nothing_are_refused(tmp_pa
         excluding(tmp_path, [{"problem_id": f"t{i}", "reason": "wrong"} for i in range(5)])
     absent = str(tmp_path / "absent.jsonl")
     with pytest.raises(UsageError, match=r"absent\.jsonl can't be read"):
-        build(ProblemsConfig(source="jsonl", path=str(tmp_path / "rows.jsonl"), exclude=absent))
+        build_problem_set(ProblemsConfig(source="jsonl", path=str(tmp_path / "rows.jsonl"), exclude=absent))
 
 
 def test_a_file_without_a_usable_row_is_refused(tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_a_file_without_a_usable_row_is_refused(tmp_path: Path) -> None:
 
 def test_missing_files_and_oversized_splits_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
-        build(ProblemsConfig(source="jsonl", path=str(tmp_path / "absent.jsonl")))
+        build_problem_set(ProblemsConfig(source="jsonl", path=str(tmp_path / "absent.jsonl")))
     with pytest.raises(UsageError, match=r"problems\.path=FILE"):
-        build(ProblemsConfig(source="jsonl"))
+        build_problem_set(ProblemsConfig(source="jsonl"))
     with pytest.raises(UsageError, match="lower them"):
         load(tmp_path / "rows.jsonl", [row("one"), row("two")])
 
@@ -143,7 +143,7 @@ def test_missing_files_and_oversized_splits_are_refused(tmp_path: Path) -> None:
 def test_real_files_of_both_versions_load(caplog: pytest.LogCaptureFixture) -> None:
     counts = {}
     for path in sorted(SHARED.glob("*.jsonl.gz")):
-        problems = build(ProblemsConfig(source="jsonl", path=str(path), validation=20, test=20))
+        problems = build_problem_set(ProblemsConfig(source="jsonl", path=str(path), validation=20, test=20))
         counts[path.name] = sum(map(len, problems.splits.values()))
         assert all(p.prelude and p.prompt and p.tests.kind == "check" for p in problems.splits["train"])
     assert set(counts.values()) == {1890, 114}

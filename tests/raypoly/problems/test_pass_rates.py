@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
-from raypoly.problems.pass_rate_order import PassRateOrder
-from raypoly.problems.pass_rates import FLOOR, PassRates, row_of
-from raypoly.problems.step_problems import StepProblems
+from raypoly.problems.pass_rates import FLOOR, PassRateOrder, PassRates, pass_count_row
+from raypoly.problems.problem_order import StepProblems
 from raypoly.values import Problem, TestSuite
 
 PROBLEMS = [Problem(f"p{i}", "", "f", TestSuite("calls", "[]")) for i in range(40)]
@@ -24,15 +23,19 @@ PASSES = st.none() | st.integers(0, N)
 
 def order(rows: list[dict[str, Any]], per_step: int = 4, seed: int = 0) -> PassRateOrder:
     """As a start has it that finds these rows in the journal."""
+    return PassRateOrder(PROBLEMS, per_step, seed, rates_of(rows))
+
+
+def rates_of(rows: list[dict[str, Any]]) -> PassRates:
     rates = PassRates()
     for row in rows:
         rates.take(row)
-    return PassRateOrder(PROBLEMS, per_step, seed, rates)
+    return rates
 
 
 def row(names: list[str], passed: list[int | None]) -> dict[str, Any]:
     rewards = [np.full(N, np.nan) if count is None else (np.arange(N) < count).astype(float) for count in passed]
-    found: dict[str, Any] = json.loads(json.dumps({"step": 0, "reward": 0.5, **row_of(names, rewards)}))
+    found: dict[str, Any] = json.loads(json.dumps({"step": 0, "reward": 0.5, **pass_count_row(names, rewards)}))
     return found
 
 
@@ -75,7 +78,7 @@ def test_problems_with_signal_come_oftener_and_the_others_keep_coming() -> None:
     share = [np.mean([counts[f"p{i}"] for i in range(start, start + 4)]) for start in (0, 4, 8)]
     unseen = np.mean([counts[f"p{i}"] for i in range(12, 40)])
     assert min(counts[problem.id] for problem in PROBLEMS) > 0
-    weights = [here._rates.weight(f"p{i}") for i in (0, 4, 8, 12)]
+    weights = [rates_of(rows).weight(f"p{i}") for i in (0, 4, 8, 12)]
     assert weights[0] == pytest.approx(weights[1])
     assert weights[2] == weights[3] == 1 + FLOOR
     for found in (share[0], share[1]):

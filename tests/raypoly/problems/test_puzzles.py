@@ -12,11 +12,11 @@ import pytest
 
 from raypoly.config import ProblemsConfig, ScorerConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, build
+from raypoly.problems import ProblemSet, build_problem_set
 from raypoly.problems.puzzles import puzzle_of
-from raypoly.problems.puzzles.puzzle_budgets import PATIENCE, PROFILES
-from raypoly.problems.puzzles.puzzle_mistakes import spoil
-from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render
+from raypoly.problems.puzzles.puzzle_budgets import PROFILES, STEP_LIMIT
+from raypoly.problems.puzzles.puzzle_mistakes import render_mistake
+from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.sandbox import Sandbox
 from raypoly.values import Problem
 from tests.raypoly.problems.step_counter import compile_body, run
@@ -27,7 +27,7 @@ WRONG = 100
 
 @cache
 def problem_set(seed: int = 0, budgets: bool = True) -> ProblemSet:
-    return build(ProblemsConfig(seed=seed, budgets=budgets))
+    return build_problem_set(ProblemsConfig(seed=seed, budgets=budgets))
 
 
 @cache
@@ -63,8 +63,8 @@ def test_splits_share_no_problem() -> None:
 
 
 def test_the_same_seed_gives_the_same_set_and_another_seed_another() -> None:
-    assert build(ProblemsConfig(seed=0)).hash == problem_set().hash
-    assert build(ProblemsConfig(seed=1)).hash != problem_set().hash
+    assert build_problem_set(ProblemsConfig(seed=0)).hash == problem_set().hash
+    assert build_problem_set(ProblemsConfig(seed=1)).hash != problem_set().hash
     assert problem_set().hash == "4ba7d3f09bcee1609fb608823b74809ad6e50270b4ef679584ccd250e718357d"
 
 
@@ -74,7 +74,7 @@ def test_every_problem_is_solved_by_its_profiles_survivors_and_by_no_other_strat
     for problem in everything():
         fits = set()
         for strategy in STRATEGIES:
-            ok, margin = passes(problem, render(puzzle_of(problem), strategy, random.Random(problem.id)))
+            ok, margin = passes(problem, render_solution(puzzle_of(problem), strategy, random.Random(problem.id)))
             least = min(least, margin)
             fits |= {strategy} if ok else set()
             assert ok == (strategy in survivors[problem.metadata["budget"]]), (problem.prompt, strategy)
@@ -87,7 +87,7 @@ def test_the_sandbox_agrees_on_verdict_and_strategy() -> None:
     with Sandbox(ScorerConfig()) as sandbox:
         for problem in problem_set().splits["test"][:12]:
             for strategy in STRATEGIES:
-                body = render(puzzle_of(problem), strategy, random.Random(problem.id))
+                body = render_solution(puzzle_of(problem), strategy, random.Random(problem.id))
                 verdict = sandbox.score(problem, problem.prefix + body)
                 assert verdict.passed == (strategy in survivors[problem.metadata["budget"]]), verdict.detail
                 assert verdict.evidence is not None
@@ -96,9 +96,9 @@ def test_the_sandbox_agrees_on_verdict_and_strategy() -> None:
 
 def test_without_budgets_every_strategy_passes_everything() -> None:
     for problem in problem_set(budgets=False).splits["test"]:
-        assert all(test["budget"] == PATIENCE for test in json.loads(problem.tests.source))
+        assert all(test["budget"] == STEP_LIMIT for test in json.loads(problem.tests.source))
         for strategy in STRATEGIES:
-            assert passes(problem, render(puzzle_of(problem), strategy, random.Random(1)))[0]
+            assert passes(problem, render_solution(puzzle_of(problem), strategy, random.Random(1)))[0]
 
 
 def test_the_best_single_strategy_solves_seven_tenths_of_each_split() -> None:
@@ -114,7 +114,7 @@ def test_the_best_single_strategy_solves_seven_tenths_of_each_split() -> None:
 def test_the_prompt_says_nothing_of_the_budget() -> None:
     """Two seeds give one prompt different budgets, and the prompt stays the same text."""
     first = {p.prompt: p.metadata["budget"] for p in everything()}
-    other = build(ProblemsConfig(seed=1))
+    other = build_problem_set(ProblemsConfig(seed=1))
     second = {p.prompt: p.metadata["budget"] for split in other.splits.values() for p in split}
     assert first.keys() == second.keys()
     assert 0.2 < sum(first[prompt] == second[prompt] for prompt in first) / len(first) < 0.4
@@ -123,7 +123,7 @@ def test_the_prompt_says_nothing_of_the_budget() -> None:
 def test_wrong_solutions_are_wrong_nearly_always() -> None:
     rng, outcomes = random.Random(0), Counter[str]()
     for problem in everything()[:WRONG]:
-        body = spoil(puzzle_of(problem), rng.choice(STRATEGIES), rng)
+        body = render_mistake(puzzle_of(problem), rng.choice(STRATEGIES), rng)
         try:
             ast.parse(problem.prefix + body)
         except SyntaxError:
@@ -141,4 +141,4 @@ def test_wrong_solutions_are_wrong_nearly_always() -> None:
 
 def test_split_sizes_that_leave_no_training_problem_are_refused() -> None:
     with pytest.raises(UsageError, match=r"problems\.test"):
-        build(ProblemsConfig(validation=500, test=500))
+        build_problem_set(ProblemsConfig(validation=500, test=500))

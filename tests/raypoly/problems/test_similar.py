@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raypoly.problems.formats import problem_of
-from raypoly.problems.formats.row_fields import asked
-from raypoly.problems.similar import duplicates, overlaps
-from raypoly.problems.similar.markup import plain
-from raypoly.problems.similar.ngrams import Hasher, jaccard, near
-from raypoly.problems.similar.statement_words import statement_of
+from raypoly.problems.formats.row_fields import prompt_of
+from raypoly.problems.similar import find_duplicates, find_overlaps
+from raypoly.problems.similar.markup import strip_markup
+from raypoly.problems.similar.ngrams import GramHasher, jaccard, similar_pairs
+from raypoly.problems.similar.statement_words import words_of_prompt
 from raypoly.values import Problem
 from tests.raypoly.problems.statements import PROBLEMS, problem, prompt
 from tests.support.planted_copies import KINDS
@@ -46,7 +46,7 @@ def copies(texts: dict[str, str], kind: str) -> list[Problem]:
 def test_a_copy_of_each_kind_is_found_and_taken_for_no_other(kind: str) -> None:
     planted = copies({it.id: it.prompt for it in PROBLEMS}, kind)
     assert all(copy.prompt != it.prompt for copy, it in zip(planted, PROBLEMS, strict=True))
-    pairs = overlaps(planted, PROBLEMS)
+    pairs = find_overlaps(planted, PROBLEMS)
     assert {pair.dropped.metadata["was"]: pair.kept.id for pair in pairs} == {it.id: it.id for it in PROBLEMS}
 
 
@@ -54,9 +54,9 @@ def test_a_copy_of_each_kind_is_found_and_taken_for_no_other(kind: str) -> None:
 def test_at_least_95_of_100_planted_copies_of_real_problems_are_found(kind: str) -> None:
     some = rows(TRAIN)[::3]
     planted = copies(
-        {row["task_id"]: asked(row["meta"]["question_title"], row["meta"]["lang_code"]) for row in some}, kind
+        {row["task_id"]: prompt_of(row["meta"]["question_title"], row["meta"]["lang_code"]) for row in some}, kind
     )
-    pairs = overlaps(planted, [problem_of(row) for row in some])
+    pairs = find_overlaps(planted, [problem_of(row) for row in some])
     right = [pair for pair in pairs if pair.dropped.metadata["was"] == pair.kept.id]
     assert len(right) >= 0.95 * len(some)
     assert all({pair.dropped.metadata["was"], pair.kept.id} == TWINS for pair in pairs if pair not in right)
@@ -64,13 +64,13 @@ def test_at_least_95_of_100_planted_copies_of_real_problems_are_found(kind: str)
 
 def test_among_all_real_problems_only_the_twins_are_one() -> None:
     train, test = ([problem_of(row) for row in rows(name)] for name in (TRAIN, TEST))
-    assert [{pair.dropped.id, pair.kept.id} for pair in duplicates([*train, *test])] == [TWINS]
-    assert overlaps(train, test) == []
+    assert [{pair.dropped.id, pair.kept.id} for pair in find_duplicates([*train, *test])] == [TWINS]
+    assert find_overlaps(train, test) == []
 
 
 def test_without_their_names_real_problems_are_told_apart_as_well() -> None:
     train = [replace(problem_of(row), id=str(n), metadata={"was": row["task_id"]}) for n, row in enumerate(rows(TRAIN))]
-    assert [{pair.dropped.metadata["was"], pair.kept.metadata["was"]} for pair in duplicates(train)] == [TWINS]
+    assert [{pair.dropped.metadata["was"], pair.kept.metadata["was"]} for pair in find_duplicates(train)] == [TWINS]
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_one_word_can_make_another_problem(before: str, after: str) -> None:
     text = prompt("bee-garden")
     assert before in text
     changed = problem("1", text.replace(before, after))
-    assert duplicates([problem("2", text), changed]) == []
+    assert find_duplicates([problem("2", text), changed]) == []
 
 
 def test_a_comment_in_html_says_nothing() -> None:
-    assert plain("Add <!-- not -->two numbers.<!--\n by hand -->").text == "Add two numbers."
+    assert strip_markup("Add <!-- not -->two numbers.<!--\n by hand -->").text == "Add two numbers."
 
 
 def test_sequels_are_different_problems_even_with_one_text() -> None:
@@ -102,11 +102,11 @@ def test_sequels_are_different_problems_even_with_one_text() -> None:
         ({"id": "3487", "title": "Tide Table I"}, {"id": "tide-table-ii"}),
         ({"id": "1216_E1. Tides (easy version)"}, {"id": "1216_E2. Tides (hard version)"}),
     ):
-        assert duplicates([problem(text=text, **one), problem(text=text, **another)]) == []
-    assert len(duplicates([problem("tide-table-ii", text), problem("3", text, title="Tide Table II")])) == 1
+        assert find_duplicates([problem(text=text, **one), problem(text=text, **another)]) == []
+    assert len(find_duplicates([problem("tide-table-ii", text), problem("3", text, title="Tide Table II")])) == 1
     for id in ("tide-table-iii", "tide-table-iv"):
         two_names = problem("tide-table", text, title="Tide Table II")
-        assert duplicates([problem(id, text), two_names]) == duplicates([two_names, problem(id, text)]) == []
+        assert find_duplicates([problem(id, text), two_names]) == find_duplicates([two_names, problem(id, text)]) == []
 
 
 def test_one_name_is_believed_unless_the_texts_have_little_in_common() -> None:
@@ -114,12 +114,12 @@ def test_one_name_is_believed_unless_the_texts_have_little_in_common() -> None:
     shorter = (
         "A mill grinds a word: it takes away every letter that stands beside an equal letter, all of them at once."
     )
-    (pair,) = overlaps([problem("7", shorter, title="Word Mill")], [problem("word-mill", text)])
+    (pair,) = find_overlaps([problem("7", shorter, title="Word Mill")], [problem("word-mill", text)])
     assert pair.reason == "same name"
     assert pair.similarity is not None
     assert 0.3 <= pair.similarity < 0.82
-    assert overlaps([problem("word-mill", prompt("bee-garden"))], [problem("word-mill", text)]) == []
-    (pair,) = overlaps([problem("word-mill", "")], [problem("word-mill", text)])
+    assert find_overlaps([problem("word-mill", prompt("bee-garden"))], [problem("word-mill", text)]) == []
+    (pair,) = find_overlaps([problem("word-mill", "")], [problem("word-mill", text)])
     assert (pair.reason, pair.similarity) == ("same name", None)
 
 
@@ -134,13 +134,13 @@ def test_one_name_is_believed_unless_the_texts_have_little_in_common() -> None:
     ],
 )
 def test_the_ways_in_which_sources_name_one_problem(one: dict[str, str], another: dict[str, str]) -> None:
-    (pair,) = duplicates([problem(text="", **one), problem(text="", **another)])
+    (pair,) = find_duplicates([problem(text="", **one), problem(text="", **another)])
     assert pair.reason == "same name"
 
 
 def test_numbers_and_hashes_are_no_names() -> None:
     for name in ("11", "0a1b2c3d4e5f6071", ""):
-        assert overlaps([problem(name, "")], [problem(name, "")]) == []
+        assert find_overlaps([problem(name, "")], [problem(name, "")]) == []
 
 
 def test_the_kept_one_has_a_solution_then_more_tests_then_the_longer_text_then_the_smaller_id() -> None:
@@ -153,34 +153,34 @@ def test_the_kept_one_has_a_solution_then_more_tests_then_the_longer_text_then_t
         problem("w2", text),
     ]
     for place, kept in enumerate(better):
-        assert {pair.kept.id for pair in duplicates(better[place:])} <= {kept.id}
-    assert {pair.dropped.id for pair in duplicates(better)} == {"y", "x", "w1", "w2"}
+        assert {pair.kept.id for pair in find_duplicates(better[place:])} <= {kept.id}
+    assert {pair.dropped.id for pair in find_duplicates(better)} == {"y", "x", "w1", "w2"}
 
 
 def test_the_order_of_problems_plays_no_part() -> None:
     problems = [*PROBLEMS, *(copy for kind in KINDS for copy in copies({it.id: it.prompt for it in PROBLEMS}, kind))]
     problems = [replace(it, id=f"{n}" if it.metadata else it.id) for n, it in enumerate(problems)]
-    expected, against = duplicates(problems), overlaps(problems[12:], problems[:12])
+    expected, against = find_duplicates(problems), find_overlaps(problems[12:], problems[:12])
     assert len(expected) == len(against) == len(problems) - 12
     for seed in range(3):
         random.Random(seed).shuffle(problems)
-        assert duplicates(problems) == expected
+        assert find_duplicates(problems) == expected
         ours = [it for it in problems if it.metadata]
-        assert overlaps(ours, [it for it in problems if not it.metadata]) == against
+        assert find_overlaps(ours, [it for it in problems if not it.metadata]) == against
 
 
 def test_what_remains_has_no_duplicates_and_all_that_is_dropped_has_its_like_in_it() -> None:
     problems = [*PROBLEMS, *copies({it.id: it.prompt for it in PROBLEMS}, "all of it")]
-    pairs = duplicates(problems)
+    pairs = find_duplicates(problems)
     dropped = {pair.dropped.id for pair in pairs}
     remaining = [it for it in problems if it.id not in dropped]
-    assert duplicates(remaining) == []
+    assert find_duplicates(remaining) == []
     assert {pair.kept.id for pair in pairs} <= {it.id for it in remaining}
 
 
 def test_a_missing_or_tiny_statement_says_nothing() -> None:
     for text in ("", "Add.", "English description is not available for the problem. Please switch to Chinese."):
-        assert duplicates([problem("1", text), problem("2", text)]) == []
+        assert find_duplicates([problem("1", text), problem("2", text)]) == []
 
 
 def test_docstrings_are_statements() -> None:
@@ -190,18 +190,18 @@ def test_docstrings_are_statements() -> None:
     other = start.replace("xs", "values").replace(" t:", " threshold:")
     other += 'other than threshold.\n    >>> f([], 3)\n    True\n    """\n'
     two = problem_of(row | {"task_id": "2", "prompt": other})
-    assert [pair.reason for pair in duplicates([one, two])] == ["same statement"]
+    assert [pair.reason for pair in find_duplicates([one, two])] == ["same statement"]
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text() | st.text("<>/&;`$\\^*\"'#[](){}:=\n def_a1例"), min_size=2, max_size=4))
 def test_no_text_is_too_strange(texts: list[str]) -> None:
     problems = [problem(str(n), text) for n, text in enumerate(texts)]
-    pairs = duplicates(problems)
-    assert pairs == duplicates(problems[::-1])
+    pairs = find_duplicates(problems)
+    assert pairs == find_duplicates(problems[::-1])
     assert len(pairs) < len(problems)
     for it in problems:
-        assert len(statement_of(it.prompt).words) <= len(statement_of(it.prompt).all_words)
+        assert len(words_of_prompt(it.prompt).words) <= len(words_of_prompt(it.prompt).all_words)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_no_text_is_too_strange(texts: list[str]) -> None:
     ],
 )
 def test_long_texts_of_one_piece_are_read_in_time_that_grows_with_them(piece: str) -> None:
-    assert len(statement_of(piece * 30_000).words) <= 90_000
+    assert len(words_of_prompt(piece * 30_000).words) <= 90_000
 
 
 @settings(max_examples=100, deadline=None)
@@ -238,7 +238,7 @@ def test_long_texts_of_one_piece_are_read_in_time_that_grows_with_them(piece: st
 def test_the_join_finds_exactly_what_comparing_all_pairs_finds(
     left: list[list[int]], right: list[list[int]], threshold: float
 ) -> None:
-    hasher = Hasher()
+    hasher = GramHasher()
     ours, theirs = ([hasher.grams([str(word) for word in words]) for words in side] for side in (left, right))
     expected = [
         (i, j)
@@ -246,4 +246,4 @@ def test_the_join_finds_exactly_what_comparing_all_pairs_finds(
         for j, b in enumerate(theirs)
         if a.size and b.size and jaccard(a, b) >= threshold
     ]
-    assert near(ours, theirs, threshold) == expected
+    assert similar_pairs(ours, theirs, threshold) == expected

@@ -17,11 +17,11 @@ from transformers import PreTrainedTokenizerFast
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, build
+from raypoly.problems import ProblemSet, build_problem_set
 from raypoly.problems.formats import problem_of, read_problems
 from raypoly.problems.formats.row_fields import ANSWER
-from raypoly.problems.long_prompts import MARK, fitted, fitted_as_trained, shortened
-from raypoly.problems.prompt_parts import parts_of
+from raypoly.problems.long_prompts import MARK, fit_prompts, fit_training_prompts, keep_ends
+from raypoly.problems.prompt_parts import split_prompt
 from raypoly.problems.templates import load_template
 from raypoly.run_identity import config_hash
 from raypoly.values import Int32, Problem, TestSuite
@@ -45,7 +45,7 @@ def problems_config(path: Path, **more: Any) -> dict[str, Any]:
 
 
 def templated(path: Path, **more: Any) -> ProblemSet:
-    return build(Config.model_validate({"problems": problems_config(path, **more)}).problems)
+    return build_problem_set(Config.model_validate({"problems": problems_config(path, **more)}).problems)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def templated(path: Path, **more: Any) -> ProblemSet:
     ],
 )
 def test_the_same_problem_has_the_same_prompt_whatever_words_its_source_lays_around_it(row: dict[str, str]) -> None:
-    parts = parts_of(leetcode(**row))
+    parts = split_prompt(leetcode(**row))
     assert (parts.statement, parts.signature) == (TASK, CODE)
     assert parts.head + parts.statement + parts.tail == leetcode(**row).prompt
     assert load_template("base").fill(parts.statement, parts.signature) == (
@@ -74,14 +74,14 @@ def test_the_same_problem_has_the_same_prompt_whatever_words_its_source_lays_aro
 
 def test_a_problem_without_code_to_complete_is_not_asked_to_complete_any() -> None:
     problem = problem_of(row_of("sum"))
-    assert parts_of(problem).signature == ""
-    assert "Code to complete" not in load_template("base").fill(parts_of(problem).statement, "")
+    assert split_prompt(problem).signature == ""
+    assert "Code to complete" not in load_template("base").fill(split_prompt(problem).statement, "")
 
 
 @pytest.mark.parametrize("row", [LEETCODE_ROW, HUMANEVAL, MBPP, PLUS, LCB, APPS, CONTEST, OWN])
 def test_prompts_of_every_format_fall_into_their_parts_and_how_to_answer_is_no_statement(row: dict[str, Any]) -> None:
     problem = problem_of(row)
-    parts = parts_of(problem)
+    parts = split_prompt(problem)
     assert parts.head + parts.statement + parts.tail == problem.prompt
     assert ANSWER.strip() not in parts.statement
     assert "Complete this code:" not in parts.statement
@@ -95,7 +95,7 @@ def test_prompts_of_every_format_fall_into_their_parts_and_how_to_answer_is_no_s
 def test_every_published_problem_has_its_statement_and_its_signature_in_either_template(name: str) -> None:
     base, chat = load_template("base"), load_template("chat")
     for problem in read_problems(DATA / name).problems:
-        parts = parts_of(problem)
+        parts = split_prompt(problem)
         assert parts.head + parts.statement + parts.tail == problem.prompt
         method = problem.entry_point.rpartition(".")[2]
         assert len(parts.statement) > 40 or "not available" in parts.statement, problem.id
@@ -126,7 +126,7 @@ def test_chat_messages_are_rendered_by_the_tokenizer_s_own_template(tmp_path: Pa
         "<system>You are an expert Python programmer.</><user>Solve this problem.\n\nSum, problem sum.\n\n"
         "Give the whole program in one Python code block at the end of your answer.</><assistant>"
     )
-    assert parts_of(problem).statement == "Sum, problem sum."
+    assert split_prompt(problem).statement == "Sum, problem sum."
 
 
 def test_what_a_template_can_not_be_used_for_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def fit(problems: Sequence[Problem], limit: int, rule: str) -> tuple[ProblemSet,
     config = Config.model_validate({"generator": {"max_prompt_tokens": limit}, "problems": {"over_long": rule}})
     notes: list[str] = []
     found = ProblemSet({"train": problems, "validation": problems[:1], "test": []}, "x")
-    return asyncio.run(fitted(found, config, by_word, notes.append)), notes
+    return asyncio.run(fit_prompts(found, config, by_word, notes.append)), notes
 
 
 def long_problem(words: int) -> Problem:
@@ -191,7 +191,7 @@ def test_dropped_problems_are_counted_by_split_and_told() -> None:
 
 def test_a_cut_prompt_keeps_the_ends_of_its_statement_and_all_that_stands_around_it() -> None:
     whole = long_problem(60)
-    parts = parts_of(whole)
+    parts = split_prompt(whole)
     around = len(f"{parts.head}{parts.tail}".split())
     kept, notes = fit([whole], around + 1 + 7, "cut")
     (problem,) = kept.splits["train"]
@@ -212,7 +212,7 @@ def test_training_prompts_fit_with_what_is_put_before_them_and_others_without() 
     def fit_as_trained(limit: int, rule: str) -> tuple[ProblemSet, list[str]]:
         config = Config.model_validate({"generator": {"max_prompt_tokens": limit}, "problems": {"over_long": rule}})
         notes: list[str] = []
-        return asyncio.run(fitted_as_trained(found, config, by_word, notes.append, skilled)), notes
+        return asyncio.run(fit_training_prompts(found, config, by_word, notes.append, skilled)), notes
 
     assert fit_as_trained(size + 3, "drop") == (found, [])
     kept, notes = fit_as_trained(size + 2, "drop")
@@ -240,7 +240,7 @@ def test_refusing_is_left_to_the_run_and_prompts_that_fit_are_left_alone() -> No
 @given(st.integers(10, 400), st.integers(0, 60))
 def test_a_cut_prompt_fits_and_one_word_more_would_not(words: int, room: int) -> None:
     whole = long_problem(words)
-    parts = parts_of(whole)
+    parts = split_prompt(whole)
     limit = len(f"{parts.head}{parts.tail}".split()) + 1 + room
     kept, _ = fit([whole], limit, "cut")
     (problem,) = kept.splits["train"]
@@ -249,7 +249,7 @@ def test_a_cut_prompt_fits_and_one_word_more_would_not(words: int, room: int) ->
     if problem.prompt != whole.prompt:
         assert size == limit
         again = re.findall(r"\S+\s*", parts.statement)
-        assert problem.prompt == f"{parts.head}{shortened(again, room)}{parts.tail}"
+        assert problem.prompt == f"{parts.head}{keep_ends(again, room)}{parts.tail}"
 
 
 def test_a_templated_prompt_is_cut_in_its_statement_alone(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from transformers import AutoTokenizer
 
 from raypoly.config import ProblemsConfig, ScorerConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, build
+from raypoly.problems import ProblemSet, build_problem_set
 from raypoly.problems.formats import program_of
-from raypoly.problems.verl_rows import truth_of
+from raypoly.problems.verl_rows import compute_score_args
 from raypoly.problems.without_tests import require_tests, with_tests
 from raypoly.sandbox import Sandbox
 from raypoly.scoring.code_extraction import extract_code
@@ -30,13 +30,13 @@ CHATML = (
 
 def load_rows(path: Path, **changes: Any) -> ProblemSet:
     given = {"source": "verl", "path": str(path), "chat_template": "plain", "validation": 0, "test": 0}
-    return build(ProblemsConfig.model_validate(given | changes))
+    return build_problem_set(ProblemsConfig.model_validate(given | changes))
 
 
 def test_a_row_keeps_all_that_a_reward_function_is_told(tmp_path: Path) -> None:
     path = write(tmp_path / "train.parquet", [gsm8k(5)])
     (problem,) = load_rows(path).splits["train"]
-    truth = truth_of(problem)
+    truth = compute_score_args(problem)
     assert (truth.data_source, truth.ground_truth) == ("openai/gsm8k", "7")
     assert truth.extra_info == gsm8k(5)["extra_info"]
     assert problem.prompt == gsm8k(5)["prompt"][0]["content"]
@@ -115,7 +115,7 @@ def test_pictures_and_what_json_cannot_hold_are_named(tmp_path: Path, caplog: py
         gsm8k(3, extra_info={"index": 3, "raw": None}, images=[b"png"]),
     ]
     (problem,) = load_rows(write(tmp_path / "a.parquet", rows, raw)).splits["train"]
-    assert truth_of(problem).extra_info == {"index": 1, "raw": None}
+    assert compute_score_args(problem).extra_info == {"index": 1, "raw": None}
     assert "row 2 is left out: extra_info: no JSON value" in caplog.text
     assert "row 3 is left out: images" in caplog.text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from raypoly.reports.configuration_page import page
-from raypoly.settings import keys
+from raypoly.settings import config_keys
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 
@@ -16,5 +16,5 @@ def test_the_configuration_page_is_true() -> None:
 
 def test_every_key_is_on_the_page() -> None:
     text = page()
-    assert [key.name for key in keys() if f"| `{key.name}` |" not in text] == []
+    assert [key.name for key in config_keys() if f"| `{key.name}` |" not in text] == []
     assert "| `objective.set_size` |" in text

@@ -11,7 +11,7 @@ import pytest
 from raypoly.config import ProblemsConfig, RewardConfig
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.preflight import GIB, Machine, check
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.rewards import Reward, reward_function
 from raypoly.settings import load
 from raypoly.values import Problem, Rollout, Verdict
@@ -44,7 +44,7 @@ def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
     monkeypatch.syspath_prepend(tmp_path)
     path = write(tmp_path / "a.parquet", [gsm8k(5)])
     config = ProblemsConfig(source="verl", path=str(path), chat_template="plain", validation=0, test=0)
-    return build(config).splits["train"][0]
+    return build_problem_set(config).splits["train"][0]
 
 
 def reward(name: str) -> Reward:
@@ -89,7 +89,7 @@ def test_what_is_no_number_is_no_reward(problem: Problem, name: str) -> None:
 
 
 def test_a_problem_of_another_source_has_no_ground_truth(problem: Problem) -> None:
-    puzzle = build(ProblemsConfig()).splits["train"][0]
+    puzzle = build_problem_set(ProblemsConfig()).splits["train"][0]
     with pytest.raises(UsageError, match=r"problems\.source=verl"):
         reward("compute_score")(puzzle, rollout(""), NOT_RUN)
 

@@ -7,7 +7,7 @@ import pytest
 
 from raypoly.config import ProblemsConfig
 from raypoly.problems.puzzles import load_puzzles, puzzle_of
-from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render
+from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
 from raypoly.strategies.traced_runs.observe import observe, warm
 
 FOR = "def f(n):\n s = 0\n for x in range(1, n + 1):\n  if x % 2 == 0:\n   s += x * x\n return s"
@@ -66,7 +66,7 @@ def test_every_solution_of_a_puzzle_is_seen_as_its_strategy() -> None:
         cases = json.loads(problem.tests.source)
         small, large = (min(cases, key=size)["args"], max(cases, key=size)["args"])
         for wanted in STRATEGIES:
-            code = problem.prefix + render(puzzle_of(problem), wanted, rng)
+            code = problem.prefix + render_solution(puzzle_of(problem), wanted, rng)
             assert observe(code, problem.prelude, "f", small, large)["strategy"] == wanted, code
 
 

@@ -23,7 +23,7 @@ from raypoly.preparing.explain import explain
 from raypoly.preparing.preparation_folder import PreparationFolder
 from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.sources import SourceFile
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems, row_of
 from tests.support.preparation_process import ROOT, PreparationDriver, changed_outputs, read_outputs
 from tests.support.preparation_rows import row, written
@@ -59,7 +59,7 @@ ray: {dashboard: false}
 @pytest.fixture
 def config(tmp_path: Path, warm_model: Path) -> Path:
     """18 puzzles, which the model solves sometimes, and two problems with solutions."""
-    puzzles = build(ProblemsConfig()).splits["train"][:18]
+    puzzles = build_problem_set(ProblemsConfig()).splits["train"][:18]
     rows = [*map(row_of, puzzles), RIGHT, WRONG]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     file = tmp_path / "mine.yaml"
@@ -179,7 +179,7 @@ def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(
     assert "its own solution does not pass (wrong" in (whole.folder / "excluded.jsonl").read_text()
     assert sum(count for passes, count in card["passes"].items() if passes != "0") > 0, "some are solved sometimes"
 
-    prepared = build(ProblemsConfig(source="prepared", path=str(whole.folder)))
+    prepared = build_problem_set(ProblemsConfig(source="prepared", path=str(whole.folder)))
     assert len(prepared.splits["validation"]) == 3
     assert len(prepared.splits["train"]) == card["splits"]["train"]
     lines = read_problems(whole.folder / "data" / "train.jsonl").problems

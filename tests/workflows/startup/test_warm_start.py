@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from raypoly import Run
 from raypoly.config import Config, ProblemsConfig, WarmStartConfig
 from raypoly.errors import UsageError
-from raypoly.problems import ProblemSet, build
+from raypoly.problems import ProblemSet, build_problem_set
 from raypoly.values import Problem, TestSuite
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from tests.support.run_differences import differences
@@ -42,7 +42,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(config: Config) -> tuple[Path, list[str]]:
     lines: list[str] = []
-    return ensure_warm_start(config, build(config.problems), lines.append), lines
+    return ensure_warm_start(config, build_problem_set(config.problems), lines.append), lines
 
 
 @pytest.mark.usefixtures("cluster", "cache")

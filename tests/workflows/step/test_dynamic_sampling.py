@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.problems.epoch_order import EpochOrder
+from raypoly.problems.problem_order import EpochOrder
 from raypoly.store.step_records import CompletedStep
 from tests.support.timed_training import numbered_problems
 from tests.support.virtual_clock import VirtualLoop

@@ -6,9 +6,8 @@ import asyncio
 from pathlib import Path
 
 from raypoly.config import Config
-from raypoly.problems.epoch_order import EpochOrder
-from raypoly.problems.pass_rate_order import PassRateOrder
-from raypoly.problems.pass_rates import PassRates
+from raypoly.problems.pass_rates import PassRateOrder, PassRates
+from raypoly.problems.problem_order import EpochOrder
 from tests.support.service_times import Times
 from tests.support.timed_training import NewestRow, build_parts
 from tests.support.virtual_clock import VirtualLoop

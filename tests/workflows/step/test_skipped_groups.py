@@ -11,7 +11,7 @@ import pytest
 from raypoly import Run
 from raypoly.config import ProblemsConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.problems.formats.raypoly_rows import row_of
 from raypoly.problems.jsonl import load_jsonl
 from raypoly.values import Group, Problem, Rollout, TestSuite, Verdict
@@ -97,7 +97,7 @@ def test_a_run_goes_past_a_problem_whose_tests_crash_the_checker_and_counts_it_o
     machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.jsonl"
-    sound = [row_of(problem) for problem in build(ProblemsConfig()).splits["train"][:28]]
+    sound = [row_of(problem) for problem in build_problem_set(ProblemsConfig()).splits["train"][:28]]
     config = ProblemsConfig(source="jsonl", path=str(file), validation=4, test=4)
     file.write_text("".join(f"{json.dumps(row)}\n" for row in sound))
     broken = load_jsonl(config).splits["train"][0].id

@@ -19,7 +19,7 @@ from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.offline.rescore.changed_numbers import ChangedNumbers, GroupThenAndNow
 from raypoly.offline.rescore.rescore_run import rescore
-from raypoly.problems import build
+from raypoly.problems import build_problem_set
 from raypoly.run import Run
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
@@ -167,7 +167,7 @@ def test_a_group_that_nobody_can_score_counts_on_neither_side(
 ) -> None:
     """One problem is gone; the tests of another can't be run any more, which the command ends with."""
     run = make(tmp_path, slandered)
-    gone, kept = (problem.id for problem in build(Run(run).config.problems).splits["train"])
+    gone, kept = (problem.id for problem in build_problem_set(Run(run).config.problems).splits["train"])
     unsound, other = sorted(set(NAMES) - {gone, kept})
     broken = row_of(unsound) | {"tests": {"kind": "check", "source": "def check(candidate):\n    assert (((\n"}}
     path = write_problems(tmp_path / "left.jsonl", [broken, row_of(kept), row_of(other)])

@@ -1,4 +1,13 @@
-"""Which problems a step trains on: epochs without replacement, seeded, a function of the step alone."""
+"""Which problems a step trains on: an endless line of problems in a seeded order, of which each step takes some.
+
+    order = EpochOrder(problems, per_step=20, seed=0)
+    order.batch(12)                                     # the problems of a step of fixed size
+
+    problems = StepProblems(order, cursor, 20)          # a step that takes as many as it needs, from a cursor on
+    problems.planned; problems.more(3); problems.cursor
+
+A cursor is an index into the line, from 0.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +23,10 @@ from raypoly.values import Problem
 
 
 class ProblemOrder(ABC):
-    """Problems on one line without an end, of which each step takes some that follow each other."""
+    """An endless line of problems; each step takes some that follow each other."""
 
     def __init__(self, problems: Sequence[Problem], per_step: int, seed: int, refill: int = 0) -> None:
-        """`refill`: further problems that a step may take. Raises `UsageError` where there are not so many."""
+        """A step takes `per_step` problems and at most `refill` more. Raises `UsageError` where there are too few."""
         _refuse_too_few(problems, per_step, refill)
         self._problems, self._per_step, self._seed = problems, per_step, seed
 
@@ -28,22 +37,22 @@ class ProblemOrder(ABC):
 
     @property
     def size(self) -> int:
-        """Problems in a round of the line, which has each of them once."""
+        """Problems in one round of the line; a round has each problem once."""
         return len(self._problems)
 
     @abstractmethod
     def cursor_at(self, step: int) -> int:
-        """Where a step begins, for `at`."""
+        """The cursor at which a step begins."""
 
     @abstractmethod
     def at(self, cursor: int) -> tuple[int, Problem]:
-        """The problem at a cursor, which counts from 0: (its number among the problems, the problem)."""
+        """(Its number, the problem) at a cursor; a number is an index into the problems."""
 
 
 class EpochOrder(ProblemOrder):
-    """Every problem once an epoch; an epoch's order depends on the seed and the epoch's number.
+    """Every problem once an epoch; an epoch's order is a function of the seed and the epoch's number alone.
 
-    The same step gives the same problems, whatever came before.
+    `batch` drops the rest of an epoch that is too short for a step.
     """
 
     def __init__(self, problems: Sequence[Problem], per_step: int, seed: int, refill: int = 0) -> None:
@@ -51,12 +60,12 @@ class EpochOrder(ProblemOrder):
         self._epoch = lru_cache(maxsize=4)(self._shuffled)
 
     def cursor_at(self, step: int) -> int:
-        """Where a step begins, for `at`."""
+        """The cursor at which a step begins."""
         epoch, index = divmod(step, self.size // self._per_step)
         return epoch * self.size + index * self._per_step
 
     def at(self, cursor: int) -> tuple[int, Problem]:
-        """(Number, problem) at a cursor that counts from 0 through whole epochs, one after the other."""
+        """The line is whole epochs, one after the other."""
         epoch, index = divmod(cursor, self.size)
         number = self._epoch(epoch)[index]
         return number, self._problems[number]
@@ -64,6 +73,34 @@ class EpochOrder(ProblemOrder):
     def _shuffled(self, epoch: int) -> tuple[int, ...]:
         seed = derive(self._seed, "order", epoch)
         return tuple(np.random.Generator(np.random.Philox(key=seed)).permutation(len(self._problems)).tolist())
+
+
+class StepProblems:
+    """The problems of one step; it takes none of them twice."""
+
+    def __init__(self, order: ProblemOrder, cursor: int, planned: int) -> None:
+        """Takes `planned` problems from `cursor` on. Where an epoch has fewer left, it begins at the next epoch."""
+        left = order.size - cursor % order.size
+        self._order, self._numbers = order, set[int]()
+        self.cursor = cursor if left >= planned else cursor + left
+        """Where the next step begins."""
+        self.planned = self.more(planned)
+
+    @property
+    def count(self) -> int:
+        """Problems taken so far."""
+        return len(self._numbers)
+
+    def more(self, count: int) -> tuple[Problem, ...]:
+        """The next problems that the step does not have yet; the order has more than any step may take."""
+        found: list[Problem] = []
+        while len(found) < count:
+            number, problem = self._order.at(self.cursor)
+            self.cursor += 1
+            if number not in self._numbers:
+                self._numbers.add(number)
+                found.append(problem)
+        return tuple(found)
 
 
 def _refuse_too_few(problems: Sequence[Problem], per_step: int, refill: int) -> None:
