@@ -1,1 +1,20 @@
-"""What runs inside the sandbox's confined children. Standard library only; nothing of raypoly is imported here."""
+"""What runs inside the sandbox: the zygote, its templates and its confined children. Standard library only.
+
+Nothing of raypoly is imported here but this package and `raypoly.strategies`, and these by the zygote's own finder.
+
+The walls, in the order in which they are built:
+
+1. `zygote.py` starts without secrets and loads the modules. `forker.py` is its loop: build the walls once, fork a child
+   on request, close all descriptors that are not the child's, reap it and empty its scratch.
+2. `confine.py` builds and shuts the walls: namespaces, the file tree, Landlock, uid, capabilities, limits.
+   `seccomp.py` is the allowlist of system calls. `system.py` makes the calls that Python has no name for.
+3. `probes.py` tries to break out of all that, from where a candidate runs.
+
+What a child does behind the walls:
+
+4. `roles.py`: the first message names the child's role. `frames.py` frames messages; `plain_data.py` is their content
+   and the decoder that reads hostile bytes; `linked_nodes.py` writes `ListNode` and `TreeNode` by value.
+5. `candidate.py` and `script.py` run a program. `budget.py` counts what a puzzle's program spends; `guard.py` keeps the
+   program's hands off the counters, in its own process.
+6. `checker.py` runs a problem's `check(candidate)`, away from the candidate. `cases.py` reads simple checks as data.
+"""

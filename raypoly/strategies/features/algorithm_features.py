@@ -1,10 +1,11 @@
 """The algorithmic features of a program: what it does with its data, told from live code alone.
 
-    approach("def f(xs): ...", "f")  ->  ("depth_1", "hash")
+    algorithm_features("def f(xs): ...", "f")  ->  ("depth_1", "hash")
 
 Names, comments, types and formatting play no part: features are read from canonical source. Dead code plays none: what
-the result does not depend on is sliced away first, with library calls said plainly (`effects`) and flags that never
-change folded. Standard library only; the source may be hostile: it is parsed, never run, and its size is bounded.
+the result does not depend on is sliced away first, with library calls spelled as what they change
+(`library_effects.py`) and flags that never change folded. The source may be hostile: it is parsed, never run, and its
+size is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import ast
 
 from raypoly.strategies.features import (
     bits,
-    chains,
     containers,
     index_moves,
     layout,
@@ -22,19 +22,16 @@ from raypoly.strategies.features import (
     program_shape,
     recurrence_tables,
     recursions,
-    rolling,
     running_values,
-    selection,
-    trees,
+    trees_and_lists,
 )
 from raypoly.strategies.features.placeholders import degenerate_kind, returns_something
 from raypoly.strategies.features.scene import Scene
 from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called
-from raypoly.strategies.live_code.folding import fold
+from raypoly.strategies.live_code.folding import fold, fold_settled_flags
 from raypoly.strategies.live_code.library_effects import neutralize_library_calls, restore_library_calls
 from raypoly.strategies.live_code.renaming import rename
-from raypoly.strategies.live_code.settled_flags import fold_settled_flags
 from raypoly.strategies.live_code.slicing import slice_to
 
 MAX_NODES = 3000
@@ -44,16 +41,13 @@ _READERS = (
     containers,
     lookups,
     index_moves,
-    chains,
     recursions,
     recurrence_tables,
     running_values,
-    trees,
+    trees_and_lists,
     passes,
     layout,
-    selection,
     bits,
-    rolling,
 )
 
 

@@ -1,13 +1,17 @@
-"""Backtracking: what is done before a recursive call is taken back after it, or paths grow as arguments.
+"""Search by recursion: backtracking, and whether the search is pruned.
 
-Standard library only.
+Backtracking takes back after a recursive call what it did before it, or hands a path that grows down as an argument.
+Pruned search takes each step only after a test of what stands so far; generate-and-test makes whole candidates first.
 """
 
 from __future__ import annotations
 
 import ast
 
-from raypoly.strategies.features.scene import contains
+from raypoly.strategies.features.scene import ORDER, Scene, contains, is_text, key, method_owner, names
+from raypoly.strategies.live_code.constructs import called
+
+_MEMBER = (ast.In, ast.NotIn)
 
 
 def undoes(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
@@ -29,8 +33,8 @@ def _finishes(stmt: ast.stmt, before: list[ast.stmt]) -> bool:
     """Whether a statement marks for good: a second state that is no return to the first, or a set of finished ones."""
     marked = {text for earlier in before for how, text in _effects(earlier) if how in ("add", "store")}
     for node in ast.walk(stmt):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add":
-            return ast.dump(node.func.value) not in marked
+        if owner := method_owner(node, "add"):
+            return ast.dump(owner) not in marked
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             state = node.value
             if _plain(node.targets[0]) not in marked:
@@ -74,14 +78,68 @@ def collects(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     grows = any(
         isinstance(arg, ast.BinOp)
         and isinstance(arg.op, ast.Add)
-        and (_is_text(arg.right) or isinstance(arg.right, (ast.List, ast.Subscript, ast.Name)))
+        and (is_text(arg.right) or isinstance(arg.right, (ast.List, ast.Subscript, ast.Name)))
         and (isinstance(arg.right, ast.List) or not isinstance(arg.left, ast.Constant))
         for call in calls
         for arg in call.args
     )
-    kept = any(isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "append" for n in inner)
-    return grows and kept
+    return grows and any(method_owner(n, "append") for n in inner)
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def pruned(scene: Scene, function: ast.AST, calls: list[ast.Call], builds: bool) -> bool:
+    """Whether all recursive calls are guarded. `builds`: it makes candidates, so that a comparison is a guard too."""
+    if not calls:
+        return False
+    if builds and any(_turns_back(stmt) for stmt in getattr(function, "body", [])):
+        return True
+    return all(any(_guards(scene, test, builds) for test in _tests_before(scene, call)) for call in calls)
+
+
+def _tests_before(scene: Scene, call: ast.Call) -> list[ast.expr]:
+    """Tests that decide whether the call is made, innermost first."""
+    found: list[ast.expr] = []
+    below: ast.AST = call
+    for at in scene.around(call):
+        if isinstance(at, ast.If) and below is not at.test:
+            found.append(at.test)
+        if isinstance(at, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+            found += [test for generator in at.generators for test in generator.ifs]
+        if isinstance(at, ast.For):
+            skips = [s for s in at.body if isinstance(s, ast.If) and isinstance(s.body[-1], (ast.Continue, ast.Break))]
+            found += [skip.test for skip in skips]
+        if isinstance(at, ast.While):
+            found += [value for name in sorted(names(at.test)) for value in scene.made.get(name, [])]
+        below = at
+    return found
+
+
+def _guards(scene: Scene, test: ast.expr, builds: bool) -> bool:
+    """A test of a conflict: by a helper, by several lookups, by masked bits; for builders by order, too."""
+    parts = list(ast.walk(test))
+    if any(isinstance(n, (ast.Invert, ast.GeneratorExp, ast.ListComp)) for n in parts):
+        return True
+    helpers = scene.functions.keys() - scene.recursive
+    if any(isinstance(n, ast.Call) and called(n) in helpers for n in parts):
+        return True
+    compared = [n for n in parts if isinstance(n, ast.Compare)]
+    looked_up = [
+        n for n in parts if isinstance(n, ast.Subscript) and not isinstance(scene.parent.get(id(n)), ast.Compare)
+    ]
+    if len([n for n in compared if isinstance(n.ops[0], _MEMBER)]) > 1 or len(looked_up) > 1:
+        return True
+    return builds and any(isinstance(n.ops[0], ORDER) for n in compared) and not _skips_twins(compared)
+
+
+def _skips_twins(compared: list[ast.Compare]) -> bool:
+    """`i > start and a[i] == a[i - 1]`: equal items are taken once; nothing is pruned."""
+    return any(isinstance(n.left, ast.Subscript) and isinstance(n.comparators[0], ast.Subscript) for n in compared)
+
+
+def _turns_back(stmt: ast.stmt) -> bool:
+    """`if left > n or right > n or left < right: return`."""
+    if not isinstance(stmt, ast.If) or not isinstance(stmt.test, ast.BoolOp) or not isinstance(stmt.test.op, ast.Or):
+        return False
+    if len(stmt.body) != 1 or not isinstance(stmt.body[0], ast.Return) or stmt.body[0].value is not None:
+        return False
+    tests = [n for n in stmt.test.values if isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER)]
+    return len(tests) > 1 and any(key(n.left) and key(n.comparators[0]) for n in tests)

@@ -1,11 +1,11 @@
-"""What is done with bits: as such, as masks of subsets, and squaring along them. Standard library only."""
+"""What is done with bits: as such, as masks of subsets, and squaring along them."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_number, key, names
+from raypoly.strategies.features.scene import Scene, is_call, is_number, key, names, nodes_in
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
@@ -54,7 +54,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
 def _of_sets(node: ast.AST) -> bool:
     """Whether an operand is made of sets."""
     made = (ast.Set, ast.SetComp)
-    return any(isinstance(n, made) or (isinstance(n, ast.Call) and called(n) == "set") for n in ast.walk(node))
+    return any(isinstance(n, made) or is_call(n, "set") for n in ast.walk(node))
 
 
 def _is_int(node: ast.expr) -> bool:
@@ -90,15 +90,14 @@ def _power_of_two(node: ast.AST) -> bool:
 
 def _lists(loop: ast.For) -> bool:
     """Whether each round adds a list to what is returned: the subsets are the answer, not a way to it."""
-    made = {key(t) for stmt in loop.body for n in ast.walk(stmt) if isinstance(n, ast.Assign) for t in n.targets}
+    made = {key(t) for n in nodes_in(loop.body) if isinstance(n, ast.Assign) for t in n.targets}
     return any(
         isinstance(n, ast.Call)
         and called(n) == "append"
         and isinstance(n.func, ast.Attribute)
         and key(n.func.value) not in made
         and isinstance(n.args[0], (ast.Name, ast.ListComp))
-        for stmt in loop.body
-        for n in ast.walk(stmt)
+        for n in nodes_in(loop.body)
         if isinstance(n, ast.Call) and n.args
     )
 
@@ -106,19 +105,18 @@ def _lists(loop: ast.For) -> bool:
 def _halves_and_squares(loop: ast.While) -> bool:
     """Exponentiation by squaring: one name is halved, another multiplied by itself."""
     halved = squared = False
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.AugAssign):
-                halved |= isinstance(node.op, ast.FloorDiv) and is_number(node.value, 2)
-                halved |= isinstance(node.op, ast.RShift) and is_number(node.value, 1)
-                squared |= isinstance(node.op, ast.Mult) and key(node.target) == key(node.value) != ""
-            if isinstance(node, ast.Assign):
-                mine, value = key(node.targets[0]), node.value
-                if isinstance(value, ast.BinOp) and mine:
-                    halved |= isinstance(value.op, (ast.FloorDiv, ast.RShift)) and key(value.left) == mine
-                squared |= bool(mine) and any(
-                    (isinstance(n, ast.BinOp) and key(n.left) == key(n.right) == mine)
-                    or (isinstance(n, ast.Call) and len(n.args) >= 2 and key(n.args[0]) == key(n.args[1]) == mine)
-                    for n in ast.walk(value)
-                )
+    for node in nodes_in(loop.body):
+        if isinstance(node, ast.AugAssign):
+            halved |= isinstance(node.op, ast.FloorDiv) and is_number(node.value, 2)
+            halved |= isinstance(node.op, ast.RShift) and is_number(node.value, 1)
+            squared |= isinstance(node.op, ast.Mult) and key(node.target) == key(node.value) != ""
+        if isinstance(node, ast.Assign):
+            mine, value = key(node.targets[0]), node.value
+            if isinstance(value, ast.BinOp) and mine:
+                halved |= isinstance(value.op, (ast.FloorDiv, ast.RShift)) and key(value.left) == mine
+            squared |= bool(mine) and any(
+                (isinstance(n, ast.BinOp) and key(n.left) == key(n.right) == mine)
+                or (isinstance(n, ast.Call) and len(n.args) >= 2 and key(n.args[0]) == key(n.args[1]) == mine)
+                for n in ast.walk(value)
+            )
     return halved and squared

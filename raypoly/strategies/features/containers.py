@@ -1,6 +1,7 @@
 """Containers that give back in an order: heaps, queues, stacks, monotonic ones, windows held in a queue.
 
-Told by what is done to them and where, never by their names or types. Standard library only.
+What is done to a container, and where, tells it; its name and type don't. Growing by the best that is at hand
+(Dijkstra, Prim, A*) is told here too, with a heap or by looking.
 """
 
 from __future__ import annotations
@@ -8,20 +9,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, key, names, same
-from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.features.index_moves import pairs, steps
+from raypoly.strategies.features.scene import ORDER, Scene, contains, is_call, key, method_owner, names, nodes_in, same
 
 _HEAP = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop"}) | frozenset(
     {"nlargest", "nsmallest", "merge", "PriorityQueue"}
 )
 _FILL = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "put"})
+_PUSHES = frozenset({"heappush", "heappushpop", "put"})
 _TABLES = frozenset({"dict", "Counter", "defaultdict", "OrderedDict"})
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`heap`, `queue`, `mono_queue`, `window`, `fifo`, `stack`, `dfs_stack`, `mono_stack`."""
+    """`heap`, `queue`, `mono_queue`, `window`, `fifo`, `stack`, `dfs_stack`, `mono_stack`, `kahn`, `best_first`."""
     if scene.library & _HEAP:
         yield "heap"
     for name in sorted(scene.done_to):
@@ -30,6 +30,8 @@ def features(scene: Scene) -> Iterator[str]:
         yield "queue"
     if any(_releases(scene, loop) for loop in scene.nodes):
         yield "kahn"
+    if any(isinstance(n, (ast.For, ast.While)) and (_by_heap(scene, n) or _by_looking(n)) for n in scene.nodes):
+        yield "best_first"
 
 
 def _line(scene: Scene, name: str) -> Iterator[str]:
@@ -78,22 +80,18 @@ def _releases(scene: Scene, loop: ast.AST) -> bool:
     """What waits for others is counted down, and put in line once nothing is left: Kahn's order."""
     if not isinstance(loop, (ast.While, ast.For)):
         return False
-    inner = [node for stmt in loop.body for node in ast.walk(stmt)]
+    inner = nodes_in(loop.body)
     counted: list[ast.expr] = [n.target for n in inner if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Sub)]
     counted += [
-        n.func.value for n in inner if _takes_out(n) and isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+        owner for n in inner if (owner := method_owner(n, "remove", "discard")) and len(getattr(n, "args", ())) == 1
     ]
     places = [place for place in counted if isinstance(place, ast.Subscript)]
     return any(
         isinstance(node, ast.If)
         and any(same(part, place) for part in ast.walk(node.test) for place in places)
-        and any(isinstance(n, ast.Call) and called(n) in _FILL for stmt in node.body for n in ast.walk(stmt))
+        and any(is_call(n, *_FILL) for n in nodes_in(node.body))
         for node in inner
     )
-
-
-def _takes_out(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and called(node) in ("remove", "discard") and len(node.args) == 1
 
 
 def _fed(scene: Scene, loop: ast.While, fills: list[ast.AST]) -> bool:
@@ -103,9 +101,9 @@ def _fed(scene: Scene, loop: ast.While, fills: list[ast.AST]) -> bool:
 
 def _compares_in_order(scene: Scene, node: ast.AST) -> bool:
     """Whether an end of a container, or what it points at, is held against something by order."""
-    return any(isinstance(up, ast.Compare) and isinstance(up.ops[0], _ORDER) for up in scene.around(node)[:4]) or any(
+    return any(isinstance(up, ast.Compare) and isinstance(up.ops[0], ORDER) for up in scene.around(node)[:4]) or any(
         isinstance(up, ast.While)
-        and any(isinstance(op, _ORDER) for n in ast.walk(up) if isinstance(n, ast.Compare) for op in n.ops)
+        and any(isinstance(op, ORDER) for n in ast.walk(up) if isinstance(n, ast.Compare) for op in n.ops)
         for up in scene.around(node)[:4]
     )
 
@@ -120,17 +118,16 @@ def _constant_index(node: ast.AST) -> bool:
 def _keyed(scene: Scene, name: str) -> bool:
     """Whether a container was made as a table by keys."""
     made = scene.made.get(name, [])
-    return any(isinstance(v, ast.Dict) or (isinstance(v, ast.Call) and called(v) in _TABLES) for v in made)
+    return any(isinstance(v, ast.Dict) or is_call(v, *_TABLES) for v in made)
 
 
 def _is_keyed_get(node: ast.AST) -> bool:
     """`d.get(k)` of a dictionary, where a queue's `get()` takes nothing."""
-    return isinstance(node, ast.Call) and called(node) == "get" and bool(node.args)
+    return is_call(node, "get") and bool(node.args)
 
 
 def _within(outer: ast.AST, inner: list[ast.AST]) -> bool:
-    wanted = {id(node) for node in inner}
-    return any(id(node) in wanted for node in ast.walk(outer))
+    return contains(outer, {id(node) for node in inner})
 
 
 def _in_recursion(scene: Scene, nodes: list[ast.AST]) -> bool:
@@ -151,10 +148,7 @@ def _unwinds(scene: Scene, loop: ast.While, name: str, lasts: list[ast.AST], fil
         for n in names(t)
     }
     ordered = any(
-        isinstance(node, ast.Compare)
-        and isinstance(node.ops[0], _ORDER)
-        and names(node) & tops
-        and not _of_length(node)
+        isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDER) and names(node) & tops and not _of_length(node)
         for node in ast.walk(loop)
     )
     return pushes and ordered
@@ -225,3 +219,41 @@ def _not_empty(test: ast.expr) -> set[str]:
     if isinstance(test, ast.Call) and key(test.func) == "len" and test.args:
         test = test.args[0]
     return {key(test)} - {""}
+
+
+def _by_heap(scene: Scene, loop: ast.For | ast.While) -> bool:
+    """What comes out of the heap puts all that it leads to into it."""
+    if not isinstance(loop, ast.While) or not scene.library & _PUSHES:
+        return False
+    pops = any(is_call(n, "heappop", "get") for n in ast.walk(loop))
+    fans = [n for n in nodes_in(loop.body) if isinstance(n, ast.For)]
+    return pops and any(is_call(n, *_PUSHES) for n in nodes_in(fans))
+
+
+def _by_looking(loop: ast.For | ast.While) -> bool:
+    """In each round the best that is not done yet is looked for, marked as done, and what it leads to is updated."""
+    chosen = {name for stmt in loop.body for name in _best(stmt)}
+    marked = {_marked(node) for node in nodes_in(loop.body)}
+    return bool(marked & chosen - {""})
+
+
+def _marked(node: ast.AST) -> str:
+    """The name that is put into a set or taken out of one, or whose place gets a constant."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and method_owner(node, "add", "remove", "discard"):
+        return key(node.args[0])
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        return key(node.targets[0].slice) if isinstance(node.value, ast.Constant) else ""
+    return ""
+
+
+def _best(stmt: ast.stmt) -> Iterator[str]:
+    """The names that hold the best item after `u = min(...)`, or after a loop that compares and keeps an index."""
+    if isinstance(stmt, ast.Assign) and is_call(stmt.value, "min", "max") and len(stmt.value.args) == 1:
+        yield from names(stmt.targets[0])
+    if isinstance(stmt, ast.For):
+        for choice in (n for n in ast.walk(stmt) if isinstance(n, ast.If)):
+            if any(isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER) for n in ast.walk(choice.test)):
+                for kept in (n for n in nodes_in(choice.body) if isinstance(n, ast.Assign)):
+                    for target, value in pairs(kept):
+                        if isinstance(target, ast.Name) and key(value) in names(stmt.target):
+                            yield target.id

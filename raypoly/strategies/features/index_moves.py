@@ -1,18 +1,15 @@
-"""How indices move: halving, towards each other, apart, side by side, a window's trailing edge.
-
-Each function takes a `Scene` and yields names of features. Standard library only.
-"""
+"""How indices move: halving, towards each other, apart, side by side, a window's trailing edge."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_number, key, names
+from raypoly.strategies.features.scene import ORDER, Scene, is_number, key, method_owner, names, nodes_in
 from raypoly.strategies.live_code.constructs import called
 
 _BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.NotEq)
+_FACING = (*ORDER, ast.NotEq)
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -39,10 +36,9 @@ def _on_the_answer(call: ast.Call) -> bool:
 def steps(body: list[ast.stmt]) -> dict[str, set[int]]:
     """Which names the statements move by a constant, and which ways: `{"v1": {1}, "v2": {-1}}`."""
     moved: dict[str, set[int]] = {}
-    for stmt in body:
-        for node in ast.walk(stmt):
-            for name, way in _step(node):
-                moved.setdefault(name, set()).add(way)
+    for node in nodes_in(body):
+        for name, way in _step(node):
+            moved.setdefault(name, set()).add(way)
     return moved
 
 
@@ -105,7 +101,7 @@ def _halves_a_range(loop: ast.AST) -> bool:
     """A loop that computes the midpoint of two names and moves one of them there."""
     if not isinstance(loop, (ast.While, ast.For)):
         return False
-    inner = [node for stmt in loop.body for node in ast.walk(stmt)]
+    inner = nodes_in(loop.body)
     ends = {name for node in inner if isinstance(node, (ast.Assign, ast.NamedExpr)) for name in middle(node.value)}
     return any(isinstance(n, ast.Name) and n.id in ends and isinstance(n.ctx, ast.Store) for n in inner)
 
@@ -117,7 +113,8 @@ def _pairs(scene: Scene, loop: ast.While) -> Iterator[str]:
     both = names(loop.test)
     compared = [n for n in ast.walk(loop.test) if isinstance(n, ast.Compare)]
     facing = any(
-        isinstance(n.ops[0], _ORDER) and {key(n.left), key(n.comparators[0])} & up and names(n) & down for n in compared
+        isinstance(n.ops[0], _FACING) and {key(n.left), key(n.comparators[0])} & up and names(n) & down
+        for n in compared
     )
     if up & both and down & both:
         yield "two_pointers" if facing or _one_or_other(loop, up, down) else "expand"
@@ -131,18 +128,17 @@ def _pairs(scene: Scene, loop: ast.While) -> Iterator[str]:
 
 def _one_or_other(loop: ast.While, up: set[str], down: set[str]) -> bool:
     """Whether each round moves one index only: a staircase through a sorted matrix."""
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.If) and node.orelse:
-                ways = set(steps(node.body)), set(steps(node.orelse))
-                if any(one & up and other & down and not one & down for one, other in (ways, ways[::-1])):
-                    return True
+    for node in nodes_in(loop.body):
+        if isinstance(node, ast.If) and node.orelse:
+            ways = set(steps(node.body)), set(steps(node.orelse))
+            if any(one & up and other & down and not one & down for one, other in (ways, ways[::-1])):
+                return True
     return False
 
 
 def _trailing(loop: ast.For) -> bool:
     """A second index that only comes back while the loop goes on: `while j >= 0 and row[j] > x: j -= 1`."""
-    for node in (n for stmt in loop.body for n in ast.walk(stmt)):
+    for node in nodes_in(loop.body):
         if not isinstance(node, ast.While):
             continue
         for name in (n for n, ways in steps(node.body).items() if ways == {-1}):
@@ -164,7 +160,7 @@ def _takes_heads(scene: Scene, loop: ast.While) -> bool:
 def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
     """An edge that trails the loop's own index: it only moves on, and is not set back in the loop."""
     lead = names(loop.target) if isinstance(loop, ast.For) else names(loop.test) & set(steps(loop.body))
-    inner = [n for stmt in loop.body for n in ast.walk(stmt)]
+    inner = nodes_in(loop.body)
     sought = {name for n in inner if isinstance(n, ast.While) for name, ways in steps(n.body).items() if ways == {1}}
     sought |= {name for n in inner if isinstance(n, ast.If) for name, ways in steps(n.body).items() if ways == {1}}
     sought |= {name for n in inner if isinstance(n, ast.Assign) and (name := _jumps_on(n))}
@@ -229,9 +225,7 @@ def _jumps_on(node: ast.Assign) -> str:
 
 def _is_kept_place(node: ast.expr) -> bool:
     """A place that a table remembers: `last[x]`, `last.pop(x)`."""
-    return isinstance(node, ast.Subscript) or (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "get")
-    )
+    return isinstance(node, ast.Subscript) or method_owner(node, "pop", "get") is not None
 
 
 def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bool:
@@ -244,7 +238,7 @@ def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bo
         if isinstance(node, ast.Slice) and name in names(node.lower) and names(node.upper) & lead:
             return True
         if isinstance(node, ast.While) and steps(node.body).get(name) == {1}:
-            places = [n for stmt in node.body for n in ast.walk(stmt) if isinstance(n, ast.Subscript)]
+            places = [n for n in nodes_in(node.body) if isinstance(n, ast.Subscript)]
             if any(key(place.slice) == name for place in places):
                 return True
     return False

@@ -1,7 +1,4 @@
-"""How items move inside a list or a matrix: turned round, transposed, along cycles, packed to the front.
-
-Standard library only.
-"""
+"""How items move inside a list or a matrix: turned round, transposed, along cycles, packed to the front."""
 
 from __future__ import annotations
 
@@ -10,8 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from raypoly.strategies.features.index_moves import pairs, steps
-from raypoly.strategies.features.scene import Scene, key, names, same
-from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, same
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -24,7 +20,7 @@ def features(scene: Scene) -> Iterator[str]:
                 yield "cycle"
             if _turns_a_part(node):
                 yield "reversed_part"
-        if isinstance(node, ast.Call) and called(node) == "zip" and any(isinstance(a, ast.Starred) for a in node.args):
+        if is_call(node, "zip") and any(isinstance(a, ast.Starred) for a in node.args):
             yield "transpose"
         if isinstance(node, ast.While) and _turns_round(node):
             yield "reversed_part"
@@ -40,16 +36,8 @@ def _crosses(node: ast.Assign) -> bool:
     places = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else []
     if len(places) != 2 or not isinstance(node.value, ast.Tuple):
         return False
-    first, second = (_indices(place) for place in places)
+    first, second = ([key(index) for index in indices(place)] for place in places)
     return len(first) == 2 and bool(first[0]) and first == second[::-1] and first[0] != first[1]
-
-
-def _indices(place: ast.expr) -> list[str]:
-    found: list[str] = []
-    while isinstance(place, ast.Subscript):
-        found.insert(0, key(place.slice))
-        place = place.value
-    return found
 
 
 def _goes_round(scene: Scene, node: ast.Assign) -> bool:
@@ -86,7 +74,7 @@ def _turns_a_part(node: ast.Assign) -> bool:
         return False
     if place.slice.lower is None and place.slice.upper is None:
         return False
-    back = any(isinstance(n, ast.Call) and called(n) == "reversed" for n in ast.walk(node.value))
+    back = any(is_call(n, "reversed") for n in ast.walk(node.value))
     back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in ast.walk(node.value))
     return back and any(same(part, place.value) for part in ast.walk(node.value))
 
@@ -108,8 +96,7 @@ def _advanced_by_choice(loop: ast.For | ast.While) -> list[str]:
     lead = names(loop.target) if isinstance(loop, ast.For) else set()
     chosen = {
         name
-        for stmt in loop.body
-        for n in ast.walk(stmt)
+        for n in nodes_in(loop.body)
         if isinstance(n, ast.If)
         for name, ways in steps([*n.body, *n.orelse]).items()
         if ways == {1}
@@ -121,12 +108,11 @@ def _packs(loop: ast.For | ast.While, name: str) -> bool:
     """Whether what is kept is written at an index that only then moves on."""
     if isinstance(loop, ast.While) and name in names(loop.test):
         return False
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if not isinstance(node, ast.If) or steps([*node.body, *node.orelse]).get(name) != {1}:
-                continue
-            for part in (*node.body, *node.orelse):
-                for one in ast.walk(part):
-                    if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and key(one.slice) == name:
-                        return True
+    for node in nodes_in(loop.body):
+        if not isinstance(node, ast.If) or steps([*node.body, *node.orelse]).get(name) != {1}:
+            continue
+        for part in (*node.body, *node.orelse):
+            for one in ast.walk(part):
+                if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and key(one.slice) == name:
+                    return True
     return False

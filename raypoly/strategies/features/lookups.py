@@ -1,6 +1,6 @@
 """Lookups by key: hash tables under any spelling, buckets, tries, union-find's parents, sorting.
 
-Told by what is done to a container and where, never by its name or type. Standard library only.
+What is done to a container, and where, tells it; its name and type don't.
 """
 
 from __future__ import annotations
@@ -8,22 +8,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, key, names, same
+from raypoly.strategies.features.scene import Scene, is_call, key, method_owner, names, same
 from raypoly.strategies.live_code.constructs import called
 
 _HASHES = frozenset({"set", "dict", "Counter", "defaultdict", "OrderedDict", "frozenset", "fromkeys"})
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`hash`, `bucket`, `union_find`, `trie`, `sort`, `sorted_output`."""
-    if any(_hashed(scene, name) for name in sorted(scene.done_to)):
-        yield "hash"
-    if any(_hashed_at_once(scene, call) for call in scene.calls):
+    """`hash`, `bucket`, `union_find`, `quick_find`, `trie`, `sort`, `sorted_output`."""
+    named = any(_hashed(scene, name) for name in sorted(scene.done_to))
+    if named or any(_hashed_at_once(scene, call) for call in scene.calls):
         yield "hash"
     if any(_buckets(scene, name) for name in sorted(scene.made)):
         yield "bucket"
     if any(_climbs(scene, node) or _follows_parents(scene, node) for node in scene.nodes):
         yield "union_find"
+    if any(isinstance(node, ast.For) and _relabels(node) for node in scene.nodes):
+        yield "quick_find"
     if any(_descends(scene, node) for node in scene.nodes):
         yield "trie"
     yield from _sorts(scene)
@@ -85,16 +86,14 @@ def _is_value(scene: Scene, index: ast.expr) -> bool:
 def _is_hash(value: ast.expr) -> bool:
     if isinstance(value, (ast.Dict, ast.Set, ast.DictComp, ast.SetComp)):
         return True
-    return isinstance(value, ast.Call) and called(value) in _HASHES
+    return is_call(value, *_HASHES)
 
 
 def _from_data(value: ast.expr) -> bool:
     """Whether a set or dict is made of more than constants."""
     if isinstance(value, (ast.DictComp, ast.SetComp)):
         return True
-    if isinstance(value, ast.Call) and called(value) in _HASHES - {"defaultdict"}:
-        return any(names(arg) for arg in value.args)
-    return False
+    return is_call(value, *(_HASHES - {"defaultdict"})) and any(names(arg) for arg in value.args)
 
 
 def _buckets(scene: Scene, name: str) -> bool:
@@ -177,13 +176,8 @@ def _descends(scene: Scene, node: ast.AST) -> bool:
     name, value = key(node.targets[0]), node.value
     if not name or "." in name:
         return False
-    if (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Attribute)
-        and value.func.attr in ("setdefault", "get")
-    ):
-        owner: ast.expr | None = value.func.value
-    else:
+    owner = method_owner(value, "setdefault", "get")
+    if owner is None:
         owner = value.value if isinstance(value, ast.Subscript) and not isinstance(value.slice, ast.Slice) else None
     if owner is None or (isinstance(owner, ast.Attribute) and key(owner.value) != name):
         return False
@@ -200,11 +194,8 @@ def _sorts(scene: Scene) -> Iterator[str]:
             yield "sort"
         if called(call) not in ("sorted", "sort") or called(call) in scene.functions:
             continue
-        if (
-            isinstance(call.func, ast.Name)
-            and call.args
-            and (_is_short(call.args[0]) or _is_choice(scene, call.args[0]))
-        ):
+        first = call.args[0] if isinstance(call.func, ast.Name) and call.args else None
+        if first and (_is_short(first) or _is_choice(scene, first)):
             continue
         decides = any(isinstance(node, ast.Compare) for node in scene.nodes)
         yield "sorted_output" if decides and _is_output(scene, call) else "sort"
@@ -230,4 +221,16 @@ def _is_output(scene: Scene, call: ast.Call) -> bool:
         name = key(call.func.value)
         later = [n for n in scene.nodes if isinstance(n, ast.Name) and n.id == name and n.lineno > call.lineno]
         return bool(later) and all(isinstance(scene.parent.get(id(n)), ast.Return) for n in later)
+    return False
+
+
+def _relabels(loop: ast.For) -> bool:
+    """Union by relabelling: everyone with the old label gets the new one."""
+    for stmt in loop.body:
+        if isinstance(stmt, ast.If) and isinstance(stmt.test, ast.Compare) and isinstance(stmt.test.ops[0], ast.Eq):
+            places = {ast.dump(stmt.test.left), ast.dump(stmt.test.comparators[0])}
+            for done in stmt.body:
+                place = done.targets[0] if isinstance(done, ast.Assign) and key(done.value) else None
+                if isinstance(place, ast.Subscript) and ast.dump(place).replace("Store()", "Load()") in places:
+                    return True
     return False

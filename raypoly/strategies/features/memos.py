@@ -1,13 +1,10 @@
-"""Memoised recursion: a cache by decorator, or a table that is written with results and read to return early.
-
-Standard library only.
-"""
+"""Memoised recursion: a cache by decorator, or a table that is written with results and read to return early."""
 
 from __future__ import annotations
 
 import ast
 
-from raypoly.strategies.features.scene import Scene, contains, key, names
+from raypoly.strategies.features.scene import Scene, contains, key, method_owner, names
 from raypoly.strategies.live_code.constructs import called
 
 
@@ -60,11 +57,7 @@ def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     if not calls:
         return False
     first, last = min(c.lineno for c in calls), max(c.lineno for c in calls)
-    adds = [
-        n
-        for n in inner
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "add" and len(n.args) == 1
-    ]
+    adds = [n for n in inner if isinstance(n, ast.Call) and method_owner(n, "add") and len(n.args) == 1]
     marks = [n for n in inner if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
     if not adds or marks or any(n.lineno <= last for n in adds):
         return False
@@ -73,7 +66,7 @@ def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
         for n in inner
         if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In) and n.lineno < first
     }
-    return any(isinstance(n.func, ast.Attribute) and key(n.func.value) in asked for n in adds)
+    return any(key(method_owner(n, "add")) in asked for n in adds)
 
 
 def _results(inner: list[ast.AST], answers: set[int]) -> set[str]:

@@ -1,11 +1,11 @@
-"""Passes over the whole: repeated until nothing changes, or over events in order. Standard library only."""
+"""Passes over the whole: repeated until nothing changes, or over events in order."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, key, names
+from raypoly.strategies.features.scene import Scene, key, names, nodes_in
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -23,10 +23,9 @@ def _until_stable(loop: ast.AST) -> bool:
     if _compares_with_before(loop) or _replaces(loop):
         return True
     said: dict[str, set[bool]] = {}
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
-                said.setdefault(key(node.targets[0]), set()).add(node.value.value)
+    for node in nodes_in(loop.body):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
+            said.setdefault(key(node.targets[0]), set()).add(node.value.value)
     flags = {name for name, values in said.items() if name and values == {True, False}}
     first = [stmt for stmt in loop.body[:2] if isinstance(stmt, ast.Assign) and key(stmt.targets[0]) in flags]
     if not first:
@@ -50,7 +49,7 @@ def _compares_with_before(loop: ast.While) -> bool:
             value = kept.get(key(one))
             copied = isinstance(value, (ast.Name, ast.Subscript, ast.Call)) and not isinstance(other, ast.Constant)
             if value is not None and copied and names(value) & names(other) - {key(one)} and _is_whole(value):
-                changed = {key(t) for s in loop.body for n in ast.walk(s) for t in _targets(n)}
+                changed = {key(t) for n in nodes_in(loop.body) for t in _targets(n)}
                 if names(other) & changed:
                     return True
     return False
@@ -70,13 +69,12 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 def _replaces(loop: ast.While) -> bool:
     """`while "()" in s: s = s.replace("()", "")`."""
-    for stmt in loop.body:
-        for node in ast.walk(stmt):
-            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-                continue
-            by = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else ""
-            if by in ("replace", "sub", "subn") and names(node.targets[0]) & names(node.value) & names(loop.test):
-                return True
+    for node in nodes_in(loop.body):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        by = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else ""
+        if by in ("replace", "sub", "subn") and names(node.targets[0]) & names(node.value) & names(loop.test):
+            return True
     return False
 
 

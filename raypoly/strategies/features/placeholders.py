@@ -1,10 +1,10 @@
-"""Programs that are no attempt: nothing is made of the input, or samples are looked up. Standard library only."""
+"""Programs that are no attempt: nothing is made of the input, or samples are looked up."""
 
 from __future__ import annotations
 
 import ast
 
-from raypoly.strategies.features.scene import key
+from raypoly.strategies.features.scene import key, nodes_in
 from raypoly.strategies.live_code.bindings import parameters
 
 _INPUT = frozenset({"input", "stdin", "open"})
@@ -36,7 +36,7 @@ def returns_something(tree: ast.Module, entry_point: str) -> bool:
 
 def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     mine = parameters(function.args) - {"self", "cls"}
-    inner = [n for stmt in function.body for n in ast.walk(stmt)]
+    inner = nodes_in(function.body)
     fields = any(isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "self" for n in inner)
     reads = [n for n in inner if isinstance(n, ast.Name) and n.id in mine]
     if not reads and not fields:
@@ -50,7 +50,7 @@ def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     branches = any(isinstance(n, ast.If) for n in inner)
     if values and not fields and not branches and all(given_back) and _unchanged(inner):
         return "placeholder"
-    parent = {id(c): n for stmt in function.body for n in ast.walk(stmt) for c in ast.iter_child_nodes(n)}
+    parent = {id(c): n for n in nodes_in(function.body) for c in ast.iter_child_nodes(n)}
     loops = any(isinstance(n, (ast.For, ast.While)) for n in inner)
     if values and not loops and all(_written_out(value, mine) for value in values):
         return "hard_coded" if all(_only_compared(node, parent) for node in reads) else ""

@@ -1,4 +1,4 @@
-"""The plain shape of a program: how deep its loops nest, and what it computes with. Standard library only."""
+"""The plain shape of a program: how deep its loops nest, and what it computes with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, is_number, key, names
+from raypoly.strategies.features.scene import Scene, is_number, key, names, nodes_in
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant
 
 _FEW = 16
 """A loop over at most this many constants is written out, not scaled with the input."""
-_BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
 _CLOSED = frozenset(
     {"comb", "perm", "factorial", "isqrt", "sqrt", "log", "log2", "log10", "gcd", "lcm", "floor", "ceil"}
 )
@@ -118,8 +117,7 @@ def _amortised(scene: Scene, loop: ast.While) -> bool:
     moved = set(steps(loop.body)) & names(loop.test)
     moved |= {
         key(c.func.value)
-        for s in loop.body
-        for c in ast.walk(s)
+        for c in nodes_in(loop.body)
         if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute) and c.func.attr in ("pop", "popleft")
     } & {key(n) for n in ast.walk(loop.test)} - {""}
     inside = {id(n) for n in ast.walk(loop)}

@@ -1,21 +1,35 @@
 """Tables: recurrences over places, relaxation along edges, all pairs, cascades, trees in arrays.
 
-Standard library only.
+A recurrence stores a value that comes from the same table at another place. So this file follows where values come
+from: tables that take each other's place, and names made from what a table held.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from raypoly.strategies.features.flows import Flow, flow_of, rolling_groups, same_place, statement, stored_value
-from raypoly.strategies.features.scene import Scene, is_last, is_number, key, names, same
-from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.features.index_moves import pairs
+from raypoly.strategies.features.scene import (
+    Scene,
+    indices,
+    is_call,
+    is_last,
+    is_number,
+    key,
+    names,
+    same,
+    stored_value,
+)
+from raypoly.strategies.live_code.bindings import COMPREHENSIONS
+
+_COPIES = ("list", "dict", "set", "Counter")
 
 
 def features(scene: Scene) -> Iterator[str]:
     """`dp`, `interval`, `prefix`, `relax`, `all_pairs`, `cascade`, `pruned`, `fenwick`."""
-    for group in rolling_groups(scene):
+    for group in _rolling_groups(scene):
         yield from _recurrence(scene, group)
     compared = [names(node) for node in scene.nodes if isinstance(node, ast.Compare)]
     if any(ends and any(ends <= held for held in compared) for ends in map(_inwards, scene.nodes)):
@@ -52,7 +66,7 @@ def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
         yield from _whole(scene, group)
         return
     read_ids = {id(n) for n in reads}
-    flow = flow_of(scene, read_ids, group)
+    flow = _flow_of(scene, read_ids, group)
     stores = [n for name in sorted(group) for n in scene.uses(name, "store", "add_to", "append", "add", "fill_in")]
     for store in stores:
         if not scene.loops(store):
@@ -61,13 +75,13 @@ def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
     yield from _whole(scene, group)
 
 
-def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: Flow) -> Iterator[str]:
-    stmt = statement(scene, store)
+def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: _Flow) -> Iterator[str]:
+    stmt = scene.statement(store)
     value = stored_value(stmt, store)
     if value is None or _is_swap(stmt):
         return
     inside = [n for n in ast.walk(value) if id(n) in reads]
-    other = [n for n in inside if not same_place(n, store)]
+    other = [n for n in inside if not _same_place(n, store)]
     tainted = names(value) & (flow.worked if isinstance(value, ast.Name) else flow.any)
     if isinstance(store, ast.Call) and isinstance(value, ast.Name) and not key(getattr(store.func, "value", None)):
         return  # a table of lists that are filled
@@ -85,7 +99,7 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
         if not any(scene.made.get(name) for name in group):
             return  # marks in what was given
         asked = [n for test in _conditions(scene, store) for n in ast.walk(test) if id(n) in reads]
-        if any(isinstance(n, ast.Subscript) and not same_place(n, store) for n in asked):
+        if any(isinstance(n, ast.Subscript) and not _same_place(n, store) for n in asked):
             yield "dp"
 
 
@@ -112,7 +126,7 @@ def _adds_up(stmt: ast.AST, value: ast.expr, read: ast.AST, store: ast.AST) -> b
         return False
     if isinstance(stmt, ast.AugAssign):
         return value is read and isinstance(stmt.op, (ast.Add, ast.Mult, ast.BitXor))
-    if isinstance(value, ast.Call) and called(value) in ("max", "min") and len(value.args) == 2:
+    if is_call(value, "max", "min") and len(value.args) == 2:
         return any(arg is read for arg in value.args)
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Mult, ast.BitXor)):
         rest = value.right if value.left is read else value.left if value.right is read else None
@@ -171,28 +185,23 @@ def _along_edges(loop: ast.For, store: ast.Subscript) -> bool:
 
 def _whole(scene: Scene, group: set[str]) -> Iterator[str]:
     """A whole row made from the last one: `row = [row[i] + row[i + 1] ...]`, `sums |= {s + x for s in sums}`."""
-    for _name in sorted(group):
-        for node in scene.nodes:
-            if not isinstance(node, (ast.Assign, ast.AugAssign)) or not scene.loops(node):
-                continue
-            target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
-            if key(target) not in group:
-                continue
-            if any(isinstance(n, ast.While) and names(n.test) & group for n in scene.loops(node)):
-                continue
-            comps = [
-                n
-                for n in ast.walk(node.value)
-                if isinstance(n, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
-            ]
-            reading = [c for c in comps if names(c) & group]
-            if not reading or not scene.loops(node):
-                continue
-            over = any(key(g.iter) in group for c in reading for g in c.generators)
-            lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
-            if lists and reading[0].generators[-1].ifs:
-                yield "pruned"
-            yield "cascade" if lists else "dp"
+    for node in scene.nodes:
+        if not isinstance(node, (ast.Assign, ast.AugAssign)) or not scene.loops(node):
+            continue
+        target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+        if key(target) not in group:
+            continue
+        if any(isinstance(n, ast.While) and names(n.test) & group for n in scene.loops(node)):
+            continue
+        comps = [n for n in ast.walk(node.value) if isinstance(n, COMPREHENSIONS)]
+        reading = [c for c in comps if names(c) & group]
+        if not reading or not scene.loops(node):
+            continue
+        over = any(key(g.iter) in group for c in reading for g in c.generators)
+        lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
+        if lists and reading[0].generators[-1].ifs:
+            yield "pruned"
+        yield "cascade" if lists else "dp"
 
 
 def _is_swap(stmt: ast.AST) -> bool:
@@ -214,3 +223,77 @@ def _doubles(scene: Scene, name: str) -> bool:
         p for p in places if isinstance(p, ast.BinOp) and isinstance(p.op, (ast.Add, ast.BitOr)) and child(p.left)
     ]
     return bool(first and beside and scene.uses(name, "store"))
+
+
+def _rolling_groups(scene: Scene) -> list[set[str]]:
+    """Containers, those that take each other's place in a loop together: `prev = cur`."""
+    groups: dict[str, set[str]] = {name: {name} for name in sorted(set(scene.done_to) | set(scene.made))}
+    for name, values in scene.made.items():
+        for value in values:
+            other = key(value)
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
+                other = key(value.func.value)
+            if is_call(value, *_COPIES) and len(value.args) == 1:
+                other = key(value.args[0])
+            if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+                other = key(value.value)
+            repeated = any(scene.loops(v) for v in values if v is value)
+            if other in groups and repeated and (scene.kinds(other) & {"store", "add_to", "append", "add"}):
+                joined = groups[name] | groups[other]
+                for member in joined:
+                    groups[member] = joined
+    unique: list[set[str]] = []
+    for group in groups.values():
+        if group not in unique:
+            unique.append(group)
+    return unique
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Names whose value comes from what a table held."""
+
+    any: set[str]
+    worked: set[str]
+    """Those that were computed from it, not just read."""
+
+
+def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> _Flow:
+    found: set[str] = set()
+    worked: set[str] = set()
+    if len(group) > 1:
+        found |= {
+            x
+            for name in group
+            for n in scene.uses(name, "each")
+            if isinstance(n, (ast.For, ast.comprehension))
+            for x in names(n.target)
+        }
+    worked |= found
+    made: list[tuple[ast.expr, ast.expr]] = []
+    for n in scene.nodes:
+        if isinstance(n, ast.Assign):
+            made.extend((target, value) for target, value in pairs(n) if isinstance(target, (ast.Name, ast.Tuple)))
+        elif isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
+            made.append((n.target, n.value))
+        elif isinstance(n, ast.For):
+            made.append((n.target, n.iter))
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "append" and n.args:
+            made.append((n.func.value, n.args[0]))
+    while True:
+        before = len(found) + len(worked)
+        for target, value in made:
+            if any(id(n) in reads for n in ast.walk(value)) or names(value) & found:
+                found |= names(target) - group
+                if not isinstance(value, (ast.Name, ast.Subscript)) or names(value) & worked:
+                    worked |= names(target) - group
+        if len(found) + len(worked) == before:
+            return _Flow(found, worked)
+
+
+def _same_place(read: ast.AST, store: ast.AST) -> bool:
+    if isinstance(read, ast.Call) and isinstance(store, ast.Subscript):
+        return bool(read.args) and same(read.args[0], store.slice)
+    if not isinstance(read, ast.Subscript) or not isinstance(store, ast.Subscript):
+        return False
+    return all(map(same, indices(read), indices(store)))

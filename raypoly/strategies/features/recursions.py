@@ -1,18 +1,14 @@
-"""What recursion is for: a memoised recurrence, search of a graph or tree, backtracking, divide and conquer, plain.
-
-Standard library only.
-"""
+"""What recursion is for: a memoised recurrence, search of a graph or tree, backtracking, divide and conquer, plain."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.backtracking import collects, undoes
+from raypoly.strategies.features.backtracking import collects, pruned, undoes
 from raypoly.strategies.features.index_moves import middle
 from raypoly.strategies.features.memos import is_cached, remembers
-from raypoly.strategies.features.pruning import pruned
-from raypoly.strategies.features.scene import Scene, is_number, key, names, same
+from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_number, key, method_owner, names, same
 from raypoly.strategies.live_code.constructs import called
 
 _CHILDREN = frozenset({"left", "right", "children", "neighbors", "child"})
@@ -30,7 +26,7 @@ def features(scene: Scene) -> Iterator[str]:
             kind = _kind(scene, name, function)
             yield kind
             if kind in ("backtrack", "recursion"):
-                own = [n for n in ast.walk(function) if isinstance(n, ast.Call) and called(n) == name]
+                own = [n for n in ast.walk(function) if is_call(n, name)]
                 if pruned(scene, function, own, kind == "backtrack"):
                     yield "pruned"
     loops = [list(ast.walk(n)) for n in scene.nodes if isinstance(n, ast.While)]
@@ -60,9 +56,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
         return "dfs"
     if undoes(inner, own):
         return "backtrack"
-    if _splits_by_value(inner):
-        return "partition"
-    if _swaps_in_order(inner):
+    if _splits_by_value(inner) or _swaps_in_order(inner):
         return "partition"
     if _halves(inner, own, function):
         if not recurses_once(function, own):
@@ -145,7 +139,7 @@ def _swaps_in_order(inner: list[ast.AST]) -> bool:
     return any(
         isinstance(n, ast.If)
         and isinstance(n.test, ast.Compare)
-        and isinstance(n.test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+        and isinstance(n.test.ops[0], ORDER)
         and any(is_swap(m) for m in ast.walk(n))
         for loop in inner
         if isinstance(loop, (ast.For, ast.While))
@@ -182,7 +176,7 @@ def _narrows(scene: Scene) -> bool:
 def _marks(inner: list[ast.AST]) -> bool:
     """Places are marked as seen in something that outlives the call."""
     for node in inner:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add":
+        if method_owner(node, "add"):
             return True
         if not isinstance(node, ast.Assign) or not isinstance(node.value, (ast.Constant, ast.UnaryOp, ast.Name)):
             continue

@@ -1,6 +1,7 @@
 """Running values: a state and its next one, prefix sums, difference arrays, sieves, Euclid, string automata.
 
-Standard library only.
+Here too: recurrences in a few variables that are made from each other, begun anew where they do harm, or kept in the
+bits of one number.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.flows import statement, stored_value
-from raypoly.strategies.features.scene import Scene, is_number, key, names, same
+from raypoly.strategies.features.index_moves import pairs
+from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_number, key, names, nodes_in, same, stored_value
+from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called
 
 
@@ -18,8 +20,15 @@ def features(scene: Scene) -> Iterator[str]:
     for node in scene.nodes:
         if isinstance(node, ast.Assign) and scene.loops(node):
             yield from _scalar(node)
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and scene.loops(node) and _shifts_itself(node):
+            yield "dp"
         if isinstance(node, (ast.While, ast.For)):
-            yield from _loop(node)
+            if _subtracts(node):
+                yield "gcd"
+            if _turns_on_itself(node) or _begins_anew(node):
+                yield "dp"
+        if isinstance(node, ast.While):
+            yield from _automaton(node)
         if isinstance(node, (ast.For, ast.Slice, ast.Call)) and _strides(scene, node):
             yield "sieve"
         if isinstance(node, ast.BinOp) and _lowest_bit(scene, node):
@@ -30,13 +39,6 @@ def features(scene: Scene) -> Iterator[str]:
     for name in sorted(scene.done_to):
         if _keeps_running(scene, name) or _ups_and_downs(scene, name):
             yield "prefix"
-
-
-def _loop(node: ast.For | ast.While) -> Iterator[str]:
-    if _subtracts(node):
-        yield "gcd"
-    if isinstance(node, ast.While):
-        yield from _automaton(node)
 
 
 def _strides(scene: Scene, node: ast.AST) -> bool:
@@ -57,20 +59,19 @@ def _strides(scene: Scene, node: ast.AST) -> bool:
     if step not in outer or step not in names(source.args[0]):
         return False
     if not isinstance(node, ast.For):
-        return isinstance(node, ast.Call) and called(node) == "update"
-    marks = [n for stmt in node.body for n in ast.walk(stmt)]
+        return is_call(node, "update")
+    marks = nodes_in(node.body)
     return any(
         isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) and isinstance(n.targets[0], ast.Subscript)
         for n in marks
-    ) or any(isinstance(n, ast.Call) and called(n) in ("add", "discard") for n in marks)
+    ) or any(is_call(n, "add", "discard") for n in marks)
 
 
 def _subtracts(loop: ast.For | ast.While) -> bool:
     """Euclid by subtraction: each of two names is made less by the other."""
     taken = {
         (key(n.target), key(n.value))
-        for stmt in loop.body
-        for n in ast.walk(stmt)
+        for n in nodes_in(loop.body)
         if isinstance(n, ast.AugAssign) and isinstance(n.op, (ast.Sub, ast.Mod))
     }
     return any(a and b and (b, a) in taken for a, b in taken)
@@ -79,11 +80,7 @@ def _subtracts(loop: ast.For | ast.While) -> bool:
 def _chooses(node: ast.expr) -> bool:
     """A step that takes the better of going on and starting anew."""
     body = node.body if isinstance(node, ast.Lambda) else None
-    return (
-        isinstance(body, ast.Call)
-        and called(body) in ("max", "min")
-        and any(isinstance(a, ast.BinOp) for a in body.args)
-    )
+    return is_call(body, "max", "min") and any(isinstance(a, ast.BinOp) for a in body.args)
 
 
 def _keeps_running(scene: Scene, name: str) -> bool:
@@ -93,7 +90,7 @@ def _keeps_running(scene: Scene, name: str) -> bool:
     ):
         return False
     for node in scene.uses(name, "append", "store"):
-        value = stored_value(statement(scene, node), node)
+        value = stored_value(scene.statement(node), node)
         loops = scene.loops(node)
         if isinstance(value, ast.Name) and loops and any(_runs_on(n, value.id) for n in ast.walk(loops[0])):
             return True
@@ -103,9 +100,9 @@ def _keeps_running(scene: Scene, name: str) -> bool:
 def _runs_on(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.AugAssign) and key(node.target) == name:
         return isinstance(node.op, (ast.Add, ast.Mult)) and not isinstance(node.value, ast.Constant)
-    if isinstance(node, ast.Assign) and key(node.targets[0]) == name and isinstance(node.value, ast.Call):
-        return called(node.value) in ("max", "min") and any(key(arg) == name for arg in node.value.args)
-    return False
+    if not isinstance(node, ast.Assign) or key(node.targets[0]) != name:
+        return False
+    return is_call(node.value, "max", "min") and any(key(arg) == name for arg in node.value.args)
 
 
 def _ups_and_downs(scene: Scene, name: str) -> bool:
@@ -130,7 +127,7 @@ def _scalar(node: ast.Assign) -> Iterator[str]:
     name = key(target)
     if not name or "." in name:
         return
-    if isinstance(value, ast.Call) and called(value) in ("max", "min") and len(value.args) >= 2:
+    if is_call(value, "max", "min") and len(value.args) >= 2:
         sums = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Add, ast.Mult))]
         chains = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, ast.Sub)]
         if any(name in {key(a.left), key(a.right)} for a in sums) or any(_first_term(a.left) == name for a in chains):
@@ -186,8 +183,7 @@ def _binomial(value: ast.BinOp, name: str) -> bool:
 def _floored(value: ast.BinOp, name: str) -> bool:
     """`max(here, 0) + x`: Kadane's step with the choice first."""
     return any(
-        isinstance(side, ast.Call)
-        and called(side) == "max"
+        is_call(side, "max")
         and {key(arg) for arg in side.args} == {name, ""}
         and any(is_number(arg, 0) for arg in side.args)
         for side in (value.left, value.right)
@@ -197,14 +193,14 @@ def _floored(value: ast.BinOp, name: str) -> bool:
 def _crossed(mine: list[str], values: list[ast.expr]) -> bool:
     """Two states made from each other: `take, skip = skip + x, max(take, skip)`."""
     crossed = [v for i, v in enumerate(values) if names(v) & (set(mine) - {mine[i]})]
-    chosen = any(isinstance(n, ast.Call) and called(n) in ("max", "min") for v in values for n in ast.walk(v))
+    chosen = any(is_call(n, "max", "min") for n in nodes_in(values))
     return chosen and len(crossed) == len(values)
 
 
 def _is_hash_step(node: ast.expr, name: str) -> bool:
     return any(
         isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and key(n.left) == name for n in ast.walk(node)
-    ) and any(isinstance(n, ast.Call) and called(n) == "ord" for n in ast.walk(node))
+    ) and any(is_call(n, "ord") for n in ast.walk(node))
 
 
 def _automaton(loop: ast.While) -> Iterator[str]:
@@ -229,3 +225,76 @@ def _lowest_bit(scene: Scene, node: ast.BinOp) -> bool:
         return False
     stepping = isinstance(scene.parent.get(id(node)), (ast.AugAssign, ast.BinOp))
     return stepping and any(isinstance(n, ast.Subscript) and key(n.slice) in names(node) for n in scene.nodes)
+
+
+def _shifts_itself(node: ast.Assign | ast.AugAssign) -> bool:
+    """`sums |= sums << x`: a table of truths in the bits of one number."""
+    name = key(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+    joined = isinstance(node.op if isinstance(node, ast.AugAssign) else getattr(node.value, "op", None), ast.BitOr)
+    shifted = [n for n in ast.walk(node.value) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.LShift)]
+    return joined and any(key(n.left) == name != "" and not isinstance(n.right, ast.Constant) for n in shifted)
+
+
+def _begins_anew(loop: ast.For | ast.While) -> bool:
+    """Kadane in words: a running sum that is dropped where it does harm, `if here < 0: here = 0`."""
+    inner = nodes_in(loop.body)
+    sums = {name for n in inner for name in _adds_to(n)}
+    for node in inner:
+        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
+            continue
+        left, order = node.test.left, isinstance(node.test.ops[0], ORDER)
+        weighed = {key(left)} if is_number(node.test.comparators[0], 0) else _summed_with(left, node.test)
+        for name in (weighed & sums) - {""} if order else ():
+            inside = [p for s in (*node.body, *node.orelse) if isinstance(s, ast.Assign) for p in pairs(s)]
+            if any(key(target) == name and name not in names(value) for target, value in inside):
+                return True
+    return False
+
+
+def _adds_to(node: ast.AST) -> Iterator[str]:
+    """The name to which something that is no constant is added."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant):
+        yield key(node.target)
+    elif isinstance(node, ast.Assign):
+        for target, value in pairs(node):
+            if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+                continue
+            if key(value.left) == key(target) and not isinstance(value.right, ast.Constant):
+                yield key(target)
+
+
+def _summed_with(left: ast.expr, test: ast.Compare) -> set[str]:
+    """`here` of `here + x < x`."""
+    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add) and key(left.right) == key(test.comparators[0]):
+        return {key(left.left)}
+    return set()
+
+
+def _turns_on_itself(loop: ast.For | ast.While) -> bool:
+    """Rolling variables: two or more scalars are made from each other in each round, by a choice or a sum of two."""
+    made: dict[str, list[ast.expr]] = {}
+    for node in nodes_in(loop.body):
+        if isinstance(node, ast.Assign):
+            for target, value in pairs(node):
+                if isinstance(target, ast.Name):
+                    made.setdefault(target.id, []).append(value)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            longer = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+            made.setdefault(node.target.id, []).append(longer)
+    feeds = {name: set().union(*(names(value) for value in values)) & set(made) for name, values in made.items()}
+    for name, values in made.items():
+        ring = {other for other in reach(feeds[name], feeds) if name in reach(feeds[other], feeds)}
+        if len(ring) > 1 and any(_chosen_or_summed(value, ring, name) for value in values):
+            return True
+    return False
+
+
+def _chosen_or_summed(value: ast.expr, ring: set[str], name: str) -> bool:
+    if is_call(value, "max", "min"):
+        return any(isinstance(arg, (ast.BinOp, ast.Name)) and names(arg) & (ring - {name}) for arg in value.args)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        value = value.left
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        return False
+    plain = not any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(value))
+    return plain and len(names(value) & ring) > 1

@@ -4,21 +4,25 @@
     scene.done_to["v3"]  ->  [Use("append", ...), Use("pop", ...)]
 
 It expects canonical source, in which every binding has a name of its own. Names of a helper's parameters share the
-uses of the containers they are given, so that a helper function hides nothing. Standard library only.
+uses of the containers they are given, so that a helper function hides nothing.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeGuard
 
+from raypoly.strategies.live_code.bindings import COMPREHENSIONS
 from raypoly.strategies.live_code.constructs import called, recursive_functions
 from raypoly.strategies.live_code.library_effects import library_name
 
 Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+"""Comparisons that put two values in order."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Scene:
     def repeated(self, node: ast.AST) -> bool:
         """Whether a loop, a comprehension, or a loop that calls its function, runs the node more than once."""
         function = self.function(node)
-        return any(isinstance(n, (ast.For, ast.While, *_COMPREHENSIONS)) for n in self.around(node)) or any(
+        return any(isinstance(n, (ast.For, ast.While, *COMPREHENSIONS)) for n in self.around(node)) or any(
             called(call) == function and self.loops(call) for call in self.calls
         )
 
@@ -96,6 +100,12 @@ class Scene:
         """Where something of these kinds is done to a container."""
         return [use.node for use in self.done_to.get(name, ()) if use.kind in kinds]
 
+    def statement(self, node: ast.AST) -> ast.AST:
+        """The statement that a node is part of."""
+        while not isinstance(node, ast.stmt):
+            node = self.parent[id(node)]
+        return node
+
     def _read(self) -> None:
         for node in self.nodes:
             if isinstance(node, ast.Assign):
@@ -107,7 +117,7 @@ class Scene:
                 self._bind(node.target, node.value)
             elif isinstance(node, ast.AugAssign) and isinstance(node.value, (ast.List, ast.ListComp)):
                 self.done_to[key(node.target)].append(ContainerUse("extend", node))
-            elif isinstance(node, ast.AugAssign) and any(map(_is_text, self.made.get(key(node.target), []))):
+            elif isinstance(node, ast.AugAssign) and any(map(is_text, self.made.get(key(node.target), []))):
                 self.done_to[key(node.target)].append(ContainerUse("append", node))
             elif isinstance(node, ast.Subscript) and (name := self._whole_chain(node)):
                 self.done_to[name].append(ContainerUse(self._subscript(node), node))
@@ -158,7 +168,7 @@ class Scene:
         if isinstance(node.func, ast.Attribute) and (name := key(node.func.value)):
             kind = node.func.attr
             if kind == "pop":
-                kind = "pop_first" if node.args and _is_zero(node.args[0]) else "pop_last"
+                kind = "pop_first" if node.args and is_number(node.args[0], 0) else "pop_last"
             self.done_to[name].append(ContainerUse({"popleft": "pop_first"}.get(kind, kind), node))
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             if node.func.attr in ("append", "add", "extend") and (name := self._whole_chain(node.func.value)):
@@ -195,6 +205,23 @@ def names(node: ast.AST | None) -> set[str]:
     return set() if node is None else {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
+def nodes_in(body: Iterable[ast.AST]) -> list[ast.AST]:
+    """Every node of some pieces of code, piece by piece."""
+    return [node for part in body for node in ast.walk(part)]
+
+
+def is_call(node: ast.AST | None, *wanted: str) -> TypeGuard[ast.Call]:
+    """Whether a node calls a function or method of one of these names."""
+    return isinstance(node, ast.Call) and called(node) in wanted
+
+
+def method_owner(node: ast.AST, *methods: str) -> ast.expr | None:
+    """`xs` of `xs.append(x)`, for a call of one of these methods; None for anything else."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+        return node.func.value
+    return None
+
+
 def contains(node: ast.AST, wanted: set[int]) -> bool:
     """Whether one of these nodes, by identity, is inside another."""
     return any(id(part) in wanted for part in ast.walk(node))
@@ -203,6 +230,24 @@ def contains(node: ast.AST, wanted: set[int]) -> bool:
 def same(left: ast.AST, right: ast.AST) -> bool:
     """Whether two pieces of code are alike, apart from being read or stored."""
     return ast.dump(left).replace("Store()", "Load()") == ast.dump(right).replace("Store()", "Load()")
+
+
+def stored_value(stmt: ast.AST, store: ast.AST) -> ast.expr | None:
+    """The value that a statement stores at a place of it."""
+    if isinstance(store, ast.Call):
+        return store.args[0] if store.args else None
+    if isinstance(stmt, ast.AugAssign):
+        return stmt.value
+    return stmt.value if isinstance(stmt, ast.Assign) else None
+
+
+def indices(node: ast.expr) -> list[ast.expr]:
+    """The indices of `t[i][j]`, first to last."""
+    found: list[ast.expr] = []
+    while isinstance(node, ast.Subscript):
+        found.insert(0, node.slice)
+        node = node.value
+    return found
 
 
 def is_number(node: ast.AST | None, value: int) -> bool:
@@ -215,7 +260,8 @@ def is_last(node: ast.AST) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(node.operand, 1)
 
 
-def _is_text(node: ast.AST) -> bool:
+def is_text(node: ast.AST) -> bool:
+    """Whether a node is a text, written out."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -225,10 +271,6 @@ def _without_last(node: ast.expr) -> str:
     if not isinstance(node, ast.Subscript) or not isinstance(cut, ast.Slice) or cut.lower or cut.upper is None:
         return ""
     return key(node.value) if is_last(cut.upper) else ""
-
-
-def _is_zero(node: ast.AST) -> bool:
-    return is_number(node, 0)
 
 
 def _iterated(node: ast.expr) -> set[str]:

@@ -1,4 +1,4 @@
-"""Names of a whole program that may stand for the same object, hold it or be held by it. Standard library only.
+"""Names of a whole program that may stand for the same object, hold it or be held by it.
 
     sharing = Sharing(ast.parse("rows = []\\nrow = []\\nrows.append(row)"))
     sharing.of("row")       ->  {"row", "rows"}

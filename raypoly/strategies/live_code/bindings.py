@@ -1,4 +1,4 @@
-"""Which names a piece of code reads, binds and may share an object under. Standard library only."""
+"""Which names a piece of code reads, binds and may share an object under."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _METHODS = """
 READ_ONLY_METHODS = frozenset(_METHODS.split())
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_BINDING = (*_COMPREHENSIONS, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BINDING = (*COMPREHENSIONS, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_FIELDS = """
     arg asname attr conversion ctx id is_async kind level module name op rest simple type_comment
 """
@@ -66,7 +66,7 @@ def _loads_around(node: ast.AST) -> set[str]:
     found: set[str] = set()
     for child in children(node):
         _load_into(found, child)
-    if isinstance(node, _COMPREHENSIONS):
+    if isinstance(node, COMPREHENSIONS):
         first = loads(node.generators[0].iter)
         return (found - stores([generator.target for generator in node.generators])) | first
     if isinstance(node, ast.Lambda):
@@ -111,7 +111,7 @@ def _own(body: Iterable[ast.AST]) -> list[ast.AST]:
     todo = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, COMPREHENSIONS):
             found.extend(part.target for part in nodes(node) if isinstance(part, ast.NamedExpr))
             continue
         found.append(node)

@@ -5,8 +5,8 @@
 
 Comments, docstrings, annotations, imports, the spelling of library names and literals, the class around the entry,
 and code without effect are gone; own names are letters. Run, it gives what the program gives. Few tokens are part of
-the purpose: one blank a level, and a block of one short statement on its head's line. Standard library only; `source`
-may be hostile: it is parsed, never run.
+the purpose: one blank a level, and a block of one short statement on its head's line. `source` may be hostile: it is
+parsed, never run.
 """
 
 from __future__ import annotations
@@ -17,30 +17,16 @@ from dataclasses import dataclass
 from raypoly.strategies.live_code.aliasing import Sharing
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.decoys import remove_decoys
-from raypoly.strategies.live_code.folding import fold
+from raypoly.strategies.live_code.folding import fold, fold_settled_flags
 from raypoly.strategies.live_code.function_facts import FunctionFacts
 from raypoly.strategies.live_code.library_names import LIBRARY_MARK, plain_library_names
 from raypoly.strategies.live_code.renaming import rename
-from raypoly.strategies.live_code.settled_flags import fold_settled_flags
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import drop_trial_calls, drop_unreached, unwrap_class
 
-_COMPOUND = (
-    "if ",
-    "for ",
-    "while ",
-    "def ",
-    "class ",
-    "with ",
-    "try:",
-    "match ",
-    "case ",
-    "async ",
-    "elif ",
-    "else:",
-    "@",
-)
 _JOINED = ("if ", "for ", "while ", "def ", "with ", "elif ", "else:", "async ")
+"""Lines that a block of one short statement may follow."""
+_COMPOUND = (*_JOINED, "class ", "try:", "match ", "case ", "@")
 _LONGEST_LINE = 120
 _MOST_NODES = 6000
 """Decoys are looked for in programs of a usual size: the search takes time by size and number of names."""

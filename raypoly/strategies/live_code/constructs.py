@@ -2,7 +2,7 @@
 
     constructs("def f(n):\\n return sum([i for i in range(n)])", "f")  ->  ("comprehension",)
 
-Standard library only; `source` may be hostile: it is parsed, never run.
+`source` may be hostile: it is parsed, never run.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A local name is a decoy where nothing that stays reads it. A statement goes where all it does is bind decoys or change
 objects that decoys alone hold: such as were made afresh for them and never handed on. The largest set of such names is
-found by taking away, one after the other, those that something else reads. Standard library only.
+found by taking away, one after the other, those that something else reads.
 """
 
 from __future__ import annotations

@@ -1,16 +1,32 @@
 """Fold what a parser can decide: constant tests, products with zero, annotations, docstrings.
 
-    fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
-
-Standard library only: this runs in a confined child on source that nobody has vetted.
+fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
+fold_settled_flags(ast.parse("debug = False\\nif debug:\\n work()"))  ->  "debug = False\\nif False: ..."
 """
 
 from __future__ import annotations
 
 import ast
+import operator
+from collections import Counter
+from collections.abc import Callable
 
 _LARGEST = 10**9
 """Folded integers stay below this, so that hostile source can't make folding itself expensive."""
+_FLAGS = (bool, int, type(None))
+_OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 def fold(tree: ast.Module) -> ast.Module:
@@ -29,7 +45,7 @@ def constant(node: ast.expr) -> object:
     if isinstance(node, ast.BinOp):
         return _binary(node.op, constant(node.left), constant(node.right))
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return _compare(node.ops[0], constant(node.left), constant(node.comparators[0]))
+        return _binary(node.ops[0], constant(node.left), constant(node.comparators[0]))
     return None
 
 
@@ -58,34 +74,12 @@ def _unary(op: ast.unaryop, value: object) -> object:
     return (not value) if isinstance(op, ast.Not) else None
 
 
-def _binary(op: ast.operator, left: object, right: object) -> object:
-    if not isinstance(left, int) or not isinstance(right, int) or max(abs(left), abs(right)) > _LARGEST:
+def _binary(op: ast.operator | ast.cmpop, left: object, right: object) -> object:
+    if not isinstance(left, int) or not isinstance(right, int) or type(op) not in _OPERATORS:
         return None
-    if isinstance(op, ast.Add):
-        return left + right
-    if isinstance(op, ast.Sub):
-        return left - right
-    if isinstance(op, ast.Mult):
-        return left * right
-    if isinstance(op, ast.FloorDiv) and right:
-        return left // right
-    return left % right if isinstance(op, ast.Mod) and right else None
-
-
-def _compare(op: ast.cmpop, left: object, right: object) -> object:
-    if not isinstance(left, int) or not isinstance(right, int):
+    if isinstance(op, ast.operator) and max(abs(left), abs(right)) > _LARGEST:
         return None
-    if isinstance(op, ast.Eq):
-        return left == right
-    if isinstance(op, ast.NotEq):
-        return left != right
-    if isinstance(op, ast.Lt):
-        return left < right
-    if isinstance(op, ast.LtE):
-        return left <= right
-    if isinstance(op, ast.Gt):
-        return left > right
-    return left >= right if isinstance(op, ast.GtE) else None
+    return None if isinstance(op, (ast.FloorDiv, ast.Mod)) and not right else _OPERATORS[type(op)](left, right)
 
 
 class _Fold(ast.NodeTransformer):
@@ -189,3 +183,70 @@ def _never_iterates(node: ast.expr) -> bool:
             start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
             return step != 0 and not range(start, stop, step)
     return False
+
+
+def fold_settled_flags(tree: ast.Module) -> ast.Module:
+    """The tree (changed in place) with names that hold one constant for good replaced by it in tests.
+
+    A length is never negative and nothing differs from itself: such tests become constants too.
+    """
+    settled = _Settle(_flags(tree)).visit(tree)
+    assert isinstance(settled, ast.Module)
+    return settled
+
+
+def _flags(tree: ast.Module) -> dict[str, ast.Constant]:
+    stored: Counter[str] = Counter()
+    values: dict[str, ast.Constant] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            stored[node.id] += 1
+        elif isinstance(node, ast.arg):
+            stored[node.arg] += 2
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            stored.update(node.names + node.names)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            stored[node.target.id] += 1
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) in _FLAGS:
+            values.update({t.id: node.value for t in node.targets if isinstance(t, ast.Name)})
+    return {name: value for name, value in values.items() if stored[name] == 1}
+
+
+class _Settle(ast.NodeTransformer):
+    def __init__(self, flags: dict[str, ast.Constant]) -> None:
+        self.flags = flags
+
+    def _decide(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = self._test(node.test)
+        return node
+
+    visit_If = visit_While = visit_IfExp = _decide
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        if len(node.ops) != 1:
+            return node
+        left, op, right = node.left, node.ops[0], node.comparators[0]
+        if _is_length(left) and _is_zero(right) and isinstance(op, ast.Lt):
+            return ast.copy_location(ast.Constant(False), node)
+        same = isinstance(left, ast.Name) and isinstance(right, ast.Name) and left.id == right.id
+        if same and isinstance(op, (ast.NotEq, ast.Lt, ast.Gt, ast.IsNot)):
+            return ast.copy_location(ast.Constant(False), node)
+        return node
+
+    def _test(self, test: ast.expr) -> ast.expr:
+        """A test made of flags and constants alone becomes one."""
+        if isinstance(test, ast.Name) and test.id in self.flags:
+            return ast.copy_location(ast.Constant(self.flags[test.id].value), test)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test.operand = self._test(test.operand)
+        if isinstance(test, ast.BoolOp):
+            test.values = [self._test(value) for value in test.values]
+        if isinstance(test, ast.Compare):
+            test.left, test.comparators = self._test(test.left), [self._test(part) for part in test.comparators]
+        return test
+
+
+def _is_length(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"

@@ -1,4 +1,4 @@
-"""What a slicer knows of every function in a program before it reads one of them. Standard library only."""
+"""What a slicer knows of every function in a program before it reads one of them."""
 
 from __future__ import annotations
 

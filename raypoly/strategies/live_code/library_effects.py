@@ -1,11 +1,11 @@
 """Say what library calls change, in forms that the slicer already understands.
 
-    with neutral calls:  [heappush(h, x)]  is a store into `h`,  [copy = sorted(xs)]  shares nothing with `xs`
-    live = spoken(slice_to(neutral(fold(ast.parse(source))), "f"))
+    tree = neutralize_library_calls(fold(ast.parse(source)))   # `heappush(h, x)` is a store into `h` now,
+    live = restore_library_calls(slice_to(tree, "f"))          # `sorted(xs)` shares nothing with `xs`
 
 The slicer keeps a call that might change what it is given. On real programs that keeps decoys alive: a heap that
 nobody reads is filled with elements of the input. So before slicing, known library calls are written as stores, method
-calls or fresh values, and afterwards `restore_library_calls` writes them back. Standard library only.
+calls or fresh values, and afterwards `restore_library_calls` writes them back.
 """
 
 from __future__ import annotations
@@ -17,51 +17,15 @@ _FILLS = frozenset({"append", "appendleft", "add", "extend", "extendleft", "inse
 """Methods that change their owner alone and whose result nobody reads."""
 _FIRST = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop", "insort", "insort_left", "shuffle"})
 """Functions that change their first argument alone."""
-_READERS = frozenset(
-    [
-        "bisect",
-        "bisect_left",
-        "bisect_right",
-        "nlargest",
-        "nsmallest",
-        "merge",
-        "deepcopy",
-        "copy",
-        "groupby",
-        "pairwise",
-        "zip_longest",
-        "fsum",
-        "product",
-        "accumulate",
-        "starmap",
-        "cache",
-        "lru_cache",
-        "cmp_to_key",
-        "itemgetter",
-        "attrgetter",
-        "defaultdict",
-        "OrderedDict",
-        "prod",
-    ]
-)
+_READER_NAMES = """
+    bisect bisect_left bisect_right nlargest nsmallest merge deepcopy copy groupby pairwise zip_longest fsum product
+    accumulate starmap cache lru_cache cmp_to_key itemgetter attrgetter defaultdict OrderedDict prod
+"""
+_READERS = frozenset(_READER_NAMES.split())
 _MODULES = frozenset({"heapq", "bisect", "copy", "random", "collections", "itertools", "functools", "math", "operator"})
-_FRESH = frozenset(
-    {
-        "sorted",
-        "list",
-        "set",
-        "dict",
-        "deque",
-        "Counter",
-        "tuple",
-        "frozenset",
-        "defaultdict",
-        "str",
-        "min",
-        "max",
-        "ord",
-    }
-)
+_FRESH_NAMES = "sorted list set dict deque Counter tuple frozenset defaultdict str min max ord"
+_FRESH = frozenset(_FRESH_NAMES.split())
+"""What gives a new object each time."""
 
 
 def neutralize_library_calls(tree: ast.Module) -> ast.Module:
@@ -100,12 +64,6 @@ class _Neutral(ast.NodeTransformer):
         name = library_name(call)
         return "" if name in self.own else name
 
-    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        return self._loop(node)
-
-    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
-        return self._loop(node)
-
     def _loop(self, node: ast.For | ast.While) -> ast.AST | list[ast.stmt]:
         """An `else` of a loop that can break is said by a flag, so that the break is seen to matter."""
         self.generic_visit(node)
@@ -118,6 +76,8 @@ class _Neutral(ast.NodeTransformer):
         before = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(False))
         asks = ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load()))
         return [ast.copy_location(before, node), node, ast.copy_location(ast.If(asks, orelse, []), node)]
+
+    visit_For = visit_While = _loop
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         call = node.value
@@ -174,18 +134,14 @@ class _Flagging(ast.NodeTransformer):
         self.name = name
         self.depth = 0
 
-    def visit_For(self, node: ast.For) -> ast.AST:
-        return self._nested(node)
-
-    def visit_While(self, node: ast.While) -> ast.AST:
-        return self._nested(node)
-
     def _nested(self, node: ast.For | ast.While) -> ast.AST:
         if self.depth == 0:
             self.depth += 1
             self.generic_visit(node)
             self.depth -= 1
         return node
+
+    visit_For = visit_While = _nested
 
     def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
         flag = ast.Assign([ast.Name(self.name, ast.Store())], ast.Constant(True))

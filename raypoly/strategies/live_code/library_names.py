@@ -1,4 +1,4 @@
-"""Library names said in one way: imports go, and `import heapq as q; q.heappush` is `heappush`. Standard library only.
+"""Library names said in one way: imports go, and `import heapq as q; q.heappush` is `heappush`.
 
 said_plainly(ast.parse("from collections import deque as line\\nq = line()"))  ->  "q = deque()"
 """
@@ -51,16 +51,12 @@ class _Plain(ast.NodeTransformer):
     def __init__(self, real: dict[str, str], bound: set[str]) -> None:
         self.real, self.bound = real, bound
 
-    def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        return self._import(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        return self._import(node)
-
     def _import(self, node: ast.Import | ast.ImportFrom) -> ast.AST | None:
         """An import whose name the program also binds itself is left for the slicer to judge."""
         names = {(a.asname or a.name).split(".")[0] for a in node.names}
         return ast.copy_location(ast.Pass(), node) if not names & self.bound else node
+
+    visit_Import = visit_ImportFrom = _import
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         path = self.real.get(node.id)

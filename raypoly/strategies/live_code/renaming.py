@@ -1,4 +1,4 @@
-"""Number the names that a program binds itself, scope by scope, in order of first use. Standard library only.
+"""Number the names that a program binds itself, scope by scope, in order of first use.
 
 rename(tree)                  # v0, v1 ...
 rename(tree, short=True)      # a, b ... z, A ... and fields of the program's own classes too
@@ -105,31 +105,17 @@ class _Rename(ast.NodeTransformer):
         self.calls += [(name, given) for given in node.keywords]
         return self.generic_visit(node)
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+    def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> ast.AST:
         node.name = self.resolve(node.name) if node.name else None
         return self.generic_visit(node)
 
-    def visit_MatchAs(self, node: ast.MatchAs) -> ast.AST:
-        node.name = self.resolve(node.name) if node.name else None
-        return self.generic_visit(node)
+    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _captured
 
-    def visit_MatchStar(self, node: ast.MatchStar) -> ast.AST:
-        node.name = self.resolve(node.name) if node.name else None
-        return node
-
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+    def _declared(self, node: ast.Global | ast.Nonlocal) -> ast.AST:
         node.names = [self.resolve(name) for name in node.names]
         return node
 
-    def visit_Global(self, node: ast.Global) -> ast.AST:
-        node.names = [self.resolve(name) for name in node.names]
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._function(node)
+    visit_Nonlocal = visit_Global = _declared
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         old = node.name
@@ -145,6 +131,8 @@ class _Rename(ast.NodeTransformer):
         self.scopes.pop()
         node.name = name
         return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = _function
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.name = self.resolve(node.name)

@@ -5,7 +5,7 @@
 Strong liveness, backwards over structured code: an assignment counts where its target is read later by something that
 counts itself; a loop counts where something in it does, and only then do its condition and its jumps. So a loop that
 feeds nothing but itself goes. Whether a loop ends is not a result. In doubt (aliases, unknown calls on live objects) a
-statement stays. Standard library only.
+statement stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every LeetCode program wears and no approach is told by: the class around its method. Standard library only.
+"""What every LeetCode program wears and no approach is told by: the class around its method.
 
     unwrapped(tree, "Solution().pair")      # class Solution: def pair(self, a): ...   ->   def pair(a): ...
 

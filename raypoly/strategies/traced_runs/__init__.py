@@ -1,1 +1,1 @@
-"""Which constructs do the work, by running the program once with counters put in."""
+"""Which constructs do the work, told by running the program with counters put in."""

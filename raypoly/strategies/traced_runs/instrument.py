@@ -1,7 +1,6 @@
 """Rewrite a program so that each construct reports how often it works, or does its work not at all.
 
 The names that are put in (`@each`, `@test` ...) are no identifiers, so no program has one of its own.
-Standard library only.
 """
 
 from __future__ import annotations

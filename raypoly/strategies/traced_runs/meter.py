@@ -1,4 +1,4 @@
-"""Run an instrumented program once and count what its constructs do. Standard library only."""
+"""Run an instrumented program once and count what its constructs do."""
 
 from __future__ import annotations
 

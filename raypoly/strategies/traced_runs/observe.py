@@ -6,7 +6,7 @@
 
 Counting says how much each construct worked and whether that grew with the input. Taking a construct away says whether
 its work mattered: a loop that can be left out, or that leaves nothing but constants and copies of the input, did none.
-Bounds are counted events and never the clock. Standard library only; run it where programs are confined.
+Bounds are counted events and never the clock. Run it only where programs are confined.
 """
 
 from __future__ import annotations

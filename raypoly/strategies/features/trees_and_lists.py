@@ -1,4 +1,4 @@
-"""Trees and lists of nodes: going down one side only, threads through a tree (Morris). Standard library only."""
+"""Trees and linked lists: going down one side only, threads (Morris), links turned round, slow and fast walkers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import pairs
 from raypoly.strategies.features.recursions import recurses_once
-from raypoly.strategies.features.scene import Function, Scene, key, names, same
+from raypoly.strategies.features.scene import ORDER, Function, Scene, is_call, key, names, nodes_in, same
 from raypoly.strategies.live_code.constructs import called
 
 _SIDES = frozenset({"left", "right"})
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`tree`, `descent`, `inorder`, `bounds`, `nested_dfs`, `threads`."""
+    """`floyd` and what `_links` yields; `tree`, `descent`, `inorder`, `bounds`, `nested_dfs`, `threads`."""
+    yield from _links(scene)
+    if _slow_and_fast(scene):
+        yield "floyd"
     if not any(isinstance(n, ast.Attribute) and n.attr in _SIDES for n in scene.nodes):
         return
     yield "tree"
@@ -39,8 +41,8 @@ def _sides(nodes: Sequence[ast.expr]) -> set[str]:
 def _goes_down(scene: Scene, node: ast.AST) -> bool:
     """One side is chosen and the other never seen: `node = node.left if x < node.val else node.right`."""
     if isinstance(node, ast.While):
-        inner = [n for stmt in node.body for n in ast.walk(stmt)]
-        if any(isinstance(n, ast.Call) and called(n) in ("pop", "popleft", "append") for n in inner):
+        inner = nodes_in(node.body)
+        if any(is_call(n, "pop", "popleft", "append") for n in inner):
             return False
         steps = [p for n in inner if isinstance(n, ast.Assign) for p in pairs(n)]
         walked = [
@@ -52,7 +54,7 @@ def _goes_down(scene: Scene, node: ast.AST) -> bool:
         linked = any(isinstance(target, ast.Attribute) for target, _ in steps)
         return not linked and _sides(walked) == _SIDES
     if isinstance(node, ast.FunctionDef) and node.name in scene.recursive:
-        own = [n for n in ast.walk(node) if isinstance(n, ast.Call) and called(n) == node.name]
+        own = [n for n in ast.walk(node) if is_call(n, node.name)]
         handed = [
             part for call in own for arg in call.args for part in ast.walk(arg) if isinstance(part, ast.Attribute)
         ]
@@ -73,9 +75,9 @@ def _threads(node: ast.AST) -> bool:
 def _calls_by_side(function: Function) -> dict[str, list[ast.Call]]:
     """Recursive calls on the left and on the right child, in the order of the text."""
     found: dict[str, list[ast.Call]] = {"left": [], "right": []}
-    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
-        if called(call) == getattr(function, "name", ""):
-            for side in {arg.attr for arg in call.args if isinstance(arg, ast.Attribute)} & _SIDES:
+    for call in ast.walk(function):
+        if is_call(call, getattr(function, "name", "")):
+            for side in _sides(call.args):
                 found[side].append(call)
     return found
 
@@ -100,7 +102,7 @@ def _leftmost_first(scene: Scene, loop: ast.AST) -> bool:
     """In order with a stack: nodes are pushed on the way to the left, and popped before a step to the right."""
     if not isinstance(loop, ast.While):
         return False
-    inner = [n for stmt in loop.body for n in ast.walk(stmt)]
+    inner = nodes_in(loop.body)
     done = {called(n) for n in inner if isinstance(n, ast.Call)}
     moves = [p for n in inner if isinstance(n, ast.Assign) for p in pairs(n)]
     left = any(isinstance(v, ast.Attribute) and v.attr == "left" and same(v.value, t) for t, v in moves)
@@ -119,7 +121,7 @@ def _hands_values_down(scene: Scene, function: Function) -> bool:
                 if isinstance(arg, ast.Attribute) and arg.attr not in _SIDES:
                     told.add(name)
     compared = [n for n in ast.walk(function) if isinstance(n, ast.Compare)]
-    return any(isinstance(c.ops[-1], _ORDER) and names(c) & told for c in compared)
+    return any(isinstance(c.ops[-1], ORDER) and names(c) & told for c in compared)
 
 
 def _keeps_values(scene: Scene, call: ast.Call) -> bool:
@@ -147,8 +149,64 @@ def _searches_within(scene: Scene, function: Function) -> bool:
         other = scene.functions.get(called(call))
         if other is None or called(call) not in scene.recursive or called(call) == name:
             continue
-        back = any(isinstance(n, ast.Call) and called(n) == name for n in ast.walk(other))
+        back = any(is_call(n, name) for n in ast.walk(other))
         inside = any(n is other for n in ast.walk(function))
         if not back and not inside and any(_calls_by_side(other).values()):
             return True
+    return False
+
+
+def _links(scene: Scene) -> Iterator[str]:
+    """`twin_walk`, `links_copied`, `links_turned`, `links_walked`, `floyd`."""
+    for loop in scene.nodes:
+        if not isinstance(loop, (ast.For, ast.While)):
+            continue
+        body = nodes_in(loop.body)
+        walking = [pair for n in body if isinstance(n, ast.Assign) for pair in pairs(n)]
+        walkers = {
+            key(target) for target, value in walking if isinstance(value, ast.Attribute) and same(value.value, target)
+        }
+        if len(walkers) > 1:
+            yield "twin_walk"
+            taken = [key(t) for s in loop.body if isinstance(s, ast.Assign) for t, v in pairs(s) if key(t) in walkers]
+            if len({taken.count(name) for name in walkers if isinstance(loop, ast.While)} - {0}) > 1:
+                yield "floyd"
+        if walkers and any(is_call(n, "append") for n in body):
+            yield "links_copied"
+        turned = {key(target.value) for target, _ in walking if isinstance(target, ast.Attribute)}
+        if any(isinstance(v, ast.Call) and key(t) in [key(a) for a in v.args[1:]] for t, v in walking if key(t)):
+            yield "links_turned"
+        if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking):
+            yield "links_turned" if _turns(body) else "links_walked"
+
+
+def _turns(body: list[ast.AST]) -> bool:
+    """`node.next = previous` and `previous = node`."""
+    both = [pair for n in body if isinstance(n, ast.Assign) for pair in pairs(n)]
+    stored = {(key(target.value), key(value)) for target, value in both if isinstance(target, ast.Attribute)}
+    moved = {(key(value), key(target)) for target, value in both if isinstance(target, ast.Name)}
+    return any(pair in moved for pair in stored if all(pair))
+
+
+def _slow_and_fast(scene: Scene) -> bool:
+    """A name that takes two steps of what another takes one of: `f(f(x))`, `x.next.next`, `a[a[x]]`."""
+    for node in scene.nodes:
+        if not isinstance(node, ast.Assign) or not scene.loops(node):
+            continue
+        values = [v for n in node.targets for t in ast.walk(n) if (name := key(t)) for v in scene.made[name]]
+        for value in values:
+            if _twice(value):
+                return True
+    return False
+
+
+def _twice(node: ast.expr) -> bool:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
+        return node.attr == node.value.attr and isinstance(node.value.value, ast.Name)
+    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Call):
+        return (
+            same(node.func, node.args[0].func) and len(node.args[0].args) == 1 and not isinstance(node.func, ast.Name)
+        ) or (isinstance(node.func, ast.Name) and same(node.func, node.args[0].func) and node.func.id.startswith("v"))
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Subscript):
+        return same(node.value, node.slice.value) and isinstance(node.slice.slice, ast.Name)
     return False
