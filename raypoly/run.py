@@ -24,10 +24,9 @@ from raypoly.run_identity import CONFIG_KEY, STARTS, RunDirectory, parse_config,
 from raypoly.store import open_store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import PREFIX, Catalogue
-from raypoly.store.location import Location
+from raypoly.store.location import Location, StorageOptions
 from raypoly.store.sealed_json import unseal
 from raypoly.store.step_records import CompletedStep
-from raypoly.store.storage_options import StorageOptions
 
 SUMMARY = "summary.json"
 ROLLOUTS = "rollouts"

@@ -15,8 +15,7 @@ from pathlib import Path
 from raypoly.config import RunConfig
 from raypoly.errors import StorageError, UsageError
 from raypoly.store import Lease, Store, acquire_lease, open_store
-from raypoly.store.location import Location
-from raypoly.store.storage_options import StorageOptions
+from raypoly.store.location import Location, StorageOptions
 
 
 def run_location(run: RunConfig, name: str, options: StorageOptions) -> Location:

@@ -26,9 +26,8 @@ from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.run_folder import explain_unusable, open_leased, run_location
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.catalogue import completed_steps
-from raypoly.store.location import Location
+from raypoly.store.location import Location, StorageOptions
 from raypoly.store.sealed_json import seal, unseal
-from raypoly.store.storage_options import StorageOptions
 
 CONFIG_KEY = "config.json"
 STARTS = "starts/epoch-"

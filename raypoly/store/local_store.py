@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import filecmp
 import hashlib
 import itertools
 import os
@@ -54,15 +53,6 @@ class LocalStore(Store):
             aside = self._write_aside(path, [data])
             if not self._publish(aside, path) and path.read_bytes() != data:
                 raise StorageError(f"{path} is committed with other content and can't be replaced: this is a bug.")
-
-    def commit_file(self, key: str, source: Path) -> str:
-        path = self.local_path(key)
-        digest = hashlib.sha256()
-        with self._explained("written", path):
-            aside = self._write_aside(path, _hashed_chunks(source, digest))
-            if not self._publish(aside, path) and not filecmp.cmp(source, path, shallow=False):
-                raise StorageError(f"{path} is committed with other content and can't be replaced: this is a bug.")
-        return digest.hexdigest()
 
     def put_mutable(self, key: str, data: bytes) -> None:
         self._put(key, [data])
@@ -202,9 +192,3 @@ def _chunks(source: Path) -> Iterator[bytes]:
     with open(source, "rb") as file:
         while chunk := file.read(_CHUNK):
             yield chunk
-
-
-def _hashed_chunks(source: Path, digest: hashlib._Hash) -> Iterator[bytes]:
-    for chunk in _chunks(source):
-        digest.update(chunk)
-        yield chunk

@@ -1,4 +1,4 @@
-"""Where a run is: a folder of this machine, or a prefix in remote storage, written as one line.
+"""Where a run is: a folder of this machine, or a prefix in remote storage, written as one line; and how it is reached.
 
 Location.parse("~/runs/a"), Location.parse("s3://bucket/runs/a?region=eu-west-1&endpoint_override=http://127.0.0.1:9000")
 
@@ -7,21 +7,23 @@ URIs and their options are written as for `pyarrow.fs`. A location never holds a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from raypoly.caches import cache_root
 from raypoly.errors import UsageError
 
 OBJECT_SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "abfss")
-"""What obstore serves; any other scheme is tried with pyarrow."""
+"""The schemes that obstore serves. Any other is tried with pyarrow."""
 OPTIONS = {
     "s3": ("region", "scheme", "endpoint_override", "force_virtual_addressing"),
     "gs": ("scheme", "endpoint_override"),
     "az": ("account", "endpoint_override", "scheme"),
 }
-"""What may follow the `?`, by family."""
+"""The options that may follow the `?`, by family."""
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -44,7 +46,7 @@ class Location:
 
     @classmethod
     def parse(cls, text: str | Path) -> Location:
-        """Raises `UsageError` for what is no place for a run, and for credentials inside a URI."""
+        """Raises `UsageError` if no run can be there, and for credentials inside a URI."""
         scheme, found, rest = str(text).partition("://")
         if not found:
             return cls("file", "", str(Path(text).expanduser().absolute()))
@@ -87,7 +89,7 @@ class Location:
 
     @property
     def folder(self) -> Path | None:
-        """The folder, where it is one of this machine."""
+        """The folder on this machine; None for remote storage."""
         return Path(self.path) if self.scheme == "file" else None
 
     @property
@@ -111,3 +113,20 @@ class Location:
         """The place of another name beside this one."""
         parent, slash, _ = self.path.rpartition("/")
         return replace(self, path=f"{parent}{slash}{name}")
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """How remote storage is reached: `run.storage_timeout`, `run.storage_patience` and `run.scratch`."""
+
+    timeout: float = 30.0
+    """Seconds after which a request without an answer has failed."""
+    patience: float = 300.0
+    """Seconds over which a failing request is repeated."""
+    scratch: Path | None = None
+    """The folder for copies that must be files; None for `scratch/` in the user's cache. It may be deleted."""
+
+    def workspace(self, location: Location) -> Path:
+        """A run's folder in the scratch, named like the run."""
+        root = self.scratch or cache_root() / "scratch"
+        return root / hashlib.sha256(str(location).encode()).hexdigest()[:12] / location.name

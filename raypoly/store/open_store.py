@@ -8,10 +8,9 @@ from raypoly.store.backend import Backend
 from raypoly.store.lease import Lease
 from raypoly.store.local_lease import LocalLease
 from raypoly.store.local_store import LocalStore
-from raypoly.store.location import OBJECT_SCHEMES, Location
+from raypoly.store.location import OBJECT_SCHEMES, Location, StorageOptions
 from raypoly.store.remote_lease import RemoteLease
 from raypoly.store.remote_store import RemoteStore
-from raypoly.store.storage_options import StorageOptions
 from raypoly.store.store import Store
 
 

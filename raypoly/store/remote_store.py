@@ -21,8 +21,7 @@ from typing import TypeVar
 from raypoly.errors import StorageError
 from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
 from raypoly.store.lease_owner import is_alive
-from raypoly.store.location import Location
-from raypoly.store.storage_options import StorageOptions
+from raypoly.store.location import Location, StorageOptions
 from raypoly.store.store import Store, check_key
 
 logger = logging.getLogger(__name__)
@@ -69,19 +68,9 @@ class RemoteStore(Store):
 
     def commit(self, key: str, data: bytes) -> None:
         if len(data) > _ONE_REQUEST:
-            self._commit_large(check_key(key), lambda: iter([data]))
+            self._commit_large(check_key(key), data)
         elif not self.create(key, data):
             raise self._taken(key)
-
-    def commit_file(self, key: str, source: Path) -> str:
-        try:
-            if source.stat().st_size <= _ONE_REQUEST:
-                data = source.read_bytes()
-                self.commit(key, data)
-                return hashlib.sha256(data).hexdigest()
-            return self._commit_large(check_key(key), lambda: _chunks(source))
-        except OSError as error:
-            raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
 
     def put_mutable(self, key: str, data: bytes) -> None:
         check_key(key)
@@ -161,17 +150,12 @@ class RemoteStore(Store):
         self._backend.put(key, data)
         return True
 
-    def _commit_large(self, key: str, content: Callable[[], Iterator[bytes]]) -> str:
+    def _commit_large(self, key: str, data: bytes) -> None:
         """Look first, then upload in parts: only the lease, and the checksum in a manifest, guard against another."""
-        digest = hashlib.sha256()
-        for chunk in content():
-            digest.update(chunk)
-        if self.exists(key):
-            if self.digest(key)[0] != digest.hexdigest():
-                raise self._taken(key)
-        else:
-            self._do("written", key, lambda: self._backend.upload(key, _parts(content())), changes=True)
-        return digest.hexdigest()
+        if not self.exists(key):
+            self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
+        elif self.digest(key)[0] != hashlib.sha256(data).hexdigest():
+            raise self._taken(key)
 
     def _read_parts(self, key: str) -> Iterator[bytes]:
         size = self._do("read", key, lambda: self._backend.size(key))

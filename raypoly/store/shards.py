@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from raypoly.errors import CorruptData, StaleEpoch, UsageError
 from raypoly.store.lease_probe import newest_epoch
-from raypoly.store.location import Location
+from raypoly.store.location import Location, StorageOptions
 from raypoly.store.open_store import open_store
-from raypoly.store.storage_options import StorageOptions
 
 WEIGHTS = "model.safetensors"
 """The part whose tensors are the policy's weights by their transformers names."""

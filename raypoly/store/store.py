@@ -62,10 +62,6 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def commit_file(self, key: str, source: Path) -> str:
-        """`commit` of a local file's content without holding it in memory; returns its SHA-256, hex."""
-
-    @abstractmethod
     def put_mutable(self, key: str, data: bytes) -> None:
         """Replace a derived file (a summary, a report) whole: a reader sees the old content or the new."""
 

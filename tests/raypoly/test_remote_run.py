@@ -19,8 +19,8 @@ from raypoly.reports.run_results import show_results
 from raypoly.run import Run
 from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.store import open_store
+from raypoly.store.location import StorageOptions
 from raypoly.store.mirror import Mirror
-from raypoly.store.storage_options import StorageOptions
 from tests.support.finished_run import STEPS, metrics_row
 from tests.support.finished_run import fill as fill_run
 from tests.support.s3_server import S3Server, s3_server

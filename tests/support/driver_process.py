@@ -68,7 +68,7 @@ class Driver:
         """Run to the end, which may take `timeout` seconds; the exit code. Raises `subprocess.TimeoutExpired`."""
         process = self.process or self.start()
         code = process.wait(timeout)
-        self._ended()
+        self.forget_process()
         return code
 
     def kill(self) -> None:
@@ -77,7 +77,7 @@ class Driver:
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self._ended()
+        self.forget_process()
 
     @property
     def lives(self) -> bool:
@@ -86,6 +86,6 @@ class Driver:
     def log(self) -> str:
         return self.log_file.read_text()
 
-    def _ended(self) -> None:
+    def forget_process(self) -> None:
         self.process = None
         self.alive.remove(self)

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from raypoly.errors import CorruptData, StaleEpoch, StorageError
 from raypoly.store import Lease, Store
+from raypoly.store.location import StorageOptions
 from raypoly.store.remote_store import RemoteStore
 from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
-from raypoly.store.storage_options import StorageOptions
 from workflows.durability.manifests import NAME, Entry, Manifest
 
 PREFIX = "checkpoints/"

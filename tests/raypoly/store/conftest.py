@@ -10,9 +10,8 @@ import pytest
 
 from raypoly.store import Store, open_store
 from raypoly.store.filesystem_backend import FilesystemBackend
-from raypoly.store.location import Location
+from raypoly.store.location import Location, StorageOptions
 from raypoly.store.remote_store import RemoteStore
-from raypoly.store.storage_options import StorageOptions
 from tests.support.s3_server import S3Server, s3_server
 
 Open = Callable[[], Store]

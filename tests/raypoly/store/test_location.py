@@ -8,8 +8,7 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.store import open_store
-from raypoly.store.location import Location
-from raypoly.store.storage_options import StorageOptions
+from raypoly.store.location import Location, StorageOptions
 
 
 def test_path_is_absolute_and_home_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

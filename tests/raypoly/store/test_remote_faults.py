@@ -12,8 +12,7 @@ import pytest
 
 from raypoly.errors import StaleEpoch, StorageError, UsageError
 from raypoly.store import Store, open_store
-from raypoly.store.location import Location
-from raypoly.store.storage_options import StorageOptions
+from raypoly.store.location import Location, StorageOptions
 from tests.support.s3_server import Fault, Request, S3Server
 
 HASTY = StorageOptions(timeout=1.0, patience=20.0)
@@ -90,15 +89,16 @@ def test_every_request_of_every_method_may_fail(
 def test_every_request_of_an_upload_may_fail(
     s3: S3Server, reopen: Callable[[], Store], large: Path, kind: str, after: bool
 ) -> None:
-    reopen().commit_file("undisturbed", large)
+    content = large.read_bytes()
+    reopen().commit("undisturbed", content)
     requests = len(s3.requests)
     assert requests >= 5  # a look, the beginning, three parts, the end
     for at in range(1, requests + 1):
         s3.faults[:] = [Fault(kind, at=at, after=after)]
         store = reopen()
-        store.commit_file(f"at-{at}", large)
+        store.commit(f"at-{at}", content)
         s3.faults.clear()
-        assert store.read(f"at-{at}") == large.read_bytes()
+        assert store.read(f"at-{at}") == content
 
 
 def test_answer_that_ends_early_is_read_again(s3: S3Server, store: Store, content: bytes) -> None:
@@ -213,7 +213,7 @@ def test_nothing_is_sent_once_the_fence_is_up(s3: S3Server, store: Store, large:
     s3.requests.clear()
     for change in (
         lambda: store.commit("b", b""),
-        lambda: store.commit_file("c", large),
+        lambda: store.commit("c", large.read_bytes()),
         lambda: store.put_mutable("d", b""),
         lambda: store.delete("a"),
         lambda: store.quarantine("a", "a test"),

@@ -15,9 +15,8 @@ import pytest
 
 from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
 from raypoly.store import Store, acquire_lease, open_store
-from raypoly.store.location import Location
+from raypoly.store.location import Location, StorageOptions
 from raypoly.store.remote_store import RemoteStore
-from raypoly.store.storage_options import StorageOptions
 from tests.support.s3_server import Fault, Request, S3Server
 
 TIMEOUT = 3.0
@@ -25,7 +24,7 @@ TIMEOUT = 3.0
 HOLD = f"""
     import sys
     from raypoly.store import acquire_lease, open_store
-    from raypoly.store.storage_options import StorageOptions
+    from raypoly.store.location import StorageOptions
     store = open_store(sys.argv[1], StorageOptions(timeout={TIMEOUT}, patience=5.0))
     lease = acquire_lease(store, "raypoly train")
     print(lease.epoch, flush=True)

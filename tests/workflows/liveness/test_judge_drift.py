@@ -55,10 +55,15 @@ async def canary(
 
 
 async def look(canary: JudgeDriftMonitor, step: int) -> float | None:
-    canary.start_if_due(step)
-    assert canary._looking is not None
-    await asyncio.wait([canary._looking])
+    await asyncio.wait(start(canary, step))
     return canary.take_agreement()
+
+
+def start(canary: JudgeDriftMonitor, step: int) -> set[asyncio.Task[None]]:
+    """The tasks that it starts at this step."""
+    before = asyncio.all_tasks()
+    canary.start_if_due(step)
+    return asyncio.all_tasks() - before
 
 
 def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreement(tmp_path: Path) -> None:
@@ -105,17 +110,14 @@ def test_a_look_holds_nobody_up_and_is_not_begun_twice(tmp_path: Path) -> None:
     async def main() -> None:
         with running(Server(latency=1.0)) as server:
             async with canary(server, tmp_path, []) as (found, _):
-                found.start_if_due(1)
-                assert found._looking is None, "it is not due"
-                found.start_if_due(2)
-                assert found.take() is None, "it goes on"
-                first = found._looking
-                found.start_if_due(4)
-                assert found._looking is first
-                assert first is not None
-                await asyncio.wait([first])
-                assert found.take() is not None
-                assert found.take() is None, "nothing is told twice"
+                assert not start(found, 1), "it is not due"
+                first = start(found, 2)
+                assert len(first) == 1
+                assert found.take_agreement() is None, "it goes on"
+                assert not start(found, 4), "one is under way"
+                await asyncio.wait(first)
+                assert found.take_agreement() is not None
+                assert found.take_agreement() is None, "nothing is told twice"
 
     asyncio.run(main())
 

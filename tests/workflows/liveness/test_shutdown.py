@@ -42,7 +42,7 @@ def test_kill_9_leaves_nothing(driver: LocalDriver) -> None:
     left = descendants(process.pid)
     os.kill(process.pid, signal.SIGKILL)  # to the driver alone
     process.wait()
-    driver._ended()
+    driver.forget_process()
     assert_gone(left, process.pid)
 
 

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -127,7 +128,9 @@ def test_a_terminal_shows_bars_numbers_and_the_pause() -> None:
     progress.stage("generate", 0, 20)
     progress.step(metrics_row(2))
     progress.pause("no answer", SINCE)
-    progress._live.refresh()
+    until = time.monotonic() + 10
+    while "Paused since" not in console.file.getvalue() and time.monotonic() < until:  # type: ignore[attr-defined]
+        time.sleep(0.05)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     progress.resume(61)
     progress.note("a note [not markup]")
