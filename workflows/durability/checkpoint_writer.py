@@ -1,10 +1,10 @@
-"""Checkpoints beside training, one at a time: training waits for the copy on the host and for nothing else.
+"""Writes checkpoints beside training, one at a time. Training waits only for the copy on the host.
 
-    await saver.begin(step=10, copy=learning.copy, files={"objective.json": b"{}"})
-    saver.check()               # each step: raises what went wrong meanwhile
-    await saver.wait()          # at the end
+    await writer.begin(step=10, copy=learner.copy, files={"objective.json": b"{}"})
+    writer.check()               # each step: raises the error of a write that has failed
+    await writer.wait()          # at the end
 
-What fails costs time and no data: the steps since the last checkpoint are replayed from the journal.
+A failed write costs time and no data: the steps since the last checkpoint are replayed from the journal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from raypoly.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoints import Checkpoints
 
 Copy = Callable[[ShardWriter], Awaitable[Sequence[Shard]]]
-"""A copy of every rank's state: writes itself, and returns what was written."""
+"""A copy of every rank's state, as a function that writes it and returns the shards."""
 
 
 class CheckpointWriter:
-    """Used from one event loop."""
+    """Writes one run's checkpoints; used from one event loop."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class CheckpointWriter:
         """The step of the last checkpoint that was committed, or found valid, by this process."""
 
     async def begin(self, step: int, copy: Callable[[], Awaitable[Copy]], files: Mapping[str, bytes]) -> None:
-        """Return when the copy is made; `files` are the driver's own. The one before is waited for."""
+        """Return when the copy is made. Waits for the checkpoint before. `files` are the driver's own."""
         await self.wait()
         copied = await copy()
         self._task = asyncio.get_running_loop().create_task(self._save(step, copied, files))
 
     def check(self) -> None:
-        """Raise what the last one failed with, once it has."""
+        """Raise the error of the last checkpoint if it has failed."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
             task.result()
 
     async def wait(self) -> None:
-        """Return when the last one is committed; raises what it failed with."""
+        """Return when the last checkpoint is committed. Raises its error."""
         await self.idle()
         self.check()
 
@@ -60,7 +60,7 @@ class CheckpointWriter:
             await asyncio.wait([self._task])
 
     async def close(self) -> None:
-        """On the way out, whatever the reason: what is under way is finished; a failure is only told."""
+        """Finish the write under way. A failure becomes a note: the run is ending anyway."""
         try:
             await self.wait()
         except RaypolyError as error:

@@ -1,12 +1,12 @@
 """Checkpoints: what the learner needs to go on from a step, committed whole by a manifest of checksums.
 
-    writer = checkpoints.prepare(step=10, ranks=4)        # goes to the ranks, which write their shards themselves
+    writer = checkpoints.prepare(step=10, ranks=4)        # the ranks write their shards with it
     checkpoints.commit(writer, shards, {"objective.json": b"{}"})
 
     checkpoints/step-000010/optimizer-epoch-000002-rank-00000.safetensors ...  config.json  model.safetensors.index.json
-    checkpoints/step-000010/manifest.json                 the manifest last: without it nothing is there
+    checkpoints/step-000010/manifest.json                 written last: without it there is no checkpoint
 
-The folder is a Hugging Face one where `commit` is given its `config.json`: the index names the shards with the weights.
+If `commit` is given a `config.json`, the folder is a Hugging Face one: the index names the shards with the weights.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Checkpoint:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Their names relative to `folder`, sorted; the manifest is not among them."""
+        """Their names relative to `folder`, sorted, without the manifest."""
         return tuple(sorted(self.manifest.files))
 
     @property
@@ -58,7 +58,7 @@ class Checkpoint:
 
     @cached_property
     def folder(self) -> Path:
-        """Its files on this machine; from remote storage they are fetched at the first question."""
+        """Its files on this machine, fetched from remote storage at first use."""
         return self.store.fetch(checkpoint_folder(self.step))
 
     def read(self, name: str) -> bytes:
@@ -67,12 +67,12 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """One run's checkpoints. Without a lease (a report, an evaluation beside a live run) they can only be read."""
+    """One run's checkpoints. Without a lease (in a report, in an evaluation beside a live run) they are read-only."""
 
     def __init__(
         self, store: Store, lease: Lease | None = None, keep_last: int = 3, keep_every: int | None = None
     ) -> None:
-        """The newest `keep_last` stay, and those of steps that `keep_every` divides."""
+        """Keeps the newest `keep_last`, and those of steps that `keep_every` divides."""
         if keep_last < 1:
             raise ValueError(f"at least one checkpoint must be kept, not {keep_last}")
         self._store = store
@@ -80,9 +80,9 @@ class Checkpoints:
         self._keep_last, self._keep_every = keep_last, keep_every
 
     def prepare(self, step: int, ranks: int = 1) -> ShardWriter | None:
-        """What the ranks write the checkpoint of a step with; None where a valid one is there, which stays as it is.
+        """The writer that the ranks use for a step's checkpoint; None if there is a valid one, which stays as it is.
 
-        What a dead driver left of it is removed. Raises `StorageError`, `StaleEpoch`.
+        Removes what a dead driver left of it. Raises `StorageError`, `StaleEpoch`.
         """
         lease = self._held_lease()
         lease.check()
@@ -92,9 +92,9 @@ class Checkpoints:
         return ShardWriter(self._store.location, _options(self._store), step, lease.epoch, ranks)
 
     def commit(self, writer: ShardWriter, shards: Sequence[Shard], files: Mapping[str, bytes]) -> Checkpoint:
-        """Every rank has written its shards: add the driver's own files and the manifest, then drop the oldest ones.
+        """Add the driver's own files and the manifest to the shards of all ranks, then delete the oldest checkpoints.
 
-        Raises `CorruptData` where what was written does not come back from the store; `StorageError`, `StaleEpoch`.
+        Raises `CorruptData` if the files do not read back as they were written; `StorageError`, `StaleEpoch`.
         """
         ranks = {shard.rank for shard in shards}
         if ranks != set(range(writer.ranks)):
@@ -104,7 +104,7 @@ class Checkpoints:
         return self._commit(writer, shards, files)
 
     def save(self, step: int, files: Mapping[str, bytes]) -> Checkpoint:
-        """Commit a checkpoint of the given contents; a valid one of this step is left as it is and returned."""
+        """Commit a checkpoint of the given contents. A valid one of this step is left as it is and returned."""
         if not files:
             raise ValueError("a checkpoint has at least one file")
         writer = self.prepare(step)
@@ -127,11 +127,11 @@ class Checkpoints:
         found = self.valid(step)
         if found is None:
             raise CorruptData(f"{self._store.place(checkpoint_folder(step))} did not come back as it was written.")
-        self._drop()
+        self._delete_old()
         return found
 
     def newest_valid(self) -> Checkpoint | None:
-        """The newest checkpoint whose every checksum holds; damaged ones are set aside (with a lease) and skipped."""
+        """The newest checkpoint whose every checksum holds. Damaged ones are skipped, and quarantined with a lease."""
         for step in sorted(self.steps(), reverse=True):
             found = self.valid(step)
             if found is not None:
@@ -139,11 +139,11 @@ class Checkpoints:
         return None
 
     def steps(self) -> tuple[int, ...]:
-        """The steps that have a manifest, ascending; their content is not checked."""
+        """The steps that have a manifest, ascending. Their content is not checked."""
         return tuple(sorted(step for step, keys in self._listed().items() if _manifest_key(step) in keys))
 
     def valid(self, step: int) -> Checkpoint | None:
-        """A step's checkpoint; None where there is none, or a damaged one, which is set aside (with a lease)."""
+        """A step's checkpoint; None if there is none or it is damaged. A damaged one is quarantined with a lease."""
         if not self._store.exists(_manifest_key(step)):
             return None
         try:
@@ -168,7 +168,7 @@ class Checkpoints:
         return Checkpoint(step, manifest, self._store)
 
     def _quarantine(self, step: int, reason: str) -> None:
-        """Move the manifest first: from then on the checkpoint is not there."""
+        """Moves the manifest first: without it there is no checkpoint."""
         if self._lease is None:
             return
         self._lease.check()
@@ -176,12 +176,12 @@ class Checkpoints:
             self._store.quarantine(key, reason)
 
     def _discard(self, step: int) -> None:
-        """Delete a checkpoint's files, its manifest first: half a checkpoint is none."""
+        """Deletes a checkpoint's files, its manifest first: half a checkpoint is none."""
         for key in _manifest_first(self._store.list(checkpoint_folder(step))):
             self._store.delete(key)
 
-    def _drop(self) -> None:
-        """The newest is committed and was read back, so older ones may go, and what dead drivers left half-written."""
+    def _delete_old(self) -> None:
+        """Delete older checkpoints, and half-written ones of dead drivers. The newest was read back before."""
         listed = self._listed()
         whole = sorted(step for step, keys in listed.items() if _manifest_key(step) in keys)
         kept = set(whole[-self._keep_last :])
@@ -189,11 +189,11 @@ class Checkpoints:
         for step in sorted(set(listed) - kept):
             if step < whole[-1]:
                 self._discard(step)
-        for key in self._late(whole[-1], listed[whole[-1]]):
+        for key in self._shards_of_overtaken(whole[-1], listed[whole[-1]]):
             self._store.delete(key)
 
-    def _late(self, step: int, keys: Iterable[str]) -> Iterator[str]:
-        """Shards that a rank of an overtaken driver wrote into a checkpoint of a later one."""
+    def _shards_of_overtaken(self, step: int, keys: Iterable[str]) -> Iterator[str]:
+        """Shards that a rank of an overtaken driver wrote into the checkpoint of a later driver."""
         manifest = Manifest.parse(step, self._store.read(_manifest_key(step)))
         names = {f"{checkpoint_folder(step)}{name}" for name in manifest.files}
         return (key for key in keys if key not in names and _SHARD.search(key))
@@ -214,7 +214,7 @@ class Checkpoints:
 
 
 def step_of(key: str) -> int | None:
-    """The step of the checkpoint that a key is in; None where it is in none."""
+    """The step of the checkpoint that a key belongs to; None if it belongs to none."""
     match = _STEP.match(key)
     return int(match[1]) if match else None
 
@@ -232,7 +232,7 @@ def _options(store: Store) -> StorageOptions:
 
 
 def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
-    """transformers' index of the files that hold the weights; nothing where no rank wrote any."""
+    """transformers' index of the files with the weights; empty if no rank wrote any."""
     weights = [shard for shard in shards if shard.part == WEIGHTS]
     if not weights:
         return {}

@@ -1,4 +1,4 @@
-"""What a run has lost to damage so far, over all its starts: for the terminal, `summary.json` and the report."""
+"""The files that a run has lost to damage so far, over all its starts: for the terminal and `summary.json`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from raypoly.store.store import DAMAGED
 
 
 class DamageReport:
-    """Files that were set aside. `kept`: what an earlier start's summary told of them."""
+    """The files in quarantine, by this start and earlier ones."""
 
-    def __init__(self, store: Store, kept: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, store: Store, earlier: Iterable[Mapping[str, Any]]) -> None:
+        """`earlier`: the entries of the last start's summary, which know the reasons."""
         self._store = store
-        reasons = {entry.get("moved_to"): entry for entry in kept}
+        known = {entry.get("moved_to"): entry for entry in earlier}
         self._before = [
-            reasons.get(key, {"key": key.removeprefix(DAMAGED), "moved_to": key, "reason": "unknown"})
+            known.get(key, {"key": key.removeprefix(DAMAGED), "moved_to": key, "reason": "unknown"})
             for key in store.list(DAMAGED)
         ]
 
-    def told(self) -> list[Mapping[str, Any]]:
-        """`key, moved_to, reason` of each, by name."""
+    def entries(self) -> list[Mapping[str, Any]]:
+        """`key, moved_to, reason` of each file, sorted by `moved_to`."""
         entries = {str(entry["moved_to"]): entry for entry in [*self._before, *map(vars, self._store.damaged)]}
         return [dict(entries[name]) for name in sorted(entries)]
 

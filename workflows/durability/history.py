@@ -1,17 +1,17 @@
-"""A run's completed steps and evaluations: what is known of them in memory, their rollouts on the store.
+"""A run's completed steps and evaluations: their heads in memory, their rollouts on the store.
 
-    history = History(store, lease)          # puts in order what a crash left; sets aside what is damaged
+    history = History(store, lease)          # cleans up after a crash; quarantines damaged files
     history.head(12).metrics; history.load(12)
-    history.index_before(before=400)               # no step before 400 will ever be trained again
+    history.index_before(400)                # no step before 400 will ever be trained again
 
-A step starts as a rollout file of its own. Once settled (a checkpoint after it is committed) its head goes into the
-index, so that opening reads a few dozen objects however long the run is, and its file goes into a bundle. Every object
-is committed before what it replaces is deleted, so a crash leaves both, and opening deletes the one too many.
+A step starts with a rollout file of its own. Once a later checkpoint is committed, the step's head goes into the index
+and its file into a bundle. So opening reads a few dozen objects, however long the run is. Every object is committed
+before the ones that it replaces are deleted: a crash leaves both, and opening deletes the old ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -32,19 +32,20 @@ from raypoly.store.catalogue import (
     step_key,
 )
 from raypoly.store.rollout_files import Evaluation, encode_evaluation, encode_step, read_evaluation, read_head
-from raypoly.store.step_index import Segment, decode_segment, encode_segment, index_spans
+from raypoly.store.step_index import decode_segment, encode_segment, index_spans
 from raypoly.store.step_records import CompletedStep, Head
 
+K = TypeVar("K")
 T = TypeVar("T")
 _READS_AT_ONCE = 16
 _STRANGER = "it is no file of raypoly's"
 
 
 class History:
-    """Used by one thread at a time for writing; reading beside it is safe."""
+    """One thread at a time may write; others may read meanwhile."""
 
     def __init__(self, store: Store, lease: Lease, block: int = BLOCK) -> None:
-        """`block`: how many steps a bundle takes in."""
+        """`block`: the most steps in a bundle."""
         self._store, self._lease, self._block = store, lease, block
         self._files = RolloutFiles(store)
         self._heads: dict[int, Head] = {}
@@ -59,18 +60,19 @@ class History:
     @property
     def steps(self) -> tuple[int, ...]:
         """The steps whose rollouts are kept, ascending."""
-        bundles = list(self._bundles)  # at once: the journal's thread may be adding one
+        bundles = list(self._bundles)  # a copy: the journal's thread may be adding one
         return tuple(sorted({*self._singles, *(step for span in bundles for step in span.steps)}))
 
     def __contains__(self, step: int) -> bool:
         return step in self._singles or any(step in span.steps for span in list(self._bundles))
 
     def head(self, step: int) -> Head | None:
-        """What is known of a step; it may outlive the step's rollouts. None where nothing is."""
+        """A step's digest and metrics, which may outlive its rollouts; None if unknown."""
         return self._heads.get(step)
 
     def load(self, step: int) -> CompletedStep:
-        """A completed step as it was trained on. A damaged file is set aside; it, or none, raises `CorruptData`."""
+        """A completed step as it was trained on. Raises `CorruptData` if its file is missing or damaged, and then
+        quarantines it."""
         if step not in self:
             raise CorruptData(f"{self._store.uri}/{step_key(step)} is missing or was set aside.")
         try:
@@ -86,7 +88,7 @@ class History:
         """Commit a step's rollouts."""
         head = Head.of(completed.applied)
         for span in [span for span in self._segments if head.step in span.steps]:
-            self._delete(segment_key(span))  # it tells of the step as it was before its file was lost
+            self._delete(segment_key(span))  # it describes the step as it was before its file was lost
             self._segments.discard(span)
         self._commit(step_key(head.step), encode_step(completed))
         self._singles.add(head.step)
@@ -103,7 +105,7 @@ class History:
         self._payloads[step, split] = payload
 
     def load_evaluation(self, step: int, split: str) -> Evaluation:
-        """A committed evaluation with its samples; a damaged file is set aside and raises `CorruptData`."""
+        """A committed evaluation with its samples. Raises `CorruptData` for a damaged file, and quarantines it."""
         try:
             return read_evaluation(self._store, step, split)
         except CorruptData as error:
@@ -111,15 +113,13 @@ class History:
             raise
 
     def index_before(self, before: int) -> None:
-        """Index the steps before `before`, and bundle one block of them: none will be trained again."""
+        """Index the steps before `before`, which will not be trained again, and bundle one block of them."""
         for span in index_spans(before):
             if not any(segment.covers(span) for segment in self._segments):
                 heads = (self._heads[step] for step in span.steps if step in self._heads)
                 self._commit(segment_key(span), encode_segment(span, heads, self._payloads))
                 self._segments.add(span)
-        for span in [span for span in self._segments if _covered(span, self._segments)]:
-            self._delete(segment_key(span))
-            self._segments.discard(span)
+        self._delete_covered_segments()
         for first in range(0, before - self._block + 1, self._block):
             singles = sorted(self._singles.intersection(range(first, first + self._block)))
             if singles:
@@ -127,7 +127,7 @@ class History:
                 return
 
     def _bundle(self, steps: Iterable[int]) -> None:
-        """Consecutive steps together, up to the largest size of a bundle."""
+        """Bundle consecutive steps together, up to the largest size of a bundle."""
         part: dict[int, bytes] = {}
         for step in steps:
             data = self._checked(step)
@@ -149,7 +149,7 @@ class History:
             self._delete(step_key(step))
 
     def _checked(self, step: int) -> bytes | None:
-        """A step's own file; None where it is damaged, and set aside now."""
+        """A step's own file; None if it was damaged, and is now quarantined."""
         data = self._store.read(step_key(step))
         try:
             read_head(data, step)
@@ -158,24 +158,26 @@ class History:
             return None
         return data
 
+    def _delete_covered_segments(self) -> None:
+        """Ten small segments become a larger one; a crash may have left both."""
+        for span in list(self._segments):
+            if any(other != span and other.covers(span) for other in self._segments):
+                self._delete(segment_key(span))
+                self._segments.discard(span)
+
     def _open_index(self, pool: ThreadPoolExecutor) -> None:
         keys, strangers = parse_segments(self._store.list(INDEX))
         for key in strangers:
             self._quarantine(key, _STRANGER)
-
-        def read(item: tuple[Span, str]) -> Segment | CorruptData:
-            return _or_corrupt(lambda: decode_segment(item[0], self._store.read(item[1])))
-
-        for (span, key), found in zip(keys.items(), pool.map(read, keys.items()), strict=True):
-            if isinstance(found, CorruptData):
-                self._quarantine(key, found)
+        found = _read_all(pool, keys, lambda span: decode_segment(span, self._store.read(keys[span])))
+        for span, segment in found:
+            if isinstance(segment, CorruptData):
+                self._quarantine(keys[span], segment)
             else:
                 self._segments.add(span)
-                self._heads.update(found.heads)
-                self._payloads.update(found.evaluations)
-        for span in [span for span in self._segments if _covered(span, self._segments)]:
-            self._delete(keys[span])  # the last driver died between the larger segment and this
-            self._segments.discard(span)
+                self._heads.update(segment.heads)
+                self._payloads.update(segment.evaluations)
+        self._delete_covered_segments()
 
     def _open_rollouts(self, pool: ThreadPoolExecutor) -> None:
         found = Catalogue.of(self._store.list(PREFIX))
@@ -202,29 +204,21 @@ class History:
             self._singles.discard(step)
 
     def _open_singles(self, pool: ThreadPoolExecutor, steps: Iterable[int]) -> None:
-        def read(step: int) -> Head | CorruptData:
-            return _or_corrupt(lambda: read_head(self._store.read(step_key(step)), step))
-
-        steps = list(steps)
-        for step, found in zip(steps, pool.map(read, steps), strict=True):
-            if isinstance(found, CorruptData):
-                self._quarantine_rollouts(step, found)
+        for step, head in _read_all(pool, steps, lambda step: read_head(self._store.read(step_key(step)), step)):
+            if isinstance(head, CorruptData):
+                self._quarantine_rollouts(step, head)
             else:
-                self._heads[step] = found
+                self._heads[step] = head
 
     def _open_evaluations(self, pool: ThreadPoolExecutor, keys: Iterable[tuple[int, str]]) -> None:
-        def read(key: tuple[int, str]) -> Mapping[str, Any] | CorruptData:
-            return _or_corrupt(lambda: read_evaluation(self._store, *key).payload)
-
-        keys = list(keys)
-        for key, found in zip(keys, pool.map(read, keys), strict=True):
-            if isinstance(found, CorruptData):
-                self._quarantine(evaluation_key(*key), found)
+        for key, payload in _read_all(pool, keys, lambda key: read_evaluation(self._store, *key).payload):
+            if isinstance(payload, CorruptData):
+                self._quarantine(evaluation_key(*key), payload)
             else:
-                self._payloads[key] = found
+                self._payloads[key] = payload
 
     def _quarantine_rollouts(self, step: int, reason: CorruptData) -> None:
-        """The file that holds the step: its own, or the bundle with all steps in it."""
+        """Quarantine the file that holds the step: its own, or the bundle with all its steps."""
         if step in self._singles:
             self._singles.discard(step)
             self._quarantine(step_key(step), reason)
@@ -241,18 +235,20 @@ class History:
         self._store.delete(key)
 
     def _quarantine(self, key: str, reason: CorruptData | str) -> None:
-        cause = reason.__cause__ if isinstance(reason, CorruptData) else None  # it does not name the file once more
+        cause = reason.__cause__ if isinstance(reason, CorruptData) else None  # the cause does not repeat the key
         self._lease.check()
         self._store.quarantine(key, str(cause or reason))
 
 
-def _covered(span: Span, by: Iterable[Span]) -> bool:
-    return any(other != span and other.covers(span) for other in by)
+def _read_all(
+    pool: ThreadPoolExecutor, items: Iterable[K], read: Callable[[K], T]
+) -> Iterator[tuple[K, T | CorruptData]]:
+    """Each item with what `read` returns for it, or with the damage that it found."""
 
+    def read_one(item: K) -> tuple[K, T | CorruptData]:
+        try:
+            return item, read(item)
+        except CorruptData as error:
+            return item, error
 
-def _or_corrupt(read: Callable[[], T]) -> T | CorruptData:
-    """What `read` returns, or the damage that it found."""
-    try:
-        return read()
-    except CorruptData as error:
-        return error
+    return pool.map(read_one, items)

@@ -4,11 +4,11 @@
     await journal.commit(Generated(group))                        # durable when it returns
     await journal.commit(Scored(step, slot, verdicts))
     await journal.commit(Applied(step, digest, metrics))
-    await journal.seal_step(step, groups, rewards, advantages)      # one rollout file in place of the step's records
+    await journal.seal_step(step, groups, rewards, advantages)    # one rollout file replaces the step's records
 
-Records that arrive within some 20 ms share one numbered, immutable object (`journal/step-000012/00003.arrow`), hence
-one fsync. Nothing committed is replaced or committed twice; what a crash leaves behind is put in order on opening.
-What becomes of completed steps: `workflows/durability/history.py`.
+Records that arrive within some 20 ms share one numbered, immutable object (`journal/step-000012/00003.arrow`), and so
+one fsync. Nothing committed is replaced or committed twice. Opening a journal cleans up after a crash. For completed
+steps see `workflows/durability/history.py`.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ class _OpenStep:
 class Journal:
     """One run's journal, used from one event loop.
 
-    Where a commit fails, every waiter gets the error and the journal takes nothing more: what reached the disk is
-    found out by opening it again.
+    If a commit fails, every waiter gets the error and the journal accepts nothing more. Opening it again shows what
+    has reached the disk.
     """
 
     def __init__(self, store: Store, lease: Lease, window_seconds: float = 0.02) -> None:
         self._store = store
         self._lease = lease
         self._window = window_seconds
-        # One thread: objects get their numbers, and reach the disk, in the order of their records.
+        # One thread, so that objects are numbered and reach the disk in the order of their records.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._waiting: list[tuple[Record, asyncio.Future[None]]] = []
-        self._flush: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._history = History(store, lease)
         self._open: dict[int, _OpenStep] = {}
@@ -76,19 +76,19 @@ class Journal:
     async def commit(self, record: Record) -> None:
         """Return when the record is durable.
 
-        Raises `AlreadyCommitted` for a second record of the same step, slot and kind; `StorageError` and `StaleEpoch`
-        where it could not be written.
+        Raises `AlreadyCommitted` for a second record of the same step, slot and kind; `StorageError` or `StaleEpoch`
+        if it could not be written.
         """
         record = self._claim(record)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((record, done))
-        if self._flush is None:
-            self._flush = loop.create_task(self._flush_all())
+        if self._flushing is None:
+            self._flushing = loop.create_task(self._flush_all())
         await done
 
     def step(self, step: int) -> StepRecords:
-        """What is committed of a step that is not completed; damaged objects are set aside and don't count."""
+        """The committed records of a step that is not completed. Damaged objects are quarantined and don't count."""
         records: list[Record] = []
         for key in self._store.list(_folder(step)):
             try:
@@ -102,8 +102,8 @@ class Journal:
     ) -> None:
         """Write the step's rollout file from its groups (in slot order), then delete the step's records.
 
-        `rewards` (NaN where unknown) and `advantages` are float64 [N] for each group. The step's `Applied` is
-        committed already.
+        `rewards` (NaN if unknown) and `advantages` are float64 [N] for each group. The step's `Applied` must be
+        committed.
         """
         state = self._open_step(step)
         if state.applied is None or [group.slot for group in groups] != state.slots:
@@ -113,7 +113,7 @@ class Journal:
         del self._open[step]
 
     async def index_before(self, before: int) -> None:
-        """A checkpoint holds the steps before this one: index and bundle them, for none is ever done again."""
+        """Index and bundle the steps before this one. A checkpoint holds them, so they will not be trained again."""
         await self._in_writer(self._history.index_before, before)
 
     def completed_steps(self) -> tuple[int, ...]:
@@ -121,15 +121,15 @@ class Journal:
         return self._history.steps
 
     def applied(self, step: int) -> Applied | None:
-        """A completed step's digest and metrics, at no cost; None where they were lost to damage."""
+        """A completed step's digest and metrics, from memory; None if they were lost to damage."""
         head = self._history.head(step)
         return head.applied if head else None
 
     def replayable(self, checkpoint: int) -> range:
-        """The completed steps that follow a checkpoint, each read and found sound: they are replayed, then it goes on.
+        """The completed steps after a checkpoint, each read and found sound. A resumed run replays them.
 
-        A damaged step is set aside and done again from its start. Raises `CorruptData`, naming its file, where steps
-        after it are there, for what was trained on can't be told from what would be trained on now.
+        A damaged step is quarantined and done again from its start. Raises `CorruptData`, naming its file, if there
+        are steps after it: they were trained on rollouts that can't be repeated.
         """
         step = checkpoint
         with contextlib.suppress(CorruptData):
@@ -151,36 +151,36 @@ class Journal:
     def load_step(self, step: int) -> CompletedStep:
         """A completed step, exactly as it was trained on.
 
-        A damaged file is set aside and raises `CorruptData`; the step then counts as never done, to be done again.
+        Raises `CorruptData` for a damaged file, and quarantines it: the step then counts as never done.
         """
         return self._history.load(step)
 
     async def commit_evaluation(self, step: int, split: str, payload: Mapping[str, Any], table: pa.Table) -> None:
-        """Commit an evaluation's results (JSON values) with its table of samples; immutable from then on."""
+        """Commit an evaluation's results (JSON values) with its table of samples."""
         if (step, split) in self.evaluations():
             raise AlreadyCommitted(f"the evaluation on {split} at step {step} is committed already")
         await self._in_writer(self._history.add_evaluation, step, split, payload, table)
 
     def evaluations(self) -> Mapping[tuple[int, str], Mapping[str, Any]]:
-        """The results of every committed evaluation by (step, split), ascending; at no cost."""
+        """The results of every committed evaluation by (step, split), ascending, from memory."""
         return self._history.evaluations
 
     def load_evaluation(self, step: int, split: str) -> Evaluation:
-        """A committed evaluation with its samples; a damaged file is set aside and raises `CorruptData`."""
+        """A committed evaluation with its samples. Raises `CorruptData` for a damaged file, and quarantines it."""
         return self._history.load_evaluation(step, split)
 
     async def flush(self) -> None:
-        """Return when everything that was handed in is durable or has failed."""
-        if self._flush is not None:
-            await asyncio.wait([self._flush])
+        """Return when every record is durable or has failed."""
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing])
 
     async def close(self) -> None:
-        """As `flush`; nothing can be committed from then on."""
+        """Flush, and accept nothing more."""
         await self.flush()
         self._writer.shutdown()
 
     def _claim(self, record: Record) -> Record:
-        """Note that this record is being committed; a second one of its kind is refused from now on."""
+        """Note that this record is being committed, so that a second one of its kind is refused."""
         state = self._open_step(record.step)
         if (record.slot, record.kind) in state.keys:
             raise AlreadyCommitted(f"{record.kind} of step {record.step}, slot {record.slot} is committed already")
@@ -200,7 +200,7 @@ class Journal:
         return self._open[step]
 
     async def _flush_all(self) -> None:
-        """Write what waits until nothing does, one batch a window; a record that comes alone does not wait for one."""
+        """Write waiting records until there are none, one batch a window. A record that comes alone does not wait."""
         loop = asyncio.get_running_loop()
         pause = 0.0
         while self._waiting or pause:
@@ -210,7 +210,7 @@ class Journal:
             if batch:
                 await self._write_batch(batch)
             pause = max(0.0, started + self._window - loop.time()) if batch else 0.0
-        self._flush = None
+        self._flushing = None
 
     async def _write_batch(self, batch: Sequence[tuple[Record, asyncio.Future[None]]]) -> None:
         writing = self._in_writer(self._write_records, [record for record, _ in batch])
@@ -224,7 +224,7 @@ class Journal:
                 done.set_exception(error)
 
     async def _in_writer(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Run a writing function in the journal's thread; its failure is the last thing that the journal does."""
+        """Run a writing function in the journal's thread. After a failure the journal writes nothing more."""
         await asyncio.get_running_loop().run_in_executor(self._writer, self._unless_failed, function, *arguments)
 
     def _unless_failed(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -245,7 +245,7 @@ class Journal:
             self._next_number[step] = number + 1
 
     def _first_free_number(self, step: int) -> int:
-        """Beyond every number in use, those of damaged objects included: a number is never given twice."""
+        """Above every number in use, damaged objects included: a number is never used twice."""
         keys = (*self._store.list(_folder(step)), *self._store.list(f"damaged/{_folder(step)}"))
         return 1 + max((int(match[1]) for key in keys if (match := _NUMBER_IN_USE.match(key))), default=0)
 
@@ -254,19 +254,19 @@ class Journal:
         self._delete_records(completed.step)
 
     def _delete_records(self, step: int) -> None:
-        # Last first: what a crash leaves is a prefix of the step's history.
+        # Last first: a crash leaves a prefix of the step's records.
         for key in reversed(self._store.list(_folder(step))):
             self._store.delete(key)
 
     def _finish_sealing(self) -> None:
-        """Delete records whose rollout file is there and valid: the last driver died between the two."""
+        """Delete records whose rollout file is valid: the last driver died after it wrote the file."""
         keys = self._store.list("journal/")
         for key in keys:
             if not _KEY.match(key):
                 self._quarantine(key, CorruptData("it is no file of raypoly's"))
         for step in sorted({int(match[1]) for key in keys if (match := _KEY.match(key))}):
             if step in self._history:
-                with contextlib.suppress(CorruptData):  # then the file is set aside, and the records count again
+                with contextlib.suppress(CorruptData):  # then the file is quarantined, and the records count again
                     self._history.load(step)
                     self._lease.check()
                     self._delete_records(step)

@@ -1,4 +1,4 @@
-"""A checkpoint's manifest: its files, who wrote each, and their checksums, under a checksum of its own."""
+"""A checkpoint's manifest: its files, their writers and checksums, and a checksum of its own."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Entry:
     sha256: str
     bytes: int
     rank: int | None = None
-    """Who wrote it; None for the driver."""
+    """The rank that wrote it; None for the driver."""
     part: str = ""
-    """What the rank calls it."""
+    """The rank's name for it."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What makes files a checkpoint."""
+    """The list that makes files a checkpoint."""
 
     step: int
     epoch: int
     """The lease under which it was written."""
     ranks: int
-    """How many wrote shards; the world size."""
+    """How many ranks wrote shards; the world size."""
     files: Mapping[str, Entry]
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """The files that ranks read; where no file says whose it is (schema 1), all of them are rank 0's."""
+        """The files that ranks read. In schema 1 no file names its rank: all belong to rank 0."""
         ranked = any(entry.rank is not None for entry in self.files.values())
         return tuple(
             Shard(entry.rank or 0, entry.part or name, name, entry.sha256, entry.bytes)
@@ -56,7 +56,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, step: int, data: bytes) -> Manifest:
-        """Raises `CorruptData` where it is not what was committed for this step, `NewerSchema`."""
+        """Raises `CorruptData` if it differs from what was committed for this step; `NewerSchema`."""
         try:
             body = json.loads(data)
             digest = body.pop("sha256")

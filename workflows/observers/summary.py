@@ -24,7 +24,7 @@ class Summary:
         self._store, self._journal, self._config = store, journal, config
         self._seconds: Counter[str] = Counter()
         kept = _kept(store)
-        self._losses = DamageReport(store, kept.get("damaged", []))
+        self._damage = DamageReport(store, kept.get("damaged", []))
         self._pauses: dict[str, Mapping[str, Any]] = {str(p["since"]): p for p in _kept_pauses(kept)}
         """By their beginning. Those of a step or an evaluation that a kill left unfinished are kept here alone."""
         self._judge_costs: list[float | None] = []
@@ -73,7 +73,7 @@ class Summary:
             "stage_seconds": {stage: round(value, 3) for stage, value in self._seconds.items()},
             "pauses": [pauses[since] for since in sorted(pauses)],
             "set_aside": self._set_aside,
-            "damaged": self._losses.told(),
+            "damaged": self._damage.entries(),
             "missing_rollouts": format_step_ranges(self._journal.lost_steps(self.steps)),
         }
         self._store.put_mutable(SUMMARY, seal(summary))
