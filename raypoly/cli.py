@@ -222,9 +222,9 @@ def score(
 ) -> None:
     """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
     with _reported():
-        from raypoly.offline.score.score_args import ScoreArgs, do
+        from raypoly.offline.score.score_args import ScoreArgs, run_score
 
-        do(
+        run_score(
             ScoreArgs(
                 problems=problems,
                 overrides=overrides or [],
@@ -257,8 +257,8 @@ def label(
 ) -> None:
     """Cluster groups of programs by strategy, those of a file or of a run."""
     with _reported():
-        from raypoly.offline.interrupt import goes_on, interruptible
-        from raypoly.offline.judge.judge_choice import chosen
+        from raypoly.offline.command_config import choose_judge
+        from raypoly.offline.interrupt import describe_interrupt, interruptible
         from raypoly.offline.judge.label_groups import label_file
 
         if run is not None:
@@ -267,13 +267,13 @@ def label(
             words = [*([] if file is None else [file]), *(overrides or [])]  # no file stands before the keys
             if show:
                 raise UsageError("--show goes with a file: leave it out beside --run.")
-            with interruptible(goes_on(out)):
+            with interruptible(describe_interrupt(out)):
                 relabel(run, out, judge, words)
             return
         if file is None:
             raise UsageError("Give a file of groups, or --run, a run whose groups are labelled again.")
-        with interruptible(goes_on(out)):
-            label_file(Path(file), out, chosen(judge, overrides or []), show)
+        with interruptible(describe_interrupt(out)):
+            label_file(Path(file), out, choose_judge(judge, overrides or []), show)
 
 
 @judging.command()
@@ -297,17 +297,16 @@ def audit(
 ) -> None:
     """Measure a judge by groups whose strategies people have labelled."""
     with _reported():
+        from raypoly.offline.command_config import choose_judge, choose_other_judge, split_requirements
         from raypoly.offline.interrupt import interruptible
         from raypoly.offline.judge.audit_report import audit_file
-        from raypoly.offline.judge.judge_choice import against as other
-        from raypoly.offline.judge.judge_choice import chosen, sorted_words
 
-        words, required = sorted_words(overrides or [], require or [])
-        choices = [chosen(judge, words)]
+        words, required = split_requirements(overrides or [], require or [])
+        choices = [choose_judge(judge, words)]
         if against is not None and against_view is not None:
             raise UsageError("Give --against or --against-view, not both.")
         second = f"judge.view={against_view}" if against_view is not None else against
-        choices += [] if second is None else [other(choices[0], second)]
+        choices += [] if second is None else [choose_other_judge(choices[0], second)]
         with interruptible("Interrupted; answers that a server gave are kept."):
             audit_file(
                 None if gold is None else Path(gold),
@@ -327,10 +326,10 @@ def cache(
 ) -> None:
     """Show how many answers of servers are kept, or forget them."""
     with _reported():
-        from raypoly.offline.judge.describe_cache import described
-        from raypoly.offline.judge.judge_choice import chosen
+        from raypoly.judge.openai.answer_cache import describe_cache
+        from raypoly.offline.command_config import choose_judge
 
-        typer.echo(described(chosen(None, overrides or []).judge, clear))
+        typer.echo(describe_cache(choose_judge(None, overrides or []).judge, clear))
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:

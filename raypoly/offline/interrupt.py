@@ -1,4 +1,4 @@
-"""End in good order on Ctrl-C and on SIGTERM: both become one exception that carries sentence and exit code."""
+"""End a command in good order on Ctrl-C and on SIGTERM: both raise one exception with a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody asked the command to end."""
+    """A signal asked the command to end."""
 
     def __init__(self, sentence: str, number: int) -> None:
         super().__init__(sentence)
@@ -20,7 +20,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(sentence: str) -> Iterator[None]:
-    """Within the block, in the main thread, the first signal raises `Interrupted`; later ones find it under way."""
+    """Within the block the first signal raises `Interrupted` in the main thread; later signals are ignored."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for each in SIGNALS:
@@ -35,6 +35,6 @@ def interruptible(sentence: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def goes_on(out: str | None) -> str:
-    """What is said of an interrupt to somebody whose rows go to `out`."""
+def describe_interrupt(out: str | None) -> str:
+    """The sentence for an interrupted command whose rows go to `out`."""
     return "Interrupted." + (" The same command goes on from here." if out not in (None, "-") else "")

@@ -8,8 +8,7 @@ Programs run in `raypoly.sandbox`, one sandbox a worker thread. A verdict of `in
 program is worth: the sandbox failed again and again, or the problem's tests can't be run.
 """
 
-from raypoly.offline.score.validate_problems import Validation, validate
 from raypoly.scoring.local_pool import LocalPool
-from raypoly.scoring.score_programs import Program, score, scored
+from raypoly.scoring.score_programs import Program, Validation, score, scored, validate
 
 __all__ = ["LocalPool", "Program", "Validation", "score", "scored", "validate"]

@@ -21,7 +21,7 @@ from raypoly.config import Config, JudgeConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge.gold import GoldGroup, groups
 from raypoly.judge.label_agreement import adjusted_rand, ids_of
-from raypoly.offline.judge.program_groups import ObservedGroup, of_gold
+from raypoly.offline.judge.program_groups import ObservedGroup, group_of_gold
 from raypoly.seeds import derive
 
 EVERY = 25
@@ -86,7 +86,7 @@ class JudgeDriftMonitor:
             return None
 
     async def _run(self, gold: GoldGroup) -> ObservedGroup:
-        group = of_gold(gold)
+        group = group_of_gold(gold)
         codes = [program if program.strip() else None for program in group.programs]
         return ObservedGroup(group, tuple(await self._scorers.score(group.problem, codes, order=AFTER_ALL)))
 

@@ -12,7 +12,7 @@ from typing import IO
 from rich.console import Console
 
 from raypoly.errors import UsageError
-from raypoly.offline.score.score_progress import shown
+from raypoly.offline.command_progress import show_progress
 from raypoly.preparing import output_files, pass_rate_band, prompt_lengths
 from raypoly.preparing.candidates import Ask, Candidate
 from raypoly.preparing.data_card import PreparationResult, card, encoded
@@ -197,7 +197,7 @@ class Preparation:
 
         total = programs * len(candidates)
         self._note(f"{what}: {total:,} programs of {len(candidates):,} problems")
-        with shown(total, lambda: (done, passed), self._console):
+        with show_progress("programs", total, lambda: (done, passed), self._console):
             return await self._chunks.outcomes(first, candidates, size, work, told)
 
     def _write(self, loaded: Loaded, against: Loaded | None, candidates: Sequence[Candidate]) -> None:

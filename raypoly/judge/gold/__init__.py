@@ -13,18 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from raypoly.errors import UsageError
 from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.problems.formats.long_integers import loads
+from raypoly.offline.row_reader import SourceRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
-from raypoly.problems.formats.row_files import read_lines
 from raypoly.values import Problem, TestSuite
 
-Row = TypeVar("Row", bound=BaseModel)
 _SHIPPED = Path(__file__).with_name("gold.jsonl")
 _NO_TESTS = "def check(candidate):\n    pass\n"
 
@@ -67,7 +63,7 @@ class GoldGroup:
 
 
 class _Row(BaseModel):
-    """A line of the file. Columns beyond these are let be: a gold set may carry its owner's."""
+    """A line of the file. Other columns are ignored: a gold set may have columns of its owner's."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
     id: str = Field(min_length=1)
@@ -107,33 +103,12 @@ def groups(path: Path | None = None) -> list[GoldGroup]:
 
     Raises `UsageError`, with file and line, where a row is no gold group, and where the file has none or can't be read.
     """
-    path = _SHIPPED if path is None else path
-    found: dict[str, GoldGroup] = {}
-    for number, line in read_lines(path):
-        group = _group(line, f"{path}:{number}")
-        if group.id in found:
-            raise UsageError(f"{path}:{number}: {group.id!r} appears a second time; ids have to differ.")
-        found[group.id] = group
-    if not found:
-        raise UsageError(f"{path} has no gold group; docs/gold-set.md says what a row looks like.")
-    return list(found.values())
+    what = "gold group; docs/gold-set.md says what a row looks like"
+    return read_rows_by_id(_SHIPPED if path is None else path, _read_group, what)
 
 
-def read_row(line: bytes, where: str, kind: type[Row]) -> Row:
-    """A line as a row of this kind. Raises `UsageError` with `where` and the column that is wrong."""
-    try:
-        value: Any = loads(line.decode("utf-8-sig"))
-        return kind.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        column = ".".join(map(str, first["loc"])) or "the row"
-        raise UsageError(f"{where}: {column}: {first['msg'].removeprefix('Value error, ')}.") from None
-    except ValueError as error:
-        raise UsageError(f"{where}: not JSON in UTF-8: {error}.") from None
-
-
-def _group(line: bytes, where: str) -> GoldGroup:
-    row = read_row(line, where, _Row)
+def _read_group(source: SourceRow) -> GoldGroup:
+    row = source.parse_as(_Row)
     return GoldGroup(
         id=row.id,
         problem=row.problem,

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from raypoly.caches import cache_root
+from raypoly.config import JudgeConfig
+from raypoly.errors import StorageError
 from raypoly.judge.openai.judge_reply import AssignedCluster
 
 T = TypeVar("T")
@@ -172,3 +174,23 @@ class AnswerCache:
             total -= int(str(size))
             if total <= _KEEP * self.limit:
                 return
+
+
+def describe_cache(config: JudgeConfig, clear: bool = False) -> str:
+    """One line about the kept answers, which `clear` deletes. Raises `StorageError` where they can't be read."""
+    folder = folder_of(config.cache_dir)
+    closed = AnswerCache(folder, limit_mib=0)
+    if not closed.path.is_file():
+        return f"{closed.path}: no answers are kept."
+    # opened without a real limit: to look at a cache must not prune it
+    cache = AnswerCache(folder, limit_mib=1 << 20)
+    try:
+        answers, size = cache.size()
+        if clear:
+            cache.clear()
+        if cache.failures:
+            raise StorageError(f"{cache.path} can't be used as the judge's cache: see judge.cache_dir.")
+    finally:
+        cache.close()
+    what = f"{answers:,} answers, {size / (1 << 20):.1f} MiB of {config.cache_mib} MiB"
+    return f"{cache.path}: {what}" + (" forgotten." if clear else ".")

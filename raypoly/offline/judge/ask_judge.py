@@ -1,6 +1,6 @@
-"""Ask a judge about group after group, several at a time, and keep their order.
+"""Ask a judge about many groups, several at a time, and keep their order.
 
-    for seen, answer in ask(build(config), observed):
+    for seen, answer in ask_all(build(config), observed):
         answer.labels                # None where the judge refused, and `answer.reason` says why
         answer.strategies[1]         # "hash table", where the judge has a name for it
 
@@ -17,10 +17,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from raypoly.errors import JudgeRefused
+from raypoly.errors import JudgeRefused, JudgeUnavailable
 from raypoly.judge import Judge
 from raypoly.judge.approach_priority import approach_of
 from raypoly.judge.structural import StructuralJudge, signature
+from raypoly.offline.command_output import NOTES
+from raypoly.offline.command_progress import track
 from raypoly.offline.judge.program_groups import ObservedGroup
 from raypoly.values import Evidence, Labels
 
@@ -28,9 +30,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 AT_ONCE = 16
-"""Groups a judge is asked about at the same time; it knows itself how many calls its server bears."""
+"""Groups a judge is asked about at the same time; the judge itself limits the calls to its server."""
 TROUBLE = "the sandbox could not run its programs: "
-"""How the reason begins where it was not the judge that gave no labels."""
+"""How the reason begins where the sandbox failed and the judge was not asked."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +51,34 @@ class Answer:
         return None if self.labels is None else list(self.labels.strategies)
 
 
-def ask(judge: Judge, groups: Iterable[ObservedGroup]) -> Iterator[tuple[ObservedGroup, Answer]]:
+def ask_all(judge: Judge, groups: Iterable[ObservedGroup]) -> Iterator[tuple[ObservedGroup, Answer]]:
     """Each group with its answer, in order. Raises `JudgeUnavailable` when the first group without one is due."""
-    return in_order(lambda seen: answer(judge, seen), groups, AT_ONCE)
+    return map_in_order(lambda seen: ask_judge(judge, seen), groups, AT_ONCE)
 
 
-def answer(judge: Judge, seen: ObservedGroup) -> Answer:
+def ask_with_progress(
+    judge: Judge, groups: Iterable[ObservedGroup], total: int, resumes: bool, quiet: bool = False
+) -> Iterator[tuple[ObservedGroup, Answer]]:
+    """As `ask_all`, with progress unless `quiet`. In an outage the error says how to go on (`resumes`: rows stay)."""
+    answers = ask_all(judge, groups)
+    try:
+        yield from answers if quiet else track(answers, total, "groups", NOTES)
+    except JudgeUnavailable as error:
+        kept = "the rows so far are kept, and the same command goes on" if resumes else "give it again"
+        raise JudgeUnavailable(f"The judge is away: {str(error).rstrip('.')}; {kept}.") from error
+
+
+def ask_judge(judge: Judge, seen: ObservedGroup) -> Answer:
     """A judge's answer about one group, with its names for strategies. Raises `JudgeUnavailable`."""
     if seen.trouble:
         return Answer(None, TROUBLE + seen.trouble)
-    told: Callable[..., Any] | None = getattr(judge, "clusters", None)
+    ask_clusters: Callable[..., Any] | None = getattr(judge, "clusters", None)
     try:
-        if told is None:
+        if ask_clusters is None:
             labels = judge.label(seen.group.problem, seen.rollouts, seen.verdicts)
-            strategies = _structural(seen, labels) if isinstance(judge, StructuralJudge) else {}
+            strategies = _structural_names(seen, labels) if isinstance(judge, StructuralJudge) else {}
         else:
-            clusters = told(seen.group.problem, seen.rollouts, seen.verdicts)
+            clusters = ask_clusters(seen.group.problem, seen.rollouts, seen.verdicts)
             labels, strategies = clusters.labels, clusters.strategies
     except JudgeRefused as error:
         return Answer(None, str(error))
@@ -73,7 +87,18 @@ def answer(judge: Judge, seen: ObservedGroup) -> Answer:
     return Answer(labels, strategies=dict(strategies))
 
 
-def in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[tuple[T, R]]:
+def describe_spending(judge: Judge) -> str:
+    """What a judge that counts has used, in one line; empty for one that counts nothing."""
+    count: Callable[[], Any] | None = getattr(judge, "stats", None)
+    if count is None:
+        return ""
+    stats = count()
+    tokens = f"{stats.prompt_tokens + stats.completion_tokens:,} tokens"
+    money = "cost unknown" if stats.cost_usd is None else f"{stats.cost_usd:.4f} US dollars"
+    return f"{stats.calls:,} calls, {stats.cache_hits:,} answers from the cache, {tokens}, {money}"
+
+
+def map_in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[tuple[T, R]]:
     """Each item with `work` of it, in order; up to `at_once` at a time, each in a thread. Raises what `work` raises."""
     tasks: queue.SimpleQueue[tuple[Future[R], T] | None] = queue.SimpleQueue()
 
@@ -103,14 +128,14 @@ def in_order(work: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterat
             tasks.put(None)
 
 
-def _structural(seen: ObservedGroup, labels: Labels) -> dict[int, str]:
+def _structural_names(seen: ObservedGroup, labels: Labels) -> dict[int, str]:
     """The structural judge's own words, by the first program of each strategy."""
     names: dict[int, str] = {}
     for strategy, verdict in zip(labels.ids, seen.verdicts, strict=True):
         if strategy and verdict.evidence is not None:
-            names.setdefault(int(strategy), _named(verdict.evidence))
+            names.setdefault(int(strategy), _name_strategy(verdict.evidence))
     return names
 
 
-def _named(evidence: Evidence) -> str:
+def _name_strategy(evidence: Evidence) -> str:
     return approach_of(frozenset(evidence.features)) if evidence.features else ", ".join(sorted(signature(evidence)))

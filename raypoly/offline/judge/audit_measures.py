@@ -1,8 +1,8 @@
 """How good a judge is, in numbers: from labels of gold groups to one table of measures.
 
-    measures = measured(results)
+    measures = measure_judge(results)
     measures["ari"].value, measures["ari"].interval.low     # 0.83, 0.76
-    unmet(measures, wanted(["ari=0.7", "f1=0.8"]))           # [] where all are met
+    find_unmet(measures, parse_requirements(["ari=0.7"]))    # [] where all are met
 
 Measures are means over groups with a bootstrap interval, or counts of pairs and programs added up over groups. Groups
 that the judge refused count in `refused` alone: nobody knows their labels.
@@ -49,12 +49,12 @@ SEED = 0
 
 @dataclass(frozen=True)
 class AuditedGroup:
-    """One gold group with N programs, and what a judge made of it."""
+    """One gold group with N programs, and a judge's labels of it."""
 
     id: str
     gold: tuple[int, ...]
     found: tuple[int, ...] | None
-    """None where it gave no labels."""
+    """None where the judge gave no labels."""
     reason: str = ""
     agreements: Mapping[str, float] = field(default_factory=dict)
     """Adjusted Rand index of its labels with its own after a change, or from run to run, by measure."""
@@ -74,8 +74,8 @@ class Measure:
     """95 % over groups, where the value is a mean over them."""
 
 
-def measured(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
-    """All measures that the results allow, by name, in the order of `MEASURES`."""
+def measure_judge(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
+    """The measures that the results have values for, by name, in the order of `MEASURES`."""
     judged = [(result.found, result.gold) for result in results if result.found is not None]
     together = sum((pairs(found, gold) for found, gold in judged), PairCounts())
     idle = sum((degenerates(found, gold) for found, gold in judged), PairCounts())
@@ -93,8 +93,8 @@ def measured(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
     return {name: found[name] for name in MEASURES if name in found}
 
 
-def compared(one: Sequence[AuditedGroup], other: Sequence[AuditedGroup]) -> dict[str, LabelComparison]:
-    """The paired test of each mean over groups, over the groups for which both have a value."""
+def compare_judges(one: Sequence[AuditedGroup], other: Sequence[AuditedGroup]) -> dict[str, LabelComparison]:
+    """The paired test of each mean over groups, by name, over the groups for which both judges have a value."""
     tests = {}
     for name in MEASURES:
         both = [(a, b) for a, b in ((_value(a, name), _value(b, name)) for a, b in zip(one, other, strict=True))]
@@ -105,8 +105,11 @@ def compared(one: Sequence[AuditedGroup], other: Sequence[AuditedGroup]) -> dict
     return tests
 
 
-def wanted(texts: Sequence[str]) -> dict[str, float]:
-    """Measures and what is asked of them. Raises `UsageError` for no measure, and for no number from -1 to 1."""
+def parse_requirements(texts: Sequence[str]) -> dict[str, float]:
+    """The bound of each measure, from texts such as `ari=0.7`.
+
+    Raises `UsageError` for an unknown measure, and for a bound that is no number from -1 to 1.
+    """
     found = {}
     for text in texts:
         name, equals, number = (part.strip() for part in text.partition("="))
@@ -124,8 +127,8 @@ def wanted(texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def unmet(measures: Mapping[str, Measure], required: Mapping[str, float]) -> list[str]:
-    """What falls short, each in words."""
+def find_unmet(measures: Mapping[str, Measure], required: Mapping[str, float]) -> list[str]:
+    """The requirements that the measures do not meet, each in words."""
     short = []
     for name, bound in required.items():
         value = measures[name].value if name in measures else None

@@ -1,4 +1,4 @@
-"""`raypoly judge audit`: the table, the groups that went worst, the JSON file, and whether it was good enough."""
+"""`raypoly judge audit`: the table, the worst groups, the JSON file, and whether the judge meets the requirements."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from rich.table import Table
 from raypoly.errors import RaypolyError, StorageError, UsageError
 from raypoly.judge.gold import GoldGroup, groups
 from raypoly.judge.label_agreement import LabelComparison
+from raypoly.offline.command_config import JudgeChoice
+from raypoly.offline.command_output import say
 from raypoly.offline.judge.audit_measures import (
     CONSISTENCIES,
     MEASURES,
     AuditedGroup,
     Measure,
-    compared,
-    measured,
-    unmet,
-    wanted,
+    compare_judges,
+    find_unmet,
+    measure_judge,
+    parse_requirements,
 )
 from raypoly.offline.judge.judge_audit import AuditResult, audit
-from raypoly.offline.judge.judge_choice import JudgeChoice
 
 
 def audit_file(
@@ -42,27 +43,27 @@ def audit_file(
 
     Raises `UsageError` before anything starts, and `RaypolyError` at the end where a requirement is not met.
     """
-    required = _possible(wanted(require), runs, consistency)
+    required = _check_possible(parse_requirements(require), runs, consistency)
     golds = groups(gold)
     if json_out is not None and not json_out.absolute().parent.is_dir():
         raise UsageError(f"--json {json_out} can't be written: there is no such folder.")
     audited = audit(golds, choices, runs, consistency)
-    tables = [measured(each.results) for each in audited]
-    tests = compared(audited[0].results, audited[1].results) if len(audited) > 1 else {}
-    console = _console()
+    tables = [measure_judge(each.results) for each in audited]
+    tests = compare_judges(audited[0].results, audited[1].results) if len(audited) > 1 else {}
+    console = _wide_console()
     console.print(_table(audited, tables, tests))
     for each in audited:
         if each.spent:
-            _say(console, f"{each.judge}: {each.spent}")
-    for result in _worst(audited[0].results, worst):
-        _say(console, _described(result, next(each for each in golds if each.id == result.id)))
+            say(console, f"{each.judge}: {each.spent}")
+    for result in _worst_groups(audited[0].results, worst):
+        say(console, _describe_group(result, next(each for each in golds if each.id == result.id)))
     if json_out is not None:
         _write(json_out, gold, audited, tables, tests)
-    if short := unmet(tables[0], required):
+    if short := find_unmet(tables[0], required):
         raise RaypolyError(f"The judge {audited[0].judge} is not good enough: {'; '.join(short)}.")
 
 
-def _possible(required: dict[str, float], runs: int, consistency: bool) -> dict[str, float]:
+def _check_possible(required: dict[str, float], runs: int, consistency: bool) -> dict[str, float]:
     """Raises `UsageError` for a requirement that this audit will not measure."""
     if "run_to_run" in required and runs < 2:
         raise UsageError("--require run_to_run needs --runs 2 or more.")
@@ -90,14 +91,14 @@ def _table(
     return table
 
 
-def _console() -> Console:
+def _wide_console() -> Console:
     """Standard output, wide enough for two judges where no terminal says how wide it is."""
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, 120))
 
 
 def _columns(audited: Sequence[AuditResult]) -> list[str]:
-    """What sets the judges apart: their names, and the keys in which two of one name differ."""
+    """A name for each judge, with the keys that differ where both have one name."""
     if len(audited) == 1 or audited[0].judge != audited[1].judge:
         return [each.judge for each in audited]
     first, second = (each.config.model_dump(mode="json") for each in audited)
@@ -115,13 +116,13 @@ def _cell(measure: Measure) -> str:
     return text if measure.interval is None else f"{text} [{measure.interval.low:.2f}, {measure.interval.high:.2f}]"
 
 
-def _worst(results: Sequence[AuditedGroup], count: int) -> list[AuditedGroup]:
-    """Refused groups first, then by adjusted Rand index; groups that are wholly right are none of them."""
+def _worst_groups(results: Sequence[AuditedGroup], count: int) -> list[AuditedGroup]:
+    """Refused groups first, then by adjusted Rand index; groups that are wholly right are left out."""
     ranked = sorted(results, key=lambda result: -2.0 if result.ari is None else result.ari)
     return [result for result in ranked if result.ari is None or result.ari < 1][:count]
 
 
-def _described(result: AuditedGroup, gold: GoldGroup) -> str:
+def _describe_group(result: AuditedGroup, gold: GoldGroup) -> str:
     lines = [f"{result.id}: " + (f"refused: {result.reason}" if result.ari is None else f"ARI {result.ari:.3f}")]
     lines.append("  gold   " + " ".join(map(str, result.gold)))
     if result.found is not None:
@@ -158,7 +159,3 @@ def _write(
         beside.replace(path)
     except OSError as error:
         raise StorageError(f"--json {path} can't be written: {error.strerror}.") from error
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

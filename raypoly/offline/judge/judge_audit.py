@@ -3,39 +3,36 @@
     (audited,) = audit(groups(), [choice], runs=2)
     measured(audited.results)["ari"].value
 
-For each change a seeded half of each group's programs is changed, so that a judge which minds the change has something
-to split. Programs run once for all judges.
+Each change is made to a seeded half of each group's programs, so that a judge that is misled by it splits the group.
+Programs run once for all judges.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from rich.console import Console
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import SandboxError
 from raypoly.judge import Judge, build
 from raypoly.judge.gold import GoldGroup
 from raypoly.judge.label_agreement import adjusted_rand, run_to_run
-from raypoly.offline.judge.ask_judge import Answer, ask
+from raypoly.offline.command_config import JudgeChoice
+from raypoly.offline.command_output import NOTES
+from raypoly.offline.command_progress import track
+from raypoly.offline.judge.ask_judge import Answer, ask_all, describe_spending
 from raypoly.offline.judge.audit_measures import AuditedGroup
-from raypoly.offline.judge.judge_choice import JudgeChoice
-from raypoly.offline.judge.judge_progress import told
-from raypoly.offline.judge.label_groups import spending
-from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing, of_gold
+from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, group_of_gold, observing
 from raypoly.offline.judge.program_transforms import CHANGES, Change, keywords
 from raypoly.seeds import derive
 
-NOTES = Console(stderr=True)
 _AS_IT_IS = ""
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """One judge and what it made of the gold groups, in their order."""
+    """One judge and its labels of the gold groups, in their order."""
 
     judge: str
     """As it calls itself on its labels."""
@@ -48,18 +45,18 @@ class AuditResult:
 def audit(
     golds: Sequence[GoldGroup], choices: Sequence[JudgeChoice], runs: int, consistency: bool = True
 ) -> list[AuditResult]:
-    """What each of the judges makes of the groups; runs after the first ask anew, past kept answers.
+    """Each judge's labels of the groups; runs after the first ask again, without the judge's cache.
 
     Raises `JudgeUnavailable` in an outage, and `SandboxError` where a group's programs could not be run.
     """
     judges = [build(choice.judge) for choice in choices]  # first of all: a missing key should not cost minutes
-    seen = _seen(golds, choices[0], CHANGES if consistency else {})
+    seen = _observe(golds, choices[0], CHANGES if consistency else {})
     if consistency:
-        seen["reordering"] = [_reordered(one) for one in seen[_AS_IT_IS]]
-    return [_audited(golds, seen, choice.judge, judge, runs) for choice, judge in zip(choices, judges, strict=True)]
+        seen["reordering"] = [_reorder(one) for one in seen[_AS_IT_IS]]
+    return [_audit_one(golds, seen, choice.judge, judge, runs) for choice, judge in zip(choices, judges, strict=True)]
 
 
-def changed(group: ProgramGroup, name: str, change: Change, kept: frozenset[str]) -> ProgramGroup:
+def change_half(group: ProgramGroup, name: str, change: Change, kept: frozenset[str]) -> ProgramGroup:
     """The group with a seeded half of its programs changed."""
     rng = random.Random(derive("audit", name, group.id))
     places = set(rng.sample(range(len(group.programs)), len(group.programs) // 2))
@@ -67,29 +64,29 @@ def changed(group: ProgramGroup, name: str, change: Change, kept: frozenset[str]
     return replace(group, programs=tuple(programs))
 
 
-def _seen(
+def _observe(
     golds: Sequence[GoldGroup], choice: JudgeChoice, changes: Mapping[str, Change]
 ) -> dict[str, list[ObservedGroup]]:
     """The groups as they are, and after each change, with verdicts and evidence."""
-    plain = [of_gold(gold) for gold in golds]
+    plain = [group_of_gold(gold) for gold in golds]
     variants = {_AS_IT_IS: plain}
     for name, change in changes.items():
         variants[name] = [
-            changed(group, name, change, keywords(gold.tests)) for group, gold in zip(plain, golds, strict=True)
+            change_half(group, name, change, keywords(gold.tests)) for group, gold in zip(plain, golds, strict=True)
         ]
     every = [group for groups in variants.values() for group in groups]
-    with observing(choice.limits_for(sum(len(group.programs) for group in every))) as observe:
-        found = iter(told(observe(every), len(every), "groups run", NOTES))
-        return {name: [_sound(next(found)) for _ in groups] for name, groups in variants.items()}
+    with observing(choice.scorer, sum(len(group.programs) for group in every)) as observe:
+        found = track(observe(every), len(every), "groups run", NOTES)
+        return {name: [_check_sound(next(found)) for _ in groups] for name, groups in variants.items()}
 
 
-def _sound(seen: ObservedGroup) -> ObservedGroup:
+def _check_sound(seen: ObservedGroup) -> ObservedGroup:
     if seen.trouble:
         raise SandboxError(f"The programs of {seen.group.id} could not be run: {seen.trouble}.")
     return seen
 
 
-def _reordered(seen: ObservedGroup) -> ObservedGroup:
+def _reorder(seen: ObservedGroup) -> ObservedGroup:
     order = _order(seen)
     programs = tuple(seen.group.programs[i] for i in order)
     return ObservedGroup(replace(seen.group, programs=programs), tuple(seen.verdicts[i] for i in order))
@@ -101,16 +98,16 @@ def _order(seen: ObservedGroup) -> list[int]:
     return order
 
 
-def _audited(
+def _audit_one(
     golds: Sequence[GoldGroup],
     seen: Mapping[str, Sequence[ObservedGroup]],
     config: JudgeConfig,
     judge: Judge,
     runs: int,
 ) -> AuditResult:
-    asked = {name: [answer for _, answer in _told(judge, groups, name)] for name, groups in seen.items()}
-    again = _again(config, judge) if runs > 1 else judge
-    more = [[answer for _, answer in _told(again, seen[_AS_IT_IS], f"run {run}")] for run in range(2, runs + 1)]
+    asked = {name: _ask(judge, groups, name) for name, groups in seen.items()}
+    again = _without_cache(config, judge) if runs > 1 else judge
+    more = [_ask(again, seen[_AS_IT_IS], f"run {run}") for run in range(2, runs + 1)]
     results = []
     for place, gold in enumerate(golds):
         answers = {name: each[place] for name, each in asked.items()}
@@ -120,12 +117,12 @@ def _audited(
             agreements["run_to_run"] = run_to_run(repeated)
         results.append(_result(gold, answers[_AS_IT_IS], agreements))
     names = {answer.labels.judge for answer in asked[_AS_IT_IS] if answer.labels is not None}
-    spent = "; again, ".join(filter(None, [spending(judge), spending(again) if more else ""]))
+    spent = "; again, ".join(filter(None, [describe_spending(judge), describe_spending(again) if more else ""]))
     return AuditResult(" and ".join(sorted(names)) or repr(judge), config, tuple(results), spent)
 
 
 def _agreements(answers: Mapping[str, Answer], order: Sequence[int]) -> dict[str, float]:
-    """How far the labels after each change are those before it; nothing where either is not there."""
+    """How far the labels after each change agree with those before it; nothing where either is missing."""
     found: dict[str, float] = {}
     before = answers[_AS_IT_IS].ids
     for name, answer in answers.items():
@@ -135,16 +132,17 @@ def _agreements(answers: Mapping[str, Answer], order: Sequence[int]) -> dict[str
     return found
 
 
-def _again(config: JudgeConfig, judge: Judge) -> Judge:
-    """The same judge without its memory of answers: a kept one would agree with itself. Money spent stays spent."""
+def _without_cache(config: JudgeConfig, judge: Judge) -> Judge:
+    """The same judge without its cache: a kept answer would agree with itself. Its budget is what is left."""
     if config.budget_usd is None:
         return build(config.model_copy(update={"cache_mib": 0}))
     spent = getattr(getattr(judge, "stats", lambda: None)(), "cost_usd", None) or 0.0
     return build(config.model_copy(update={"cache_mib": 0, "budget_usd": config.budget_usd - spent}))
 
 
-def _told(judge: Judge, groups: Sequence[ObservedGroup], name: str) -> Iterator[tuple[ObservedGroup, Answer]]:
-    return told(ask(judge, groups), len(groups), f"groups labelled {name}".rstrip(), NOTES)
+def _ask(judge: Judge, groups: Sequence[ObservedGroup], name: str) -> list[Answer]:
+    what = f"groups labelled {name}".rstrip()
+    return [answer for _, answer in track(ask_all(judge, groups), len(groups), what, NOTES)]
 
 
 def _result(gold: GoldGroup, answer: Answer, agreements: Mapping[str, float]) -> AuditedGroup:

@@ -1,11 +1,11 @@
-"""Groups of programs from a file, as a judge wants to see them: rollouts, and verdicts with evidence.
+"""Groups of programs from a file, as a judge reads them: rollouts, and verdicts with evidence.
 
     with observing(choice.scorer) as observe:
         for seen in observe(read_groups(Path("groups.jsonl"))):
             judge.label(seen.group.problem, seen.rollouts, seen.verdicts)
 
-A file of programs has no verdicts yet. They come from sandboxes of this machine, by the row's own tests where it has
-some; without any, a program that loads passes, and its text alone says what it does.
+A file of programs has no verdicts. Sandboxes of this machine find them, by the row's own tests where it has some.
+Without tests a program that loads passes, and its text alone says what it does.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ScorerConfig
-from raypoly.errors import UsageError
-from raypoly.judge.gold import GoldGroup, read_row
+from raypoly.judge.gold import GoldGroup
 from raypoly.judge.gold.prelude import PRELUDE
+from raypoly.offline.command_config import limit_workers
+from raypoly.offline.row_reader import SourceRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
-from raypoly.problems.formats.row_files import read_lines
 from raypoly.scoring import LocalPool
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.score_programs import score_each
 from raypoly.values import Problem, Rollout, TestSuite, Verdict
 
 _NO_TESTS = "def check(candidate):\n    pass\n"
@@ -45,21 +46,21 @@ class ProgramGroup:
 
     id: str
     problem: Problem
-    """Its `answer` is `completion`: nothing has to be taken out of a program's text any more."""
+    """Its `answer` is `completion`: a program's text is the program and nothing else."""
     programs: tuple[str, ...]
-    """A blank one is no code. Of a response with a fenced block only the program is here."""
+    """A blank one is no code. Of a response with a fenced block only the program is kept."""
 
 
 @dataclass(frozen=True)
 class ObservedGroup:
-    """A group with what sandboxes found in its N programs."""
+    """A group with the verdicts of its N programs."""
 
     group: ProgramGroup
     verdicts: tuple[Verdict, ...]
 
     @cached_property
     def rollouts(self) -> tuple[Rollout, ...]:
-        """The programs as responses; nobody sampled them, so they have no tokens."""
+        """The programs as responses; no policy sampled them, so they have no tokens."""
         return tuple(_rollout(program) for program in self.group.programs)
 
     @property
@@ -72,7 +73,7 @@ Observe = Callable[[Iterable[ProgramGroup]], Iterator[ObservedGroup]]
 
 
 class _Row(BaseModel):
-    """A line of the file; other columns are let be."""
+    """A line of the file; other columns are ignored."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
     id: str = Field(min_length=1)
@@ -88,55 +89,40 @@ def read_groups(path: Path) -> list[ProgramGroup]:
 
     Raises `UsageError`, with file and line, where a row is no group, and where the file has none or can't be read.
     """
-    found: dict[str, ProgramGroup] = {}
-    for number, line in read_lines(path):
-        group = _group(line, f"{path}:{number}")
-        if group.id in found:
-            raise UsageError(f"{path}:{number}: {group.id!r} appears a second time; ids have to differ.")
-        found[group.id] = group
-    if not found:
-        raise UsageError(f"{path} has no group; a row is {{id, problem, programs}}.")
-    return list(found.values())
+    return read_rows_by_id(path, _read_group, "group; a row is {id, problem, programs}")
 
 
-def of_gold(gold: GoldGroup) -> ProgramGroup:
+def group_of_gold(gold: GoldGroup) -> ProgramGroup:
     """A gold group without its labels."""
-    return _of(gold.as_problem(), gold.programs)
+    return _make_group(gold.as_problem(), gold.programs)
 
 
 @contextmanager
-def observing(config: ScorerConfig) -> Iterator[Observe]:
-    """A pool of sandboxes; what it gives runs the programs of groups and keeps their order. One call at a time."""
-    with LocalPool(config, evidence=True, calibrate=False) as pool:
+def observing(config: ScorerConfig, programs: int | None = None) -> Iterator[Observe]:
+    """A pool of sandboxes, for about so many programs. It gives a function that runs groups and keeps their order.
 
-        def observe(groups: Iterable[ProgramGroup]) -> Iterator[ObservedGroup]:
-            waiting: list[ProgramGroup] = []
+    Use the function for one call at a time.
+    """
 
-            def programs() -> Iterator[tuple[Problem, str | None]]:
-                for group in groups:
-                    waiting.append(group)
-                    for program in group.programs:
-                        yield _for(group.problem, program), program if program.strip() else None
+    def programs_of(group: ProgramGroup) -> list[tuple[Problem, str | None]]:
+        return [(_problem_for(group.problem, text), text if text.strip() else None) for text in group.programs]
 
-            verdicts: list[Verdict] = []
-            for verdict in pool.score(programs()):
-                verdicts.append(verdict)
-                if len(verdicts) == len(waiting[0].programs):
-                    yield ObservedGroup(waiting.pop(0), tuple(verdicts))
-                    verdicts = []
-
-        yield observe
+    limited = config if programs is None else limit_workers(config, programs)
+    with LocalPool(limited, evidence=True, calibrate=False) as pool:
+        yield lambda groups: (
+            ObservedGroup(group, verdicts) for group, verdicts in score_each(pool, groups, programs_of)
+        )
 
 
 def entry_point_of(program: str) -> str:
-    """What a program seems to define for its caller, by its text: the first method of `Solution`, else function."""
+    """A guess, by the text, at what a caller of the program calls: the first method of `Solution`, else function."""
     if method := _METHOD.search(program):
         return f"Solution().{method[1]}"
     function = _FUNCTION.search(program)
     return function[1] if function else ""
 
 
-def _for(problem: Problem, program: str) -> Problem:
+def _problem_for(problem: Problem, program: str) -> Problem:
     """The problem, with the program's own entry point where the row names none."""
     if problem.entry_point:
         return problem
@@ -152,8 +138,8 @@ def _rollout(program: str) -> Rollout:
     return Rollout(none, none, np.zeros(0, np.float32), program, "stop", seed=0, weight_version=0)
 
 
-def _group(line: bytes, where: str) -> ProgramGroup:
-    row = read_row(line, where, _Row)
+def _read_group(source: SourceRow) -> ProgramGroup:
+    row = source.parse_as(_Row)
     problem = Problem(
         id=row.id,
         prompt=row.problem,
@@ -161,9 +147,9 @@ def _group(line: bytes, where: str) -> ProgramGroup:
         tests=TestSuite("check", row.tests or _NO_TESTS),
         prelude=prelude_without(PRELUDE if row.prelude is None else row.prelude, row.entry_point),
     )
-    return _of(problem, [program or "" for program in row.programs])
+    return _make_group(problem, [program or "" for program in row.programs])
 
 
-def _of(problem: Problem, texts: Sequence[str]) -> ProgramGroup:
+def _make_group(problem: Problem, texts: Sequence[str]) -> ProgramGroup:
     programs = (extract_code(problem, text) or "" if _FENCE in text else text for text in texts)
     return ProgramGroup(problem.id, replace(problem, answer="completion"), tuple(programs))

@@ -1,12 +1,12 @@
 """What other verdicts do to every number that a run reported.
 
-    numbers = Numbers()
+    numbers = ChangedNumbers()
     for row in rows:
-        numbers.add(row)                       # one group, then and now
-    numbers.of(part, reported); numbers.overall
+        numbers.add(GroupThenAndNow.read(row))
+    numbers.end("step 0", True, reported); numbers.overall
 
-Both sides are computed over the same groups, those with sound verdicts then and now: where some are left out, what is
-`then` is not what was `reported`. Training counts distinct strategies in 8 draws or all N; an evaluation as
+Both sides are computed over the same groups: those with sound verdicts then and now. Where some are left out, `then`
+differs from what was `reported`. Training counts distinct strategies in 8 draws or all N; an evaluation as
 `raypoly.metrics.pass_at_k.summarise`.
 """
 
@@ -66,7 +66,7 @@ Values = dict[str, float]
 
 
 class ChangedNumbers:
-    """Means over a run's groups, of which those of one step or evaluation are held at a time."""
+    """Means over a run's groups, one step or evaluation at a time."""
 
     def __init__(self) -> None:
         self._held: list[GroupThenAndNow] = []
@@ -78,11 +78,13 @@ class ChangedNumbers:
             self._held.append(group)
 
     def end(self, name: str, training: bool, reported: Mapping[str, Any]) -> list[ChangedNumber]:
-        """The numbers of the step or evaluation at hand, which is over."""
+        """The numbers of the step or evaluation at hand, which ends."""
         held, self._held = self._held, []
         if not held:
             return []
-        return list(self._trained(name, held, reported) if training else _evaluated(name, held, reported))
+        return list(
+            self._training_numbers(name, held, reported) if training else _evaluation_numbers(name, held, reported)
+        )
 
     @property
     def overall(self) -> list[ChangedNumber]:
@@ -93,26 +95,28 @@ class ChangedNumbers:
             if count
         ]
 
-    def _trained(
+    def _training_numbers(
         self, name: str, held: Sequence[GroupThenAndNow], reported: Mapping[str, Any]
     ) -> Iterator[ChangedNumber]:
-        sides = [(_values(group.then), _values(group.now)) for group in held]
-        for key in _names(sides):
+        sides = [(_values_of(group.then), _values_of(group.now)) for group in held]
+        for key in _names_of(sides):
             # where it is unknown of some groups, the others may be no fair part of all: those without a right program
             whole = all(key in one and key in two for one, two in sides)
             pairs = [(one[key], two[key]) for one, two in sides] if whole else []
             sums = self._sums[key]
             for one, two in pairs:
                 sums[0], sums[1], sums[2] = sums[0] + one, sums[1] + two, sums[2] + 1
-            yield _number(name, key, pairs, reported.get(key))
+            yield _make_number(name, key, pairs, reported.get(key))
         # as the run's own row: of the groups that the judge labelled, of all where it labelled none
         labelled = [group for group in held if group.labels is not None] or held
         found = [(group.then.structural, group.now.structural) for group in labelled]
         known = [(distinct(one), distinct(two)) for one, two in found if one is not None and two is not None]
-        yield _number(name, "strategies_structural", known, reported.get("strategies_structural"))
+        yield _make_number(name, "strategies_structural", known, reported.get("strategies_structural"))
 
 
-def _evaluated(name: str, held: Sequence[GroupThenAndNow], reported: Mapping[str, Any]) -> Iterator[ChangedNumber]:
+def _evaluation_numbers(
+    name: str, held: Sequence[GroupThenAndNow], reported: Mapping[str, Any]
+) -> Iterator[ChangedNumber]:
     then, now = (
         summarise([facts.outcome(group.labels) for group, facts in side])
         for side in ([(group, group.then) for group in held], [(group, group.now) for group in held])
@@ -126,7 +130,7 @@ def _evaluated(name: str, held: Sequence[GroupThenAndNow], reported: Mapping[str
             yield ChangedNumber(name, key, len(held), *values)
 
 
-def _values(facts: GroupOutcomes) -> Values:
+def _values_of(facts: GroupOutcomes) -> Values:
     """A group's own numbers, as far as they are known."""
     size, correct = len(facts.statuses), facts.correct
     values = {} if facts.rewards is None else {"reward": math.fsum(facts.rewards) / size}
@@ -136,12 +140,12 @@ def _values(facts: GroupOutcomes) -> Values:
     return values
 
 
-def _names(sides: Iterable[tuple[Values, Values]]) -> list[str]:
+def _names_of(sides: Iterable[tuple[Values, Values]]) -> list[str]:
     """Every number of a group, in the order in which they are computed."""
     return list(dict.fromkeys(name for one, two in sides for name in (*one, *two)))
 
 
-def _number(name: str, key: str, pairs: Sequence[tuple[float, float]], reported: Any) -> ChangedNumber:
+def _make_number(name: str, key: str, pairs: Sequence[tuple[float, float]], reported: Any) -> ChangedNumber:
     if not pairs:
         return ChangedNumber(name, key, 0, reported, None, None)
     then, now = (math.fsum(side) / len(pairs) for side in zip(*pairs, strict=True))

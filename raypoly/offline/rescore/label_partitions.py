@@ -22,9 +22,9 @@ from rich.text import Text
 
 from raypoly.judge.label_agreement import adjusted_rand, mean_interval
 from raypoly.metrics.pass_at_k import distinct, drawn_strategies
+from raypoly.offline.command_output import SHOWN, make_table, say
 from raypoly.offline.rescore.changed_numbers import ChangedNumber
-from raypoly.offline.rescore.rescore_tables import SHOWN, numbers_table
-from raypoly.offline.score.score_files import say
+from raypoly.offline.rescore.verdict_diff import number_table
 
 SEED = 0
 """Of the bootstrap: the same labels give the same interval."""
@@ -32,7 +32,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Diversity:
-    """Two labellings of one group in numbers."""
+    """How two labellings of one group compare."""
 
     step: int
     problem_id: str
@@ -46,7 +46,7 @@ class Diversity:
     """Distinct strategies among the correct programs in 8 draws or all N, then and now."""
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Diversity:
+    def of_row(cls, row: Mapping[str, Any]) -> Diversity:
         then, now, passed = row["then"], row["now"], row["passed"]
         both = then is not None and now is not None
         return cls(
@@ -54,21 +54,21 @@ class Diversity:
             row["problem_id"],
             adjusted_rand(then, now) if both else None,
             sum((one == 0) != (two == 0) for one, two in zip(then, now, strict=True)) if both else 0,
-            (_distinct(then), _distinct(now)),
-            (_correct(then, passed), _correct(now, passed)),
+            (_count_distinct(then), _count_distinct(now)),
+            (_count_correct(then, passed), _count_correct(now, passed)),
         )
 
 
 @dataclass
 class Partitions:
-    """All groups' rows in sum."""
+    """The rows of all groups, added up."""
 
     groups: list[Diversity] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     """Why groups have no labels now, and how many."""
 
     def add(self, row: Mapping[str, Any]) -> None:
-        self.groups.append(Diversity.of(row))
+        self.groups.append(Diversity.of_row(row))
         if row["now"] is None:
             self.reasons[row["reason"]] += 1
 
@@ -81,7 +81,7 @@ class Partitions:
         return [group for group in self.both if group.ari != 1.0 or group.degenerate]
 
     def show(self, console: Console, reported: Mapping[int, Mapping[str, Any]]) -> None:
-        """Counts, agreement, problems whose partitions differ, and the diversity numbers of the run and its steps.
+        """Print counts, agreement, problems whose partitions differ, and the diversity numbers of run and steps.
 
         `reported` are the run's rows of metrics by step.
         """
@@ -97,14 +97,11 @@ class Partitions:
             around = f"{interval.low:.3f} to {interval.high:.3f}"
             say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 %: {around})")
         if changed:
-            console.print(self._problems(changed))
-        console.print(numbers_table(self._numbers(reported)))
+            console.print(self._problem_table(changed))
+        console.print(number_table(self._numbers(reported)))
 
-    def _problems(self, changed: Sequence[Diversity]) -> Table:
-        table = Table()
-        table.add_column("problem", overflow="fold")
-        for name in ("groups that differ", "least ARI", "degenerate in one alone"):
-            table.add_column(name, justify="right")
+    def _problem_table(self, changed: Sequence[Diversity]) -> Table:
+        table = make_table(["problem"], ["groups that differ", "least ARI", "degenerate in one alone"])
         counts = Counter(group.problem_id for group in changed)
         for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
             own = [group for group in changed if group.problem_id == name]
@@ -113,14 +110,14 @@ class Partitions:
         return table
 
     def _numbers(self, reported: Mapping[int, Mapping[str, Any]]) -> Iterator[ChangedNumber]:
-        yield from _means("training", self.groups, None)
+        yield from _mean_numbers("training", self.groups, None)
         steps = sorted({group.step for group in self.changed})
         for step in steps[:SHOWN]:
             own = [group for group in self.groups if group.step == step]
-            yield from _means(f"step {step}", own, reported.get(step, {}).get("strategies"))
+            yield from _mean_numbers(f"step {step}", own, reported.get(step, {}).get("strategies"))
 
 
-def _means(of: str, groups: Sequence[Diversity], reported: float | None) -> Iterator[ChangedNumber]:
+def _mean_numbers(of: str, groups: Sequence[Diversity], reported: float | None) -> Iterator[ChangedNumber]:
     """Distinct strategies of a group, and those of its correct programs."""
     compared = [group for group in groups if group.ari is not None]
     used = compared or groups
@@ -132,11 +129,11 @@ def _means(of: str, groups: Sequence[Diversity], reported: float | None) -> Iter
         yield ChangedNumber(of, name, len(used), reported if name == "strategies" else None, then, now)
 
 
-def _distinct(ids: Sequence[int] | None) -> float | None:
+def _count_distinct(ids: Sequence[int] | None) -> float | None:
     return None if ids is None else float(distinct(ids))
 
 
-def _correct(ids: Sequence[int] | None, passed: Sequence[bool]) -> float | None:
+def _count_correct(ids: Sequence[int] | None, passed: Sequence[bool]) -> float | None:
     if ids is None:
         return None
     named = [str(name) for name, right in zip(ids, passed, strict=True) if right and name]

@@ -1,107 +1,87 @@
-"""What `raypoly judge label --run` does: a run's stored groups labelled again, and what that does to its diversity.
+"""What `raypoly judge label --run` does: label a run's stored groups again, and say what that does to its diversity.
 
     relabel("~/raypoly-runs/mine", "labels.jsonl", "openai", ["judge.votes=3"])
 
-A judge reads programs, and what their stored verdicts brought: nothing is run, and nothing in the run is changed.
+A judge reads programs and the evidence of their stored verdicts: nothing is executed, and the run is only read.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from rich.console import Console
-
-from raypoly import __version__
-from raypoly.errors import JudgeUnavailable, UsageError
+from raypoly.errors import UsageError
 from raypoly.judge import Judge, build
-from raypoly.offline.judge.ask_judge import Answer, ask
-from raypoly.offline.judge.judge_choice import JudgeChoice, chosen
-from raypoly.offline.judge.judge_progress import told
-from raypoly.offline.judge.label_groups import spending
+from raypoly.offline.command_config import choose_run_judge
+from raypoly.offline.command_output import NOTES, results_console, say, say_where
+from raypoly.offline.judge.ask_judge import Answer, ask_with_progress, describe_spending
 from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup
-from raypoly.offline.rescore.current_problems import Today, problems_of
 from raypoly.offline.rescore.label_partitions import Partitions
-from raypoly.offline.row_writer import STDOUT, RowWriter
-from raypoly.offline.score.score_files import NOTES, say
+from raypoly.offline.rescore.stored_groups import CurrentProblems, read_current_problems
+from raypoly.offline.row_writer import RowWriter, open_rows
 from raypoly.run import Run
 from raypoly.values import Group
 
-Wanted = Callable[[Group], bool]
+GroupFilter = Callable[[Group], bool]
 
 
 def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[str]) -> None:
-    """Ask the run's judge of today, or another one, about every group that the run's judge was asked about; about all
-    sound groups where it never was. Print what differs; write a row a group to `out`, behind those of a start that was
-    interrupted.
+    """Ask a judge again about every group that the run's judge was asked about; about all sound groups where the run
+    never asked one. The judge is the run's own, as its config describes it, or the one that `name` gives.
 
+    Prints what differs; writes a row for each group to `out`, behind those of a start that was interrupted.
     Raises `UsageError` before anything is asked, `JudgeUnavailable` in an outage (the rows so far are kept).
     """
     run = Run(place)
-    choice = judge_of(run, name, overrides)
-    today = problems_of(run, None, lambda text: say(NOTES, f"Note: {text}"))
+    choice = choose_run_judge(run.config, name, overrides)
+    today = read_current_problems(run, None)
     judge = build(choice.judge)
-    total, asked = _asked(run)
+    total, asked = _count_groups(run)
     if not total:
         raise UsageError(f"{run.uri} holds no rollouts of training yet: there is nothing to label.")
     if not asked:
         say(NOTES, f"Note: the run's judge was never asked: all {total:,} groups are labelled, and there is no then.")
-    wanted = _was_asked if asked else _sound
-    with ExitStack() as stack:
-        identity = _identity(run, today, choice, judge)
-        rows = None if out is None else stack.enter_context(RowWriter.resumable(out, identity))
-        found = _label(run, today, judge, wanted, asked or total, rows)
-        if rows is not None:
-            rows.done()
-    console = NOTES if out == STDOUT else Console()
-    found.show(console, {row["step"]: row for row in run.rows})
-    if spent := spending(judge):
+    groups = _read_groups(run, today, _was_asked if asked else _is_sound)
+    # a file of instructions may change under its name; a run may have grown between two starts
+    prompt = str(getattr(judge, "version", ""))
+    identity = {"run": run.uri, "problems": today.hash, "prompt": prompt, "judge": choice.identity["judge"]}
+    with open_rows(out, identity) as rows:
+        partitions = _label(groups, judge, asked or total, rows, out is not None)
+        rows.finish()
+    console = results_console(out)
+    partitions.show(console, {row["step"]: row for row in run.rows})
+    if spent := describe_spending(judge):
         say(NOTES, spent)
-    if out not in (None, STDOUT):
-        say(console, f"rows: {out}")
+    say_where(console, "rows", out)
 
 
-def _label(run: Run, today: Today, judge: Judge, wanted: Wanted, total: int, rows: RowWriter | None) -> Partitions:
-    """Every group's labels: those that an earlier start has written, then those that are asked for."""
+def _label(
+    groups: Iterator[tuple[Group, ObservedGroup]], judge: Judge, total: int, rows: RowWriter, resumes: bool
+) -> Partitions:
+    """Every group's labels: those that an earlier start wrote, then those that are asked for."""
     found = Partitions()
-    for row in rows.kept() if rows is not None else ():
+    for row in rows.read_kept():
         found.add(row)
     done = len(found.groups)
     if done:
         say(NOTES, f"{done:,} groups are labelled already.")
     waiting: deque[Group] = deque()
-    stored = islice(_groups(run, today, wanted), done, None)
-    try:
-        for seen, answer in told(ask(judge, _kept_aside(stored, waiting)), total - done, "groups", NOTES):
-            row = row_of(waiting.popleft(), seen, answer)
-            found.add(row)
-            if rows is not None:
-                rows.write(row)
-    except JudgeUnavailable as error:
-        kept = "the rows so far are kept, and the same command goes on" if rows is not None else "give it again"
-        raise JudgeUnavailable(f"The judge is away: {str(error).rstrip('.')}; {kept}.") from error
+
+    def draw() -> Iterator[ObservedGroup]:
+        for group, seen in islice(groups, done, None):
+            waiting.append(group)
+            yield seen
+
+    for seen, answer in ask_with_progress(judge, draw(), total - done, resumes):
+        row = relabelled_row(waiting.popleft(), seen, answer)
+        found.add(row)
+        rows.write(row)
     return found
 
 
-def judge_of(run: Run, name: str | None, overrides: Sequence[str]) -> JudgeChoice:
-    """The run's own judge with overrides laid over its section; another `name` begins with the defaults.
-
-    Raises `UsageError` for a key of another section, and for no value of a key.
-    """
-    given = chosen(name, overrides)
-    keys = [text.partition("=")[0].strip() for text in given.words]
-    if "judge.name" in keys and given.judge.name != run.config.judge.name:
-        return given
-    own = [key.removeprefix("judge.") for key in keys if key.startswith("judge.")]
-    judge = run.config.judge.model_copy(update={key: getattr(given.judge, key) for key in own})
-    return replace(given, judge=judge)
-
-
-def row_of(group: Group, seen: ObservedGroup, answer: Answer) -> dict[str, Any]:
+def relabelled_row(group: Group, seen: ObservedGroup, answer: Answer) -> dict[str, Any]:
     """`{step, slot, problem_id, then, now, passed}`: strategies by rollout, 0 degenerate, null where unknown."""
     row = {
         "step": group.step,
@@ -115,24 +95,24 @@ def row_of(group: Group, seen: ObservedGroup, answer: Answer) -> dict[str, Any]:
     return row if answer.labels is not None else row | {"reason": answer.reason}
 
 
-def _asked(run: Run) -> tuple[int, int]:
+def _count_groups(run: Run) -> tuple[int, int]:
     """How many sound groups of training there are, and about how many of them the run's judge was asked."""
     total = asked = 0
     for step in run.steps:
         for group in run.completed(step).groups:
-            total += _sound(group)
+            total += _is_sound(group)
             asked += _was_asked(group)
     return total, asked
 
 
-def _groups(run: Run, today: Today, wanted: Wanted) -> Iterator[tuple[Group, ObservedGroup]]:
-    """The groups to label, in the run's order, as a judge wants to see them.
+def _read_groups(run: Run, today: CurrentProblems, wanted: GroupFilter) -> Iterator[tuple[Group, ObservedGroup]]:
+    """The groups to label, in the run's order, as a judge reads them.
 
     Raises `UsageError` where a problem is gone: a judge is shown its statement.
     """
     for step in run.steps:
         for group in filter(wanted, run.completed(step).groups):
-            problem = today.problems.get(group.problem_id)
+            problem = today.by_id.get(group.problem_id)
             if problem is None:
                 raise UsageError(
                     f"Problem {group.problem_id!r} of step {step} is not in the run's problem set any more, and a "
@@ -142,24 +122,10 @@ def _groups(run: Run, today: Today, wanted: Wanted) -> Iterator[tuple[Group, Obs
             yield group, ObservedGroup(ProgramGroup(f"{step}/{group.slot}", problem, texts), group.verdicts or ())
 
 
-def _kept_aside(pairs: Iterator[tuple[Group, ObservedGroup]], waiting: deque[Group]) -> Iterator[ObservedGroup]:
-    """What is to be asked, while the groups wait for their answers."""
-    for group, seen in pairs:
-        waiting.append(group)
-        yield seen
-
-
-def _identity(run: Run, today: Today, choice: JudgeChoice, judge: Judge) -> dict[str, Any]:
-    """What a start has in common with the one that it goes on for; a run may have grown in between."""
-    prompt = str(getattr(judge, "version", ""))  # a file of instructions may change under its name
-    asked = choice.identity["judge"]
-    return {"version": __version__, "run": run.uri, "problems": today.hash, "prompt": prompt, "judge": asked}
-
-
 def _was_asked(group: Group) -> bool:
     return group.labels is not None or group.unjudged
 
 
-def _sound(group: Group) -> bool:
+def _is_sound(group: Group) -> bool:
     """Whether every verdict says what a program is worth: no other group ever reaches a judge."""
     return bool(group.verdicts) and all(verdict.status != "infra" for verdict in group.verdicts or ())

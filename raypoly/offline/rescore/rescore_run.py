@@ -1,117 +1,103 @@
-"""What `raypoly score --run` does: a run's stored programs scored again, and what that does to its numbers.
+"""What `raypoly score --run` does: score a run's stored programs again, and say what that does to its numbers.
 
     rescore("~/raypoly-runs/mine", "diff.jsonl", None, [], workers=4)
 
-Nothing in the run is changed.
+The run is only read. A group's row has all that the numbers and the diff follow from, so an interrupted command needs
+only the rows that it wrote.
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from raypoly import __version__, settings
-from raypoly.config import ON_RESUME, Config, ScorerConfig
-from raypoly.errors import SandboxError, UsageError
+from raypoly.config import ScorerConfig
+from raypoly.errors import UsageError
+from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.offline.command_config import lasting_keys, run_scorer_config
+from raypoly.offline.command_output import NOTES, raise_failures, results_console, say, say_where
+from raypoly.offline.command_progress import show_progress
 from raypoly.offline.rescore.changed_numbers import ChangedNumber, ChangedNumbers, GroupThenAndNow
-from raypoly.offline.rescore.current_problems import Today, problems_of
-from raypoly.offline.rescore.problem_diff import Diff
-from raypoly.offline.rescore.rescore_tables import show
-from raypoly.offline.rescore.score_again import is_broken, is_trouble, row_of, scored_again
-from raypoly.offline.rescore.stored_groups import StoredGroup, StoredPart, parts_of, read_part
-from raypoly.offline.row_writer import STDOUT, RowWriter
-from raypoly.offline.score.score_files import NOTES, say
-from raypoly.offline.score.score_progress import shown
-from raypoly.rewards import reward_function
+from raypoly.offline.rescore.stored_groups import (
+    CurrentProblems,
+    StoredGroup,
+    StoredPart,
+    parts_of,
+    read_current_problems,
+    read_part,
+)
+from raypoly.offline.rescore.verdict_diff import VerdictDiff
+from raypoly.offline.row_writer import Row, RowWriter, open_rows
+from raypoly.problems.formats import program_of
+from raypoly.rewards import Reward, reward_function
 from raypoly.run import Run
+from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.local_pool import LocalPool
+from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.score_programs import score_each
+from raypoly.values import Problem, Verdict
 
-Row = Mapping[str, Any]
+GONE = "its problem is not in the set any more"
 
 
 def rescore(place: str, out: str | None, problems: Path | None, overrides: Sequence[str], workers: int | None) -> None:
-    """Score all stored rollouts again, print what differs, write a row a group and a number to `out`.
+    """Score all stored rollouts again, print what differs, write a row for each group and each number to `out`.
 
     With `out`, goes on behind the rows that an interrupted start of the same left. Raises `UsageError` before anything
     is run, `SandboxError` at the end where programs that had a verdict could not be given one.
     """
     run = Run(place)
-    config = scorer_of(run.config, overrides, workers)
-    today = problems_of(run, problems, lambda text: say(NOTES, f"Note: {text}"))
+    config = run_scorer_config(run.config, overrides, workers)
+    today = read_current_problems(run, problems)
     parts = parts_of(run)
     if not parts:
         raise UsageError(f"{run.uri} holds no rollouts yet: there is nothing to score again.")
-    with ExitStack() as stack:
-        rows = None if out is None else stack.enter_context(RowWriter.resumable(out, _identity(run, today, config)))
-        work = _Work(run, today, parts, rows)
-        work.do(config)
-        if rows is not None:
-            rows.done()
-    console = NOTES if out == STDOUT else Console()
-    show(console, parts, work.diff, work.numbers, work.sums.overall)
-    if out not in (None, STDOUT):
-        say(console, f"rows: {out}")
-    _complain(work.trouble)
+    # a run may have grown between two starts
+    identity = {"run": run.uri, "problems": today.hash, "scorer": lasting_keys(config)}
+    with open_rows(out, identity) as rows:
+        work = _Rescoring(run, today, parts, rows)
+        work.score(config)
+        rows.finish()
+    console = results_console(out)
+    work.diff.show(console, parts, work.numbers, work.sums.overall)
+    say_where(console, "rows", out)
+    _raise_failures(work.failed)
 
 
-def scorer_of(config: Config, overrides: Sequence[str], workers: int | None) -> ScorerConfig:
-    """The run's own section with overrides laid over it; a worker for each CPU where nobody says how many.
+class _Rescoring:
+    """The rows of a run's groups: those that an earlier start wrote, and those that this one makes."""
 
-    Raises `UsageError` for what is no key of the section, or no value of the key.
-    """
-    foreign = [text for text in overrides if not text.strip().startswith("scorer.")]
-    if foreign:
-        raise UsageError(f"{foreign[0]!r} is no key of the scorer: --run takes those, such as scorer.memory_mib=512.")
-    given = settings.load(None, list(overrides)).scorer
-    names = [text.partition("=")[0].strip().removeprefix("scorer.") for text in overrides]
-    changes = {name: getattr(given, name) for name in names}
-    changes.setdefault("workers", len(os.sched_getaffinity(0)))
-    if workers is not None:
-        changes["workers"] = ScorerConfig(workers=workers).workers
-    if config.reward.name == "fraction":
-        changes["all_tests"] = True
-    return config.scorer.model_copy(update=changes)
-
-
-class _Work:
-    """The rows of a run's groups, those that an earlier start wrote and those that this one makes."""
-
-    def __init__(self, run: Run, today: Today, parts: Sequence[StoredPart], rows: RowWriter | None) -> None:
+    def __init__(self, run: Run, today: CurrentProblems, parts: Sequence[StoredPart], rows: RowWriter) -> None:
         self._run, self._today, self._parts, self._rows = run, today, deque(parts), rows
         self._reward = reward_function(run.config)
         self._reported: dict[str, Mapping[str, Any]] = {}
         self._kept: dict[str, list[Row]] = defaultdict(list)
         self._numbers_kept = 0
-        self.diff, self.sums = Diff(), ChangedNumbers()
+        self.diff, self.sums = VerdictDiff(), ChangedNumbers()
         self.numbers: list[ChangedNumber] = []
-        self.trouble: list[Row] = []
+        self.failed: list[Row] = []
 
-    def do(self, config: ScorerConfig) -> None:
-        """Score what has no row yet, and take every row in, step by step."""
+    def score(self, config: ScorerConfig) -> None:
+        """Score what has no row yet, and count every row, step by step."""
         self._read_kept()
-        total = planned(self._run, self._parts) - sum(
-            len(row["then"]["statuses"]) for rows in self._kept.values() for row in rows
-        )
+        kept = sum(len(row["then"]["statuses"]) for rows in self._kept.values() for row in rows)
+        total = max(_estimate_rollouts(self._run, self._parts) - kept, 0)
         with LocalPool(config, config.evidence) as pool:
-            fresh = scored_again(pool, self._today.problems, self._left(list(self._parts)))
-            with shown(max(total, 0), lambda: (pool.done, pool.passed), NOTES):
-                for group, verdicts in fresh:
+            scored = score_each(pool, self._read_left(list(self._parts)), self._programs_of)
+            with show_progress("programs", total, lambda: (pool.done, pool.passed), NOTES):
+                for group, verdicts in scored:
                     self._go_to(group.part)
-                    row = row_of(group, verdicts, self._today.problems.get(group.problem_id), self._reward)
-                    self._write(row)
-                    self._take(row)
+                    row = rescored_row(group, verdicts, self._today.by_id.get(group.problem_id), self._reward)
+                    self._rows.write(row)
+                    self._count(row)
         self._go_to(None)
         for number in [*self.numbers, *self.sums.overall][self._numbers_kept :]:
-            self._write(number.row)
+            self._rows.write(number.row)
 
     def _read_kept(self) -> None:
-        for row in self._rows.kept() if self._rows is not None else ():
+        for row in self._rows.read_kept():
             if "number" in row:
                 self._numbers_kept += 1
             else:
@@ -119,66 +105,90 @@ class _Work:
         if self._kept:
             say(NOTES, f"{sum(map(len, self._kept.values())):,} groups are scored already.")
 
-    def _left(self, parts: Sequence[StoredPart]) -> Iterator[StoredGroup]:
+    def _read_left(self, parts: Sequence[StoredPart]) -> Iterator[StoredGroup]:
         """The groups without a row; reading runs ahead of the rows by what the pool draws."""
         done = {key: len(rows) for key, rows in self._kept.items()}
         for part in parts:
             groups, self._reported[part.key] = read_part(self._run, part)
             yield from groups[done.get(part.key, 0) :]
 
+    def _programs_of(self, group: StoredGroup) -> list[tuple[Problem, str | None]]:
+        """A group's programs; none where its problem is gone."""
+        problem = self._today.by_id.get(group.problem_id)
+        if problem is None:
+            return []
+        codes = (extract_code(problem, rollout.text) for rollout in group.rollouts)
+        return [(problem, None if code is None else program_of(problem, code)) for code in codes]
+
     def _go_to(self, part: StoredPart | None) -> None:
-        """The parts before this one (None: all) are over, and the rows that it had are taken in."""
+        """End the parts before this one (None: all), and count the rows that each had."""
         while self._parts and self._parts[0] != part:
             over = self._parts.popleft()
-            self._take_kept(over)
-            self.numbers += self.sums.end(over.told, over.training, self._reported.pop(over.key))
+            self._count_kept(over)
+            self.numbers += self.sums.end(over.name, over.training, self._reported.pop(over.key))
         if part is not None:
-            self._take_kept(part)
+            self._count_kept(part)
 
-    def _take_kept(self, part: StoredPart) -> None:
+    def _count_kept(self, part: StoredPart) -> None:
         for row in self._kept.pop(part.key, ()):
-            self._take(row)
+            self._count(row)
 
-    def _take(self, row: Row) -> None:
+    def _count(self, row: Row) -> None:
         self.diff.add(row)
         self.sums.add(GroupThenAndNow.read(row))
-        if is_trouble(row):
-            self.trouble.append(row)
-
-    def _write(self, row: Row) -> None:
-        if self._rows is not None:
-            self._rows.write(row)
+        # the sandbox failed at a group that it could score once, or the tests can't be run any more
+        if row.get("reason", GONE) != GONE and "infra" not in row["then"]["statuses"]:
+            self.failed.append(row)
 
 
-def planned(run: Run, parts: Iterable[StoredPart]) -> int:
-    """About how many rollouts there are: a run's config and summary say so without a look into its files."""
+def rescored_row(
+    group: StoredGroup, verdicts: Sequence[Verdict], problem: Problem | None, reward: Reward
+) -> dict[str, Any]:
+    """`{of, slot, problem_id, then, now, labels, changed}`; without a problem `now` is null, with a reason."""
+    row: dict[str, Any] = {
+        "of": group.part.key,
+        "slot": group.slot,
+        "problem_id": group.problem_id,
+        "then": group.then.row,
+        "now": None,
+        "labels": group.labels,
+        "changed": [],
+    }
+    if problem is None:
+        return row | {"reason": GONE}
+    rewards = None
+    if group.part.training and all(verdict.status != "infra" for verdict in verdicts):
+        rewards = [reward(problem, *pair) for pair in zip(group.rollouts, verdicts, strict=True)]
+    now = GroupOutcomes.of(tuple(verdicts), rewards)
+    row["now"] = now.row
+    failure = next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
+    if failure is not None:
+        row["reason"] = failure
+    row["changed"] = [
+        {
+            "rollout": place,
+            "then": group.then.statuses[place],
+            "now": now.statuses[place],
+            "detail": verdicts[place].detail,
+            "repeatable": verdicts[place].repeatable,
+        }
+        for place in group.then.differs(now)
+    ]
+    return row
+
+
+def _estimate_rollouts(run: Run, parts: Iterable[StoredPart]) -> int:
+    """About how many rollouts there are, by the run's config and summary, without reading its files."""
     train = run.config.train
     sizes = {(e["step"], e["split"]): e["samples"] * (e["problems"] + len(e["set_aside"])) for e in run.evaluations}
     each = train.prompts_per_step * train.rollouts
     return sum(each if part.training else sizes.get((part.step, part.split), 0) for part in parts)
 
 
-def _identity(run: Run, today: Today, config: ScorerConfig) -> dict[str, Any]:
-    """What a start has in common with the one that it goes on for; a run may have grown in between."""
-    free = {name for name, field in ScorerConfig.model_fields.items() if field.json_schema_extra == ON_RESUME}
-    scorer = config.model_dump(mode="json", exclude=free)
-    return {"version": __version__, "run": run.uri, "problems": today.hash, "scorer": scorer}
-
-
-def _complain(trouble: Sequence[Row]) -> None:
-    """Raises `SandboxError` where groups that had verdicts could not be given new ones."""
-    broken = sorted({row["problem_id"] for row in trouble if is_broken(row)})
-    failed = [row for row in trouble if not is_broken(row)]
-    sentences = []
-    if broken:
-        more = f" ({broken[0]!r} is one)" if len(broken) > 1 else f" ({broken[0]!r})"
-        what = f"The tests of {len(broken)} problem{'s' if len(broken) > 1 else ''}{more} can't be run any more"
-        sentences.append(f"{what}; raypoly score --validate finds them.")
-    if failed:
-        first = failed[0]
-        sentences.append(
-            f"The sandbox failed on {len(failed)} group{'s' if len(failed) > 1 else ''}, the first of problem"
-            f" {first['problem_id']!r} ({first['reason']}); give the command again."
-        )
-    if sentences:
-        raise SandboxError(" ".join(sentences))
+def _raise_failures(rows: Sequence[Row]) -> None:
+    """Raise `SandboxError` where groups that had verdicts could not be given new ones."""
+    broken = sorted({row["problem_id"] for row in rows if row["reason"].startswith(BROKEN)})
+    failed = [row for row in rows if not row["reason"].startswith(BROKEN)]
+    first = failed[0] if failed else {"problem_id": "", "reason": ""}
+    name = f"the first of problem {first['problem_id']!r}"
+    raise_failures(broken, len(failed), "group", name, first["reason"], since=" any more")

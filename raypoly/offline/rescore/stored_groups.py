@@ -1,10 +1,10 @@
-"""What a run keeps of its rollouts, group by group, of training steps and of evaluations alike.
+"""A run's stored rollouts, group by group, of training steps and of evaluations alike; and its problems of today.
 
     for part in parts_of(run):
         groups, reported = read_part(run, part)
         groups[0].rollouts, groups[0].then.statuses, reported["reward"]
 
-Nothing of a run is changed. Steps and evaluations come in the order in which they were made.
+The run is only read. Steps and evaluations come in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from raypoly import problems
+from raypoly.errors import UsageError
 from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.offline.command_output import NOTES, say
+from raypoly.problems.formats import read_problems
 from raypoly.run import Run
+from raypoly.scoring.score_programs import by_id
 from raypoly.store.catalogue import PREFIX, Catalogue, step_key
 from raypoly.store.checked_parquet import decode_table
 from raypoly.store.rollout_files import read_evaluation
 from raypoly.store.sealed_json import unseal
 from raypoly.store.step_records import CompletedStep
-from raypoly.values import Rollout
+from raypoly.values import Problem, Rollout
 
 TRAIN = "train"
 _ASIDE = "evaluations/"
@@ -48,22 +54,53 @@ class StoredPart:
         return self.key == step_key(self.step)
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
+        """As tables and rows call it."""
         return f"step {self.step}" if self.training else f"{self.split} after step {self.step}"
 
 
 @dataclass(frozen=True)
 class StoredGroup:
-    """One problem's N rollouts, and what the run knew of them."""
+    """One problem's N rollouts, with the run's own verdicts and labels."""
 
     part: StoredPart
     slot: int
     problem_id: str
     rollouts: tuple[Rollout, ...]
-    """Those of an evaluation are without tokens, which it does not keep."""
+    """Without tokens where they are of an evaluation, which keeps none."""
     then: GroupOutcomes
     labels: tuple[int, ...] | None
-    """[N]: the judge's strategies, 0 where degenerate; None where it was not asked or could not say."""
+    """[N]: the judge's strategies, 0 where degenerate; None where it was not asked or gave no labels."""
+
+
+@dataclass(frozen=True)
+class CurrentProblems:
+    """The problems that a run's rollouts are compared with."""
+
+    by_id: Mapping[str, Problem]
+    hash: str
+    """Of the set's content, or the path of the file that was named instead."""
+
+
+def read_current_problems(run: Run, path: Path | None) -> CurrentProblems:
+    """The problems that the run's config names, as they are today, or those of a file; prints how they differ.
+
+    Raises `UsageError` where they can't be read any more.
+    """
+    if path is not None:
+        say(NOTES, f"Note: Problems of {path}, in place of those that the run's config names.")
+        return CurrentProblems(by_id(read_problems(path).problems), str(path))
+    try:
+        found = problems.build_problem_set(run.config.problems)
+    except UsageError as error:
+        raise UsageError(f"{str(error).rstrip('.')}; or name a file of the run's problems by --problems.") from error
+    if not run.problem_sets:
+        say(NOTES, "Note: The run does not say what its problems were: they may have changed since.")
+    elif run.problem_sets != (found.hash,):
+        was = ", ".join(name[:12] for name in run.problem_sets)
+        said = f"The problem set has changed since the run began: its content is {found.hash[:12]} now and was {was}."
+        say(NOTES, f"Note: {said}")
+    return CurrentProblems(by_id(problem for split in found.splits.values() for problem in split), found.hash)
 
 
 def parts_of(run: Run) -> list[StoredPart]:
@@ -84,23 +121,23 @@ def read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[st
     """
     if part.training:
         completed = run.completed(part.step)
-        return list(_trained(part, completed)), completed.applied.metrics
+        return list(_read_trained(part, completed)), completed.applied.metrics
     if part.key.startswith(PREFIX):
         found = read_evaluation(run.store, part.step, part.split)
-        return list(_evaluated(part, found.table)), found.payload
+        return list(_read_evaluated(part, found.table)), found.payload
     table, _ = decode_table(run.store.read(part.key))
     results = part.key.removesuffix(".parquet") + ".json"
-    return list(_evaluated(part, table)), unseal(run.store.read(results), run.store.place(results))
+    return list(_read_evaluated(part, table)), unseal(run.store.read(results), run.store.place(results))
 
 
-def _trained(part: StoredPart, completed: CompletedStep) -> Iterator[StoredGroup]:
+def _read_trained(part: StoredPart, completed: CompletedStep) -> Iterator[StoredGroup]:
     for group, rewards in zip(completed.groups, completed.rewards, strict=True):
         then = GroupOutcomes.of(group.verdicts or (), rewards if np.all(np.isfinite(rewards)) else None)
         labels = None if group.labels is None else group.labels.strategies
         yield StoredGroup(part, group.slot, group.problem_id, group.rollouts, then, labels)
 
 
-def _evaluated(part: StoredPart, table: pa.Table) -> Iterator[StoredGroup]:
+def _read_evaluated(part: StoredPart, table: pa.Table) -> Iterator[StoredGroup]:
     if not set(table.column_names) >= _SAMPLES:
         return  # it kept no samples
     rows = table.to_pylist()

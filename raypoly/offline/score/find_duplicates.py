@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from raypoly.offline.row_writer import STDOUT, RowWriter
-from raypoly.offline.score.score_files import NOTES, note_rejected, say, spare
+from raypoly.offline.command_output import SHOWN, make_table, note_rejected, results_console, say, say_where
+from raypoly.offline.row_writer import open_rows, refuse_overwriting
 from raypoly.problems.formats import ProblemStream
 from raypoly.problems.similar import DuplicatePair, find_duplicates, find_overlaps
-
-SHOWN = 40
-"""Pairs that are printed; `--out` has them all."""
 
 
 def compare_files(problems: Path, against: Path | None, out: str | None) -> None:
     """Pairs within a file, or of a file with problems that it must not have. Raises `UsageError` for bad input."""
     inputs = [problems] if against is None else [problems, against]
-    if out is not None:
-        spare(out, *inputs)
+    refuse_overwriting(out, *inputs)
     ours, *theirs = (ProblemStream(path) for path in inputs)
-    with ExitStack() as stack:
-        rows = stack.enter_context(RowWriter.opened(out)) if out is not None else None
+    with open_rows(out) as rows:
         pairs = find_overlaps(ours, theirs[0]) if theirs else find_duplicates(ours)
         for path, stream in zip(inputs, (ours, *theirs), strict=True):
             note_rejected(path, stream.rejected)
-        if rows is not None:
-            for pair in pairs:
-                rows.write(row_of_pair(pair))
-            rows.done()
-    console = NOTES if out == STDOUT else Console()
+        for pair in pairs:
+            rows.write(row_of_pair(pair))
+        rows.finish()
+    console = results_console(out)
     if pairs:
-        console.print(_table(pairs[:SHOWN]))
+        console.print(_pair_table(pairs[:SHOWN]))
     where = f"are in {against} as well" if against else "are there a second time"
     more = f" (the first {SHOWN} are shown)" if len(pairs) > SHOWN else ""
     say(console, f"{len(pairs):,} of {len(ours.ids):,} problems of {problems} {where}{more}")
-    if out not in (None, STDOUT):
-        say(console, f"exclusion list: {out}")
+    say_where(console, "exclusion list", out)
 
 
 def row_of_pair(pair: DuplicatePair) -> dict[str, Any]:
@@ -55,11 +46,8 @@ def row_of_pair(pair: DuplicatePair) -> dict[str, Any]:
     }
 
 
-def _table(pairs: list[DuplicatePair]) -> Table:
-    table = Table()
-    for name in ("problem", "is the same as", "because of"):
-        table.add_column(name, overflow="fold")
-    table.add_column("similarity", justify="right")
+def _pair_table(pairs: list[DuplicatePair]) -> Table:
+    table = make_table(["problem", "is the same as", "because of"], ["similarity"])
     for pair in pairs:
         similarity = "unknown" if pair.similarity is None else f"{pair.similarity:.2f}"
         table.add_row(Text(pair.dropped.id), Text(pair.kept.id), pair.reason, similarity)

@@ -1,6 +1,6 @@
 """Read a file of programs: rows `{"id", "problem_id", "code"}`, or `response` in place of `code`; plain or gzipped.
 
-    survey = look_over(path, problems)        # every row is checked before anything runs
+    survey = check_programs(path, problems)        # checks every row before anything runs
     for program in read_programs(path, problems): ...
 
 `response` is a model's answer, from which `extract_code` takes the program. Other keys are ignored. Both read the file
@@ -10,14 +10,14 @@ row by row and never hold it.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.problems.formats import ProblemFile, read_lines
+from raypoly.offline.row_reader import SourceRow, read_rows
+from raypoly.problems.formats import ProblemFile
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.score_programs import Program
 from raypoly.values import Problem
@@ -29,21 +29,7 @@ class Survey:
 
     programs: int
     sha256: str
-    """Of its text, hex: packed or not does not matter."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    id: str | int
-    problem: Problem
-    text: str | None
-    answers: bool
-    """Whether the text is a model's answer, to take the program from."""
-
-    def program(self) -> Program:
-        text = self.text
-        code = extract_code(self.problem, text) if self.answers and text is not None else text
-        return Program(self.id, self.problem.id, code)
+    """Of its text, hex; the same whether the file is gzipped or not."""
 
 
 class ProblemIndex:
@@ -66,12 +52,12 @@ class ProblemIndex:
         raise ValueError(f"there is no problem {problem_id!r} in {self._path}")
 
 
-def look_over(path: Path, known: ProblemIndex) -> Survey:
+def check_programs(path: Path, known: ProblemIndex) -> Survey:
     """Check every row. Raises `UsageError` that names the first bad line, or says that there is no program."""
     digest, count = hashlib.sha256(), 0
-    for number, line in _lines(path):
-        _row(path, number, line, known)
-        digest.update(line)
+    for row in _rows(path):
+        _check(row, known)
+        digest.update(row.text)
         count += 1
     if not count:
         raise UsageError(f"{path} has no program: write a row of id, problem_id, code for each.")
@@ -79,48 +65,42 @@ def look_over(path: Path, known: ProblemIndex) -> Survey:
 
 
 def read_programs(path: Path, known: ProblemIndex, skip: int = 0) -> Iterator[Program]:
-    """The programs in order, without the first `skip`. Raises as `look_over` does."""
-    for place, (number, line) in enumerate(_lines(path)):
+    """The programs in order, without the first `skip`. Raises as `check_programs` does."""
+    for place, row in enumerate(_rows(path)):
         if place >= skip:
-            yield _row(path, number, line, known).program()
+            content, problem = _check(row, known)
+            text = content["code"] if "code" in content else content["response"]
+            if "code" not in content and text is not None:
+                text = extract_code(problem, text)
+            yield Program(content["id"], problem.id, text)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _rows(path: Path) -> Iterator[SourceRow]:
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is no plain file, and programs are read twice: write them to a file first.")
-    return read_lines(path)
+    return read_rows(path)
 
 
-def _row(path: Path, number: int, line: bytes, known: ProblemIndex) -> _Row:
-    try:
-        if not line:
-            raise ValueError("the row is too long")
-        content: Any = json.loads(line)
-        if not isinstance(content, dict):
-            raise ValueError('the row is no object such as {"id": ..., "problem_id": ..., "code": ...}')
-        return _checked(content, known)
-    except RecursionError as error:
-        raise UsageError(f"{path} line {number}: the row is nested too deeply.") from error
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path} line {number}: this is not JSON: {error}.") from error
-    except ValueError as error:
-        raise UsageError(f"{path} line {number}: {error}.") from error
-
-
-def _checked(content: Mapping[str, Any], known: ProblemIndex) -> _Row:
-    """The row's parts. Raises `ValueError` with the reason."""
+def _check(row: SourceRow, known: ProblemIndex) -> tuple[Mapping[str, Any], Problem]:
+    """The row and its problem. Raises `UsageError`."""
+    content = row.parse()
+    if not isinstance(content, dict):
+        raise row.error('the row is no object such as {"id": ..., "problem_id": ..., "code": ...}')
     key = "code" if "code" in content else "response"
     for name in ("id", "problem_id", key):
         if name not in content:
-            raise ValueError(f"the row has no {'code (or response)' if name == 'response' else name}")
+            raise row.error(f"the row has no {'code (or response)' if name == 'response' else name}")
     for name in ("id", "problem_id"):
         if type(content[name]) not in (str, int):
-            raise ValueError(f"{name} is {_kind(content[name])}, not text or a whole number")
+            raise row.error(f"{name} is {_describe_kind(content[name])}, not text or a whole number")
     if not isinstance(content[key], str | None):
-        raise ValueError(f"{key} is {_kind(content[key])}, not text or null")
-    return _Row(content["id"], known[str(content["problem_id"])], content[key], key == "response")
+        raise row.error(f"{key} is {_describe_kind(content[key])}, not text or null")
+    try:
+        return content, known[str(content["problem_id"])]
+    except ValueError as error:
+        raise row.error(str(error)) from None
 
 
-def _kind(value: object) -> str:
+def _describe_kind(value: object) -> str:
     names = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), "text" if isinstance(value, str) else "null")

@@ -1,6 +1,6 @@
-"""What `raypoly score` is asked for, told by its options: one of four kinds of work.
+"""The options of `raypoly score`, and which of its four kinds of work they ask for.
 
-do(Asked(problems="P.jsonl", programs="C.jsonl", out="V.jsonl"))
+run_score(ScoreArgs(problems="P.jsonl", programs="C.jsonl", out="V.jsonl"))
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raypoly.errors import UsageError
-from raypoly.offline.interrupt import goes_on, interruptible
-from raypoly.offline.score import score_files as command
+from raypoly.offline.command_config import scorer_config
+from raypoly.offline.interrupt import describe_interrupt, interruptible
+from raypoly.offline.score.score_files import score_files, validate_file
 
 NOTHING_WRITTEN = "Interrupted; nothing was written."
 
@@ -34,56 +35,56 @@ class ScoreArgs:
 
     @property
     def scores_programs(self) -> bool:
-        """Whether an option is there that goes with programs of one's own or with the problems' solutions alone."""
+        """Whether there is an option that goes with a file of programs, or with the problems' solutions."""
         return bool(self.programs or self.evidence or self.validate or self.calibrated)
 
 
-def do(asked: ScoreArgs) -> None:
+def run_score(args: ScoreArgs) -> None:
     """Raises `UsageError` where the options do not go together."""
-    if asked.run is not None:
-        _score_run(asked, asked.run)
-    elif asked.problems is None:
+    if args.run is not None:
+        _score_run(args, args.run)
+    elif args.problems is None:
         raise UsageError("Give --problems, a file of problems, or --run, a run whose rollouts are scored again.")
-    elif asked.duplicates:
-        _compare(asked, Path(asked.problems))
-    elif asked.against is not None:
+    elif args.duplicates:
+        _compare(args, Path(args.problems))
+    elif args.against is not None:
         raise UsageError("--against goes with --duplicates.")
-    elif asked.validate:
-        _validate(asked, Path(asked.problems))
+    elif args.validate:
+        _validate(args, Path(args.problems))
     else:
-        _score(asked, Path(asked.problems))
+        _score(args, Path(args.problems))
 
 
-def _score_run(asked: ScoreArgs, run: str) -> None:
-    if asked.scores_programs or asked.duplicates or asked.against:
+def _score_run(args: ScoreArgs, run: str) -> None:
+    if args.scores_programs or args.duplicates or args.against:
         raise UsageError("--run scores a run's own rollouts: beside it go --problems, --out and --workers.")
     from raypoly.offline.rescore.rescore_run import rescore
 
-    problems = None if asked.problems is None else Path(asked.problems)
-    with interruptible(goes_on(asked.out)):
-        rescore(run, asked.out, problems, asked.overrides, asked.workers)
+    problems = None if args.problems is None else Path(args.problems)
+    with interruptible(describe_interrupt(args.out)):
+        rescore(run, args.out, problems, args.overrides, args.workers)
 
 
-def _compare(asked: ScoreArgs, problems: Path) -> None:
-    if asked.scores_programs or asked.workers is not None or asked.overrides:
+def _compare(args: ScoreArgs, problems: Path) -> None:
+    if args.scores_programs or args.workers is not None or args.overrides:
         raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
     from raypoly.offline.score.find_duplicates import compare_files
 
     with interruptible(NOTHING_WRITTEN):
-        compare_files(problems, None if asked.against is None else Path(asked.against), asked.out)
+        compare_files(problems, None if args.against is None else Path(args.against), args.out)
 
 
-def _validate(asked: ScoreArgs, problems: Path) -> None:
-    config = command.scorer_config(asked.overrides, asked.workers)
-    if asked.programs is not None or asked.evidence:
+def _validate(args: ScoreArgs, problems: Path) -> None:
+    config = scorer_config(args.overrides, args.workers)
+    if args.programs is not None or args.evidence:
         raise UsageError("--validate runs the problems' own solutions: leave --programs and --evidence out.")
     with interruptible(NOTHING_WRITTEN):
-        command.validate_file(problems, asked.out, asked.calibrated, config)
+        validate_file(problems, args.out, args.calibrated, config)
 
 
-def _score(asked: ScoreArgs, problems: Path) -> None:
-    config = command.scorer_config(asked.overrides, asked.workers)
-    if asked.programs is None or asked.out is None or asked.calibrated is not None:
+def _score(args: ScoreArgs, problems: Path) -> None:
+    config = scorer_config(args.overrides, args.workers)
+    if args.programs is None or args.out is None or args.calibrated is not None:
         raise UsageError("Give --programs and --out to score programs, or --validate to check the problems.")
-    with interruptible(goes_on(asked.out)):
-        command.score_files(problems, Path(asked.programs), asked.out, config, asked.evidence)
+    with interruptible(describe_interrupt(args.out)):
+        score_files(problems, Path(args.programs), args.out, config, args.evidence)

@@ -3,46 +3,66 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.table import Table
 
-from raypoly import __version__, settings
-from raypoly.config import ON_RESUME, ScorerConfig
-from raypoly.errors import SandboxError, UsageError
-from raypoly.offline.row_writer import STDOUT, RowWriter
-from raypoly.offline.score.program_file import ProblemIndex, Survey, look_over, read_programs
-from raypoly.offline.score.score_progress import shown, status_table
-from raypoly.offline.score.validate_problems import FAILED, NO_SOLUTION, validated
-from raypoly.offline.score.verdict_rows import Tally, verdict_row
-from raypoly.problems.formats import ProblemStream, Rejected, files_of, read_problems, row_of
+from raypoly.config import ScorerConfig
+from raypoly.errors import SandboxError
+from raypoly.offline.command_config import lasting_keys, limit_workers
+from raypoly.offline.command_output import (
+    NOTES,
+    make_table,
+    note_rejected,
+    raise_failures,
+    results_console,
+    say,
+    say_where,
+)
+from raypoly.offline.command_progress import show_progress
+from raypoly.offline.row_writer import Row, open_rows, refuse_overwriting
+from raypoly.offline.score.program_file import ProblemIndex, Survey, check_programs, read_programs
+from raypoly.problems.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.scoring.local_pool import LocalPool
-from raypoly.scoring.score_programs import scored
+from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.score_programs import FAILED, NO_SOLUTION, Program, scored, validated
+from raypoly.values import STATUSES, Verdict
 
-NOTES = Console(stderr=True)
-"""Progress and remarks: standard output may be taken by rows."""
 
+@dataclass
+class VerdictTally:
+    """The rows of verdicts, counted."""
 
-def scorer_config(overrides: Sequence[str], workers: int | None) -> ScorerConfig:
-    """The scorer's section with overrides laid over it; a worker for each CPU where nobody says how many.
+    statuses: Counter[str] = field(default_factory=Counter)
+    first_failed: Row | None = None
+    """The first row that is the sandbox's fault."""
+    failed: int = 0
+    broken: set[str] = field(default_factory=set)
+    """Problems whose tests can't be run."""
 
-    Raises `UsageError` for what is no key of the section, or no value of the key.
-    """
-    foreign = [text for text in overrides if not text.strip().startswith("scorer.")]
-    if foreign:
-        raise UsageError(
-            f"{foreign[0]!r} is no key of the scorer: raypoly score takes those alone, such as scorer.memory_mib=512."
-        )
-    default = f"scorer.workers={len(os.sched_getaffinity(0))}"
-    given = [] if workers is None else [f"scorer.workers={workers}"]
-    return settings.load(None, [default, *overrides, *given]).scorer
+    @property
+    def programs(self) -> int:
+        return self.statuses.total()
+
+    def add(self, row: Row) -> None:
+        self.statuses[row["status"]] += 1
+        if row["status"] == "infra" and row["detail"].startswith(BROKEN):
+            self.broken.add(row["problem_id"])
+        elif row["status"] == "infra":
+            self.failed += 1
+            self.first_failed = self.first_failed or row
+
+    def raise_failures(self) -> None:
+        """Raise `SandboxError` where programs have no verdict."""
+        row = self.first_failed or {"id": "", "detail": ""}
+        raise_failures(sorted(self.broken), self.failed, "program", f"the first {row['id']!r}", row["detail"])
 
 
 def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, evidence: bool) -> None:
@@ -50,35 +70,34 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
 
     Raises `UsageError` for bad input before anything starts, `SandboxError` at the end where programs have no verdict.
     """
-    spare(out, problems, programs)
+    refuse_overwriting(out, problems, programs)
     file = read_problems(problems)
     note_rejected(problems, file.rejected)
     known = ProblemIndex(file, problems)
-    survey = look_over(programs, known)
+    survey = check_programs(programs, known)
     with ExitStack() as stack:
-        rows = stack.enter_context(RowWriter.resumable(out, identity(problems, survey, config, evidence)))
-        tally = Tally()
-        for row in rows.kept():
+        rows = stack.enter_context(open_rows(out, score_identity(problems, survey, config, evidence)))
+        tally = VerdictTally()
+        for row in rows.read_kept():
             tally.add(row)
         if tally.programs:
-            NOTES.print(f"{tally.programs:,} programs have their verdicts already.", highlight=False)
+            say(NOTES, f"{tally.programs:,} programs have their verdicts already.")
         left = survey.programs - tally.programs
-        pool = stack.enter_context(LocalPool(_for(config, left), evidence))
+        pool = stack.enter_context(LocalPool(limit_workers(config, left), evidence))
         begin = time.monotonic()
-        with shown(left, lambda: (pool.done, pool.passed), NOTES):
+        with show_progress("programs", left, lambda: (pool.done, pool.passed), NOTES):
             for program, verdict in scored(pool, known.problems, read_programs(programs, known, tally.programs)):
                 row = verdict_row(program, verdict, evidence)
                 rows.write(row)
                 tally.add(row)
         seconds = time.monotonic() - begin
-        rows.done()
-    console = NOTES if out == STDOUT else Console()
+        rows.finish()
+    console = results_console(out)
     console.print(status_table(tally.statuses))
     if left:
         say(console, f"{left:,} in {seconds:.1f} s, {left / seconds:,.1f}/s; {pool.cpu_seconds:,.1f} s of CPU in them")
-    if out != STDOUT:
-        say(console, f"verdicts: {out}")
-    tally.complain()
+    say_where(console, "verdicts", out)
+    tally.raise_failures()
 
 
 def validate_file(problems: Path, out: str | None, calibrated: str | None, config: ScorerConfig) -> None:
@@ -87,38 +106,36 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
     The problems stream: however large the file is, few are held. Raises `UsageError` for bad input, `SandboxError` at
     the end where the sandbox failed.
     """
-    for written in filter(None, (out, calibrated)):
-        spare(written, problems)
+    refuse_overwriting(out, problems)
+    refuse_overwriting(calibrated, problems)
     stream = ProblemStream(problems)
-    total, found_so_far = stream.rows(), iter(stream)
-    first = list(islice(found_so_far, config.workers))
+    total, coming = stream.rows(), iter(stream)
+    first = list(islice(coming, config.workers))
     calibrate = calibrated is not None
     statuses: Counter[str] = Counter()
     failed: list[tuple[str, str]] = []
     with ExitStack() as stack:
-        excluded = stack.enter_context(RowWriter.opened(out)) if out is not None else None
-        usable = stack.enter_context(RowWriter.opened(calibrated)) if calibrated is not None else None
-        pool = stack.enter_context(LocalPool(_for(config, len(first)), calibrate=calibrate))
-        with shown(total, lambda: (pool.done + len(stream.rejected), pool.passed), NOTES):
-            for found in validated(pool, chain(first, found_so_far), calibrate):
+        excluded = stack.enter_context(open_rows(out))
+        usable = stack.enter_context(open_rows(calibrated))
+        pool = stack.enter_context(LocalPool(limit_workers(config, len(first)), calibrate=calibrate))
+        with show_progress("programs", total, lambda: (pool.done + len(stream.rejected), pool.passed), NOTES):
+            for found in validated(pool, chain(first, coming), calibrate):
                 statuses[found.status] += 1
                 if found.reason == FAILED:
                     failed.append((found.problem.id, found.detail))
-                if found.excluded and excluded is not None:
+                if found.excluded:
                     excluded.write(found.row)
-                if usable is not None and found.reason in ("", NO_SOLUTION):
+                if calibrate and found.reason in ("", NO_SOLUTION):
                     usable.write(row_of(found.problem))
         for row in _rejected_rows(stream):
             statuses["rejected"] += 1
-            if excluded is not None:
-                excluded.write(row)
-        for rows in filter(None, (excluded, usable)):
-            rows.done()
-    console = NOTES if STDOUT in (out, calibrated) else Console()
+            excluded.write(row)
+        excluded.finish()
+        usable.finish()
+    console = results_console(out, calibrated)
     console.print(status_table(statuses, first="its solution"))
-    for name, path in (("exclusion list", out), ("calibrated problems", calibrated)):
-        if path not in (None, STDOUT):
-            say(console, f"{name}: {path}")
+    say_where(console, "exclusion list", out)
+    say_where(console, "calibrated problems", calibrated)
     if failed:
         raise SandboxError(
             f"The sandbox failed on the solutions of {len(failed)} problems, the first {failed[0][0]!r}"
@@ -126,48 +143,49 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
         )
 
 
-def identity(problems: Path, survey: Survey, config: ScorerConfig, evidence: bool) -> dict[str, Any]:
-    """What a start has in common with the one that it goes on for: all that verdicts depend on."""
+def score_identity(problems: Path, survey: Survey, config: ScorerConfig, evidence: bool) -> dict[str, Any]:
+    """All that verdicts depend on."""
     digests = []
     for path in files_of(problems):
         with path.open("rb") as file:
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    free = {name for name, field in ScorerConfig.model_fields.items() if field.json_schema_extra == ON_RESUME}
     return {
-        "version": __version__,
         "problems": "+".join(digests),
         "programs": survey.sha256,
-        "scorer": config.model_dump(mode="json", exclude=free),
+        "scorer": lasting_keys(config),
         "evidence": evidence,
     }
 
 
-def note_rejected(path: Path, rejected: Sequence[Rejected]) -> None:
-    """Name rows that can't be used."""
-    if rejected:
-        first = rejected[0]
-        say(NOTES, f"Note: left out of {path}: {len(rejected)} rows, the first in line {first.line}: {first.reason}")
+def verdict_row(program: Program, verdict: Verdict, evidence: bool) -> dict[str, Any]:
+    """A program's row in the file of verdicts."""
+    row = {
+        "id": program.id,
+        "status": verdict.status,
+        "passed": verdict.passed,
+        "tests_passed": verdict.tests_passed,
+        "tests_total": verdict.tests_total,
+        "cpu_seconds": round(verdict.cpu_seconds, 6),
+        "detail": verdict.detail,
+        "failure": None if verdict.failure is None else asdict(verdict.failure),
+        "problem_id": program.problem_id,
+    }
+    if evidence:
+        row["evidence"] = None if verdict.evidence is None else {**vars(verdict.evidence)}
+    return row
 
 
-def spare(out: str, *inputs: Path) -> None:
-    """Raises `UsageError` where what is written would take the place of what is read."""
-    for file in (file for path in inputs for file in files_of(path)):
-        if out != STDOUT and os.path.realpath(out) == os.path.realpath(file):
-            raise UsageError(f"--out {out} is the file that is read: name another one.")
+def status_table(counts: Mapping[str, int], first: str = "status") -> Table:
+    """How many there are of each status: those of verdicts in their usual order, others behind them."""
+    table = make_table([first], ["programs" if first == "status" else "problems"])
+    for status in sorted(counts, key=lambda name: (*STATUSES, name).index(name)):
+        table.add_row(status, f"{counts[status]:,}")
+    return table
 
 
 def _rejected_rows(stream: ProblemStream) -> Iterator[dict[str, Any]]:
-    """Rows of the exclusion list. A second row of an id that is usable must not take the first one along."""
+    """Rows of the exclusion list. A second row of an id that is usable must not exclude the first."""
     for rejected in stream.rejected:
         name = None if rejected.id in stream.ids else rejected.id
         detail = f"line {rejected.line}: {rejected.reason}"
         yield {"problem_id": name, "reason": "its row can't be used", "status": "rejected", "detail": detail}
-
-
-def _for(config: ScorerConfig, programs: int) -> ScorerConfig:
-    """No more workers than there are programs."""
-    return config.model_copy(update={"workers": max(1, min(config.workers, programs))})
-
-
-def say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -151,7 +151,7 @@ def test_gzipped_rows_are_read_as_plain_ones_are(tmp_path: Path) -> None:
 def test_a_row_that_is_no_gold_group_is_named_by_file_and_line(tmp_path: Path, row: Any, words: str) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({**ROW, "id": "fine"}) + "\n" + json.dumps(row) + "\n")
-    with pytest.raises(UsageError, match=r"mine\.jsonl:2: ") as refused:
+    with pytest.raises(UsageError, match=r"mine\.jsonl line 2: ") as refused:
         groups(path)
     assert words in str(refused.value)
 
@@ -160,9 +160,9 @@ def test_broken_files_are_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     for content, words in [
         (b"", "has no gold group"),
-        (b"{", "mine.jsonl:1: not JSON"),
-        (b"\xff\n", "mine.jsonl:1: not JSON in UTF-8"),
-        ((json.dumps(ROW) + "\n").encode() * 2, "mine.jsonl:2: 'g' appears a second time"),
+        (b"{", "mine.jsonl line 1: this is not JSON"),
+        (b"\xff\n", "mine.jsonl line 1: this is not JSON in UTF-8"),
+        ((json.dumps(ROW) + "\n").encode() * 2, "mine.jsonl line 2: 'g' appears a second time"),
         (gzip.compress(b"x" * 99)[:-9], "can't be read"),
     ]:
         path.write_bytes(content)

@@ -16,7 +16,7 @@ import pytest
 from raypoly.config import ScorerConfig
 from raypoly.judge.gold import groups
 from raypoly.judge.structural import label_evidence
-from raypoly.offline.judge.program_groups import observing, of_gold
+from raypoly.offline.judge.program_groups import group_of_gold, observing
 from raypoly.offline.judge.program_transforms import keywords
 from raypoly.problems.formats import problem_of
 from raypoly.scoring.code_extraction import extract_code
@@ -104,7 +104,7 @@ def test_reworded_programs_give_what_the_programs_gave() -> None:
     rng = random.Random(SEED)
     with observing(ScorerConfig(workers=2)) as observe:
         for gold in rng.sample(groups(), 2):
-            plain = of_gold(gold)
+            plain = group_of_gold(gold)
             texts = tuple(other_words(text, gold.entry_point, rng, keywords(gold.tests)) for text in plain.programs)
             first, second = observe([plain, type(plain)(plain.id, plain.problem, texts)])
             assert [v.status for v in first.verdicts] == [v.status for v in second.verdicts]

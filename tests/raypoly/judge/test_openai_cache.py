@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,10 @@ WRITER = """
 import sys
 from pathlib import Path
 from raypoly.judge.openai.answer_cache import AnswerCache
-from raypoly.judge.openai.judge_reply import Assigned
+from raypoly.judge.openai.judge_reply import AssignedCluster
 cache = AnswerCache(Path(sys.argv[1]), 16)
 for i in range(100000):
-    cache.put(f"{sys.argv[2]}-{i}", {"p": Assigned(i, "way")})
+    cache.put(f"{sys.argv[2]}-{i}", {"p": AssignedCluster(i, "way")})
     print(i, flush=True)
 """
 
@@ -99,12 +100,17 @@ def test_a_cache_that_can_not_be_written_costs_calls_and_nothing_else(
     assert len([record for record in caplog.records if "can't be used" in record.message]) == 1
 
 
+def spoil(cache: AnswerCache, answer: str) -> None:
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute("UPDATE answers SET answer = ?", (answer,))
+
+
 def test_an_answer_that_does_not_fit_the_question_is_asked_for_anew(tmp_path: Path) -> None:
     with running(Server()) as server, judge(server, tmp_path) as asked:
         asked.label(*TWO)
-        asked.cache._run('UPDATE answers SET answer = \'{"p": [1, "way"]}\'')
+        spoil(asked.cache, '{"p": [1, "way"]}')
         assert ids(asked.label(*TWO)) == [1, 2, 1]
-        asked.cache._run("UPDATE answers SET answer = 'no json'")
+        spoil(asked.cache, "no json")
         assert ids(asked.label(*TWO)) == [1, 2, 1]
         assert asked.stats().calls == 3
 

@@ -12,9 +12,9 @@ import pytest
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import StorageError, UsageError
-from raypoly.offline.row_writer import RowWriter
+from raypoly.offline.row_writer import RowWriter, open_rows
 from raypoly.offline.score.program_file import Survey
-from raypoly.offline.score.score_files import identity
+from raypoly.offline.score.score_files import score_identity
 from tests.support.program_files import ADD, CHECKED, read, write
 
 SAME = {"programs": "abc"}
@@ -31,7 +31,7 @@ def fill(file: RowWriter, rows: int) -> None:
 
 def left_behind(out: Path, rows: int, torn: bytes = b"") -> None:
     """What an interrupted start leaves."""
-    with contextlib.suppress(Killed), RowWriter.resumable(str(out), SAME) as file:
+    with contextlib.suppress(Killed), open_rows(str(out), SAME) as file:
         fill(file, rows)
         raise Killed
     if torn:
@@ -41,10 +41,10 @@ def left_behind(out: Path, rows: int, torn: bytes = b"") -> None:
 
 def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
     out = tmp_path / "V.jsonl"
-    with RowWriter.resumable(str(out), SAME) as file:
+    with open_rows(str(out), SAME) as file:
         file.write({"n": 0})
         assert not out.exists()
-        file.done()
+        file.finish()
     assert read(out) == [{"n": 0}]
     assert [entry.name for entry in tmp_path.iterdir()] == ["V.jsonl"]
 
@@ -52,32 +52,32 @@ def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path: Path) -> 
 def test_the_same_start_goes_on_behind_the_rows_that_are_whole(tmp_path: Path) -> None:
     out = tmp_path / "V.jsonl"
     left_behind(out, 2, torn=b'{"n": 2')
-    with RowWriter.resumable(str(out), SAME) as file:
-        assert list(file.kept()) == [{"n": 0}, {"n": 1}]
+    with open_rows(str(out), SAME) as file:
+        assert list(file.read_kept()) == [{"n": 0}, {"n": 1}]
         file.write({"n": 2})
-        file.done()
+        file.finish()
     assert read(out) == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
 def test_another_start_begins_anew(tmp_path: Path) -> None:
     out = tmp_path / "V.jsonl"
     left_behind(out, 2)
-    with RowWriter.resumable(str(out), {"programs": "other"}) as file:
-        assert list(file.kept()) == []
+    with open_rows(str(out), {"programs": "other"}) as file:
+        assert list(file.read_kept()) == []
         file.write({"n": 7})
-        file.done()
+        file.finish()
     assert read(out) == [{"n": 7}]
 
 
 def test_a_start_is_another_one_where_a_verdict_could_be(tmp_path: Path) -> None:
     problems, config, survey = write(tmp_path / "P.jsonl", [ADD]), ScorerConfig(), Survey(1, "abc")
-    first = identity(problems, survey, config, False)
-    assert identity(problems, survey, config.model_copy(update={"workers": 9}), False) == first
-    assert identity(problems, survey, config.model_copy(update={"memory_mib": 300}), False) != first
-    assert identity(problems, survey, config, True) != first
-    assert identity(problems, Survey(1, "abd"), config, False) != first
+    first = score_identity(problems, survey, config, False)
+    assert score_identity(problems, survey, config.model_copy(update={"workers": 9}), False) == first
+    assert score_identity(problems, survey, config.model_copy(update={"memory_mib": 300}), False) != first
+    assert score_identity(problems, survey, config, True) != first
+    assert score_identity(problems, Survey(1, "abd"), config, False) != first
     write(problems, [ADD, CHECKED])
-    assert identity(problems, survey, config, False) != first
+    assert score_identity(problems, survey, config, False) != first
 
 
 def test_a_start_that_wrote_nothing_leaves_nothing_and_the_old_file_alone(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_start_that_wrote_nothing_leaves_nothing_and_the_old_file_alone(tmp_pa
 def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
     out = str(tmp_path / "V.jsonl")
     with (
-        RowWriter.resumable(out, SAME),
+        open_rows(out, SAME),
         pytest.raises(UsageError, match="Another process writes"),
-        RowWriter.resumable(out, SAME),
+        open_rows(out, SAME),
     ):
         pass
 
@@ -103,26 +103,26 @@ def test_a_full_disk_is_one_sentence_and_the_rows_stay(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with RowWriter.resumable(str(out), SAME) as file, pytest.raises(StorageError) as caught:
+        with open_rows(str(out), SAME) as file, pytest.raises(StorageError) as caught:
             fill(file, 1000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert re.search(r"V\.jsonl\.part can't be written: .*; the rows so far are kept", str(caught.value))
-    with RowWriter.resumable(str(out), SAME) as file:
-        kept = [row["n"] for row in file.kept()]
+    with open_rows(str(out), SAME) as file:
+        kept = [row["n"] for row in file.read_kept()]
         assert kept == list(range(len(kept)))
         assert len(kept) > 50
 
 
 def test_a_device_is_written_to_and_never_replaced() -> None:
-    with RowWriter.resumable("/dev/null", SAME) as file:
+    with open_rows("/dev/null", SAME) as file:
         file.write({"n": 0})
-        file.done()
+        file.finish()
     assert Path("/dev/null").is_char_device()
     assert not os.path.exists("/dev/null.part")
 
 
 @pytest.mark.parametrize(("name", "said"), [("nowhere/V.jsonl", "No such file"), (".", "is a folder")])
 def test_a_place_that_takes_no_file_is_the_users_mistake(tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said), RowWriter.resumable(str(tmp_path / name), SAME):
+    with pytest.raises(UsageError, match=said), open_rows(str(tmp_path / name), SAME):
         pass

@@ -3,7 +3,14 @@
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.offline.judge.audit_measures import MEASURES, AuditedGroup, compared, measured, unmet, wanted
+from raypoly.offline.judge.audit_measures import (
+    MEASURES,
+    AuditedGroup,
+    compare_judges,
+    find_unmet,
+    measure_judge,
+    parse_requirements,
+)
 
 RIGHT = AuditedGroup("right", (1, 1, 2, 0), (5, 5, 1, 0), agreements={"renaming": 1.0})
 MERGED = AuditedGroup("merged", (1, 1, 2, 2), (1, 1, 1, 1), agreements={"renaming": 0.5})
@@ -11,7 +18,7 @@ REFUSED = AuditedGroup("refused", (1, 2), None, "it refused to answer")
 
 
 def test_means_are_over_groups_and_counts_are_added_up_over_them() -> None:
-    found = measured([RIGHT, MERGED, REFUSED])
+    found = measure_judge([RIGHT, MERGED, REFUSED])
     assert list(found) == [name for name in MEASURES if name in found]
     assert found["ari"].value == 0.5  # 1 and 0
     assert found["ari"].interval is not None
@@ -25,22 +32,22 @@ def test_means_are_over_groups_and_counts_are_added_up_over_them() -> None:
 
 
 def test_a_judge_that_refuses_everything_has_no_measure_but_that() -> None:
-    found = measured([REFUSED])
+    found = measure_judge([REFUSED])
     assert {name: measure.value for name, measure in found.items() if measure.value is not None} == {"refused": 1.0}
-    assert unmet(found, {"ari": 0.1}) == ["ari has no value"]
+    assert find_unmet(found, {"ari": 0.1}) == ["ari has no value"]
 
 
 def test_judges_are_compared_over_the_groups_that_both_labelled() -> None:
-    tests = compared([RIGHT, REFUSED, MERGED], [AuditedGroup("right", RIGHT.gold, (1, 2, 3, 0)), RIGHT, MERGED])
+    tests = compare_judges([RIGHT, REFUSED, MERGED], [AuditedGroup("right", RIGHT.gold, (1, 2, 3, 0)), RIGHT, MERGED])
     assert tests["ari"].groups == 2
     assert tests["ari"].difference == 0.5
     assert "f1" not in tests
 
 
 def test_a_requirement_that_is_met_is_silent_and_one_that_is_not_says_by_how_much() -> None:
-    found = measured([RIGHT, MERGED, REFUSED])
-    assert unmet(found, wanted(["ari=0.5", "refused=0.4"])) == []
-    assert unmet(found, wanted(["ari=0.7", "refused=0.02"])) == [
+    found = measure_judge([RIGHT, MERGED, REFUSED])
+    assert find_unmet(found, parse_requirements(["ari=0.5", "refused=0.4"])) == []
+    assert find_unmet(found, parse_requirements(["ari=0.7", "refused=0.02"])) == [
         "ari is 0.500, below 0.7",
         "refused is 0.333, above 0.02",
     ]
@@ -58,4 +65,4 @@ def test_a_requirement_that_is_met_is_silent_and_one_that_is_not_says_by_how_muc
 )
 def test_what_is_no_requirement_is_refused_in_a_sentence(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        wanted([text])
+        parse_requirements([text])

@@ -11,11 +11,16 @@ import pytest
 from raypoly.config import JudgeConfig, ScorerConfig
 from raypoly.errors import RaypolyError, SandboxError, UsageError
 from raypoly.judge.gold import groups
-from raypoly.offline.judge.audit_measures import CONSISTENCIES, measured
+from raypoly.judge.openai.answer_cache import describe_cache
+from raypoly.offline.command_config import (
+    JudgeChoice,
+    choose_judge,
+    choose_other_judge,
+    split_requirements,
+)
+from raypoly.offline.judge.audit_measures import CONSISTENCIES, measure_judge
 from raypoly.offline.judge.audit_report import audit_file
-from raypoly.offline.judge.describe_cache import described
 from raypoly.offline.judge.judge_audit import audit
-from raypoly.offline.judge.judge_choice import JudgeChoice, against, chosen, sorted_words
 from raypoly.values import Labels, Problem, Rollout, Verdict
 from tests.support.faulty_server import Server, running
 from tests.support.gold_rows import ROW, write
@@ -65,7 +70,7 @@ def test_the_structural_judge_is_steady_under_every_change_of_a_groups_text(tmp_
 def test_a_judge_that_reads_texts_alone_is_found_out(tmp_path: Path) -> None:
     same = ROW | {"programs": [ROW["programs"][0]] * 6, "labels": [1] * 6}
     (audited,) = audit(groups(write(tmp_path / "g.jsonl", same)), [choice(ByText)], runs=1)
-    measures = measured(audited.results)
+    measures = measure_judge(audited.results)
     assert measures["ari"].value == 1.0
     assert measures["reordering"].value == 1.0
     for name in ("renaming", "comments", "dead_code"):
@@ -75,7 +80,7 @@ def test_a_judge_that_reads_texts_alone_is_found_out(tmp_path: Path) -> None:
 def test_a_judge_that_answers_otherwise_the_second_time_has_no_run_to_run_agreement(tmp_path: Path) -> None:
     Fickle.calls.clear()
     (audited,) = audit(groups(write(tmp_path / "g.jsonl", ROW)), [choice(Fickle)], runs=2, consistency=False)
-    assert measured(audited.results)["run_to_run"].value == 0.0
+    assert measure_judge(audited.results)["run_to_run"].value == 0.0
 
 
 def test_later_runs_ask_anew_past_kept_answers(tmp_path: Path) -> None:
@@ -86,15 +91,15 @@ def test_later_runs_ask_anew_past_kept_answers(tmp_path: Path) -> None:
         judge = JudgeConfig(name="openai", base_url=server.url, model="marker", cache_dir=str(tmp_path / "kept"))
         for _ in range(2):
             (audited,) = audit(golds, [JudgeChoice(judge, SCORER)], runs=3, consistency=False)
-            assert measured(audited.results)["run_to_run"].value == 1.0
+            assert measure_judge(audited.results)["run_to_run"].value == 1.0
         assert len(server.bodies) == 1 + 2 + 2
-    assert described(judge).endswith("1 answers, 0.0 MiB of 256 MiB.")
-    assert described(judge, clear=True).endswith("forgotten.")
-    assert " 0 answers" in described(judge)
+    assert describe_cache(judge).endswith("1 answers, 0.0 MiB of 256 MiB.")
+    assert describe_cache(judge, clear=True).endswith("forgotten.")
+    assert " 0 answers" in describe_cache(judge)
 
 
 def test_the_cache_of_a_folder_without_one_is_not_made_by_looking(tmp_path: Path) -> None:
-    assert described(JudgeConfig(cache_dir=str(tmp_path / "none"))).endswith("no answers are kept.")
+    assert describe_cache(JudgeConfig(cache_dir=str(tmp_path / "none"))).endswith("no answers are kept.")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,18 +153,18 @@ def test_gold_programs_that_could_not_be_run_end_the_audit(tmp_path: Path) -> No
 
 
 def test_the_second_judge_is_another_name_or_the_first_with_one_key_changed() -> None:
-    first = chosen("openai", ["judge.votes=3", "scorer.memory_mib=99"])
-    second = against(first, "judge.view=raw")
+    first = choose_judge("openai", ["judge.votes=3", "scorer.memory_mib=99"])
+    second = choose_other_judge(first, "judge.view=raw")
     assert (second.judge.name, second.judge.votes, second.judge.view) == ("openai", 3, "raw")
     assert second.scorer == first.scorer
-    assert against(first, "structural").judge.name == "structural"
+    assert choose_other_judge(first, "structural").judge.name == "structural"
     for same in ("openai", "judge.votes=3"):
         with pytest.raises(UsageError, match="nothing to compare"):
-            against(first, same)
+            choose_other_judge(first, same)
     with pytest.raises(UsageError, match="no key of the judge"):
-        against(first, "view=raw")
+        choose_other_judge(first, "view=raw")
 
 
 def test_measures_behind_require_are_requirements_and_the_rest_are_overrides() -> None:
-    assert sorted_words(["f1=0.8", "judge.view=raw"], ["ari=0.7"]) == (["judge.view=raw"], ["ari=0.7", "f1=0.8"])
-    assert sorted_words(["f1=0.8"], []) == (["f1=0.8"], [])
+    assert split_requirements(["f1=0.8", "judge.view=raw"], ["ari=0.7"]) == (["judge.view=raw"], ["ari=0.7", "f1=0.8"])
+    assert split_requirements(["f1=0.8"], []) == (["f1=0.8"], [])

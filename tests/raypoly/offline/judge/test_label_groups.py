@@ -6,7 +6,7 @@ import pytest
 
 from raypoly.config import JudgeConfig, ScorerConfig
 from raypoly.errors import JudgeUnavailable, SandboxError, UsageError
-from raypoly.offline.judge.judge_choice import JudgeChoice, chosen
+from raypoly.offline.command_config import JudgeChoice, choose_judge
 from raypoly.offline.judge.label_groups import label_file
 from tests.support.faulty_server import Server, running
 from tests.support.gold_rows import HASH, ROW, read, write
@@ -108,5 +108,5 @@ def test_the_file_that_is_read_is_never_written(tmp_path: Path) -> None:
 
 def test_keys_of_other_sections_are_refused() -> None:
     with pytest.raises(UsageError, match="no key of the judge"):
-        chosen(None, ["train.steps=3"])
-    assert chosen("openai", ["judge.view=raw", "judge.name=http"]).judge.name == "openai"
+        choose_judge(None, ["train.steps=3"])
+    assert choose_judge("openai", ["judge.view=raw", "judge.name=http"]).judge.name == "openai"

@@ -6,7 +6,7 @@ import pytest
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
-from raypoly.offline.judge.ask_judge import in_order
+from raypoly.offline.judge.ask_judge import map_in_order
 from raypoly.offline.judge.program_groups import entry_point_of, observing, read_groups
 from tests.support.gold_rows import HASH, ROW, write
 
@@ -24,12 +24,12 @@ class Solution:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", ":2: not JSON"),
-        ("[]", ":2: the row: "),
-        ('{"id": "b", "problem": "p"}', ":2: programs: Field required"),
-        ('{"id": "b", "problem": "p", "programs": []}', ":2: programs: "),
-        ('{"id": "b", "problem": "p", "programs": [3]}', ":2: programs.0: "),
-        ('{"id": "twice", "problem": "p", "programs": ["x"]}', ":2: 'twice' appears a second time"),
+        ("{", " line 2: this is not JSON"),
+        ("[]", " line 2: the row: "),
+        ('{"id": "b", "problem": "p"}', " line 2: programs: Field required"),
+        ('{"id": "b", "problem": "p", "programs": []}', " line 2: programs: "),
+        ('{"id": "b", "problem": "p", "programs": [3]}', " line 2: programs.0: "),
+        ('{"id": "twice", "problem": "p", "programs": ["x"]}', " line 2: 'twice' appears a second time"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, said: str) -> None:
@@ -79,7 +79,7 @@ def test_work_in_threads_keeps_its_order_and_an_error_comes_when_its_turn_has_co
             raise ValueError("five")
         return number * number
 
-    results = in_order(work, range(100), 4)
+    results = map_in_order(work, range(100), 4)
     assert [next(results) for _ in range(5)] == [(number, number * number) for number in range(5)]
     with pytest.raises(ValueError, match="five"):
         next(results)

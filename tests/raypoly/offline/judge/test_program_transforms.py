@@ -8,8 +8,8 @@ import pytest
 
 from raypoly.config import ScorerConfig
 from raypoly.judge.gold import groups
-from raypoly.offline.judge.judge_audit import changed
-from raypoly.offline.judge.program_groups import observing, of_gold
+from raypoly.offline.judge.judge_audit import change_half
+from raypoly.offline.judge.program_groups import group_of_gold, observing
 from raypoly.offline.judge.program_transforms import CHANGES, LONGEST, keywords, renamed
 
 NONE: frozenset[str] = frozenset()
@@ -73,10 +73,10 @@ def test_keywords_are_the_names_that_tests_pass_arguments_by() -> None:
 
 def test_half_of_a_group_is_changed_the_same_half_each_time_and_every_result_parses() -> None:
     for gold in groups()[:10]:
-        group = of_gold(gold)
+        group = group_of_gold(gold)
         for name, change in CHANGES.items():
-            other = changed(group, name, change, NONE)
-            assert other == changed(group, name, change, NONE)
+            other = change_half(group, name, change, NONE)
+            assert other == change_half(group, name, change, NONE)
             differ = [new for old, new in zip(group.programs, other.programs, strict=True) if new != old]
             assert len(differ) <= len(group.programs) // 2
             for text in differ:
@@ -87,6 +87,6 @@ def test_changed_gold_programs_pass_and_fail_as_before() -> None:
     chosen = random.Random(20261121).sample(groups(), 2)
     with observing(ScorerConfig(workers=2)) as observe:
         for name, change in CHANGES.items():
-            variants = [changed(of_gold(gold), name, change, keywords(gold.tests)) for gold in chosen]
+            variants = [change_half(group_of_gold(gold), name, change, keywords(gold.tests)) for gold in chosen]
             for seen, gold in zip(observe(variants), chosen, strict=True):
                 assert tuple(verdict.passed for verdict in seen.verdicts) == gold.passes

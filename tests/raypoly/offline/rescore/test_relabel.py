@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from raypoly.errors import JudgeUnavailable, UsageError
+from raypoly.offline.command_config import choose_run_judge
 from raypoly.offline.rescore.label_partitions import Diversity, Partitions
-from raypoly.offline.rescore.relabel_run import judge_of, relabel
+from raypoly.offline.rescore.relabel_run import relabel
 from raypoly.run import Run
 from tests.support.faulty_server import Server, running
 from tests.support.scored_run import NAMES, honest, make, row_of, write_problems
@@ -60,7 +61,7 @@ def test_a_partition_that_differs_is_found_and_its_effect_is_what_a_hand_compute
     relabel(run, str(tmp_path / "l.jsonl"), None, [])
     rows = read(tmp_path / "l.jsonl")
     assert [(row["step"], row["slot"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
-    found = [Diversity.of(row) for row in rows]
+    found = [Diversity.of_row(row) for row in rows]
     # all alone against one pair: the index of a partition into singletons with any other is 0
     assert [group.ari for group in found] == [1.0, 1.0, 0.0]
     assert [group.strategies for group in found] == [(2.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
@@ -108,14 +109,14 @@ def test_a_group_that_the_judge_refuses_now_has_no_labels_and_counts_on_neither_
 
 def test_the_judge_is_the_run_s_own_with_what_is_said_laid_over_it(tmp_path: Path) -> None:
     own = Run(make(tmp_path, honest, as_judged, None, "judge.name=openai", "judge.view=raw", "judge.votes=3"))
-    assert judge_of(own, None, []).judge == own.config.judge
-    changed = judge_of(own, None, ["judge.votes=5"]).judge
+    assert choose_run_judge(own.config, None, []).judge == own.config.judge
+    changed = choose_run_judge(own.config, None, ["judge.votes=5"]).judge
     assert (changed.name, changed.view, changed.votes) == ("openai", "raw", 5)
-    assert judge_of(own, "openai", []).judge == own.config.judge
-    other = judge_of(own, "structural", []).judge
+    assert choose_run_judge(own.config, "openai", []).judge == own.config.judge
+    other = choose_run_judge(own.config, "structural", []).judge
     assert (other.name, other.view) == ("structural", "canonical")
     with pytest.raises(UsageError, match="no key of the judge"):
-        judge_of(own, None, ["train.steps=3"])
+        choose_run_judge(own.config, None, ["train.steps=3"])
 
 
 def test_a_problem_that_is_gone_can_not_be_shown_to_a_judge(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.offline.score.program_file import ProblemIndex, look_over, read_programs
+from raypoly.offline.score.program_file import ProblemIndex, check_programs, read_programs
 from raypoly.problems.formats import ProblemFile, Rejected
 from raypoly.scoring import Program
 from tests.support.program_files import add, write
@@ -26,7 +26,7 @@ def test_code_answers_and_nothing_are_programs(tmp_path: Path) -> None:
         {"id": "d", "problem_id": "add", "response": "I can't."},
     ]
     path = write(tmp_path / "C.jsonl", rows)
-    assert look_over(path, KNOWN).programs == 4
+    assert check_programs(path, KNOWN).programs == 4
     programs = list(read_programs(path, KNOWN))
     assert programs[0] == Program("a", "add", "def add(a, b): ...")
     assert (programs[1].id, programs[1].problem_id) == (2, "7")
@@ -39,7 +39,7 @@ def test_a_packed_file_is_the_same_file(tmp_path: Path) -> None:
     plain, packed = tmp_path / "C.jsonl", tmp_path / "C.jsonl.gz"
     plain.write_text(FINE * 3)
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert look_over(plain, KNOWN) == look_over(packed, KNOWN)
+    assert check_programs(plain, KNOWN) == check_programs(packed, KNOWN)
     assert list(read_programs(plain, KNOWN)) == list(read_programs(packed, KNOWN))
 
 
@@ -64,18 +64,18 @@ def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path, row: str, said: str
     path = tmp_path / "C.jsonl"
     path.write_bytes((FINE + "\n" + row + "\n" + FINE).encode("utf-8", "surrogateescape"))
     with pytest.raises(UsageError, match=rf"C\.jsonl line 3: .*({said})"):
-        look_over(path, KNOWN)
+        check_programs(path, KNOWN)
 
 
 def test_a_file_without_programs_or_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "C.jsonl").write_text("\n")
     with pytest.raises(UsageError, match="has no program"):
-        look_over(tmp_path / "C.jsonl", KNOWN)
+        check_programs(tmp_path / "C.jsonl", KNOWN)
     with pytest.raises(UsageError, match=r"D\.jsonl.* can't be read"):
-        look_over(tmp_path / "D.jsonl", KNOWN)
+        check_programs(tmp_path / "D.jsonl", KNOWN)
     with pytest.raises(UsageError, match="is no plain file"):
-        look_over(tmp_path, KNOWN)
+        check_programs(tmp_path, KNOWN)
     packed = gzip.compress((FINE * 1000).encode())
     (tmp_path / "cut.jsonl.gz").write_bytes(packed[:-20])
     with pytest.raises(UsageError, match="can't be read"):
-        look_over(tmp_path / "cut.jsonl.gz", KNOWN)
+        check_programs(tmp_path / "cut.jsonl.gz", KNOWN)

@@ -165,7 +165,7 @@ def test_tests_that_can_not_be_run_end_the_command_with_a_sentence_behind_all_ro
     programs = write(tmp_path / "C.jsonl", [*rows("def f(): pass", problem_id="broken"), *rows(good(0))])
     ended = run(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl")
     assert ended.returncode == 1
-    assert "The tests of 1 problem can't be run ('broken'); raypoly score --validate finds them." in ended.stderr
+    assert "The tests of 1 problem ('broken') can't be run; raypoly score --validate finds them." in ended.stderr
     assert [row["status"] for row in read(tmp_path / "V.jsonl")] == ["infra", "passed"]
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while programs run."""
+"""What a person sees while a command runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from raypoly.offline.score.score_progress import shown, status_table
+from raypoly.offline.command_progress import show_progress, track
+from raypoly.offline.score.score_files import status_table
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -22,7 +23,7 @@ def test_a_log_gets_lines_and_a_terminal_a_bar(terminal: bool) -> None:
 
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=120, _environ={"TERM": "xterm"})
-    with shown(10, counts, console, line_seconds=0.01):
+    with show_progress("programs", 10, counts, console, line_seconds=0.01):
         asked.acquire()
         asked.acquire()
     said = stream.getvalue()
@@ -36,3 +37,7 @@ def test_the_table_counts_each_status_in_the_usual_order() -> None:
     said = stream.getvalue()
     assert "1,234" in said
     assert said.index("passed") < said.index("infra") < said.index("broken")
+
+
+def test_items_that_are_tracked_come_out_as_they_are() -> None:
+    assert list(track(iter("abc"), 3, "letters", Console(file=io.StringIO()))) == ["a", "b", "c"]
