@@ -1,7 +1,7 @@
 """The keys of a run and their defaults: one pydantic section per part, with a sentence for each key.
 
 `raypoly.settings.load` reads YAML and dotted overrides into a `Config`.
-A key whose field carries `on_resume` may change when a run is resumed; any other difference is refused.
+A `resumable` key may change when a run is resumed; any other difference is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 ON_RESUME: dict[str, Any] = {"on_resume": True}
-"""Marks a key that affects no result: it may change when a run goes on."""
+"""Marks a key that affects no result: it may change when a run is resumed."""
+
+
+def resumable(default: Any, *, description: str, **rules: Any) -> Any:
+    """The field of a key that is marked `ON_RESUME`; `rules` are pydantic's, such as `ge=0`."""
+    return Field(default, description=description, json_schema_extra=ON_RESUME, **rules)
 
 
 class Section(BaseModel):
@@ -23,70 +28,53 @@ class RunConfig(Section):
     """Where a run lives, and whom it tells."""
 
     name: str = Field("tiny", description="First part of the run folder's name.")
-    dir: str | None = Field(
+    dir: str | None = resumable(
         None,
         description="The run folder: a path or a pyarrow URI such as s3://, gs:// or az:// (docs/durability.md). "
         "Default: under $RAYPOLY_RUNS, else ~/raypoly-runs, named by what is computed.",
-        json_schema_extra=ON_RESUME,
     )
-    scratch: str | None = Field(
+    scratch: str | None = resumable(
         None,
         description="For remote storage: a local folder for copies that must be files. You may delete it. Default: "
         "`scratch` in the user's cache folder.",
-        json_schema_extra=ON_RESUME,
     )
-    storage_timeout: float = Field(
+    storage_timeout: float = resumable(
         30.0,
         gt=0,
         description="For remote storage: seconds after which an unanswered request has failed. A driver that has not "
         "renewed its lease for twice as long may be replaced.",
-        json_schema_extra=ON_RESUME,
     )
-    storage_patience: float = Field(
+    storage_patience: float = resumable(
         300.0,
         ge=0,
         description="For remote storage: seconds over which a failing request is repeated before the run stops.",
-        json_schema_extra=ON_RESUME,
     )
-    fresh: bool = Field(
-        False, description="Start a new run beside the existing one (-2, -3 ...).", json_schema_extra=ON_RESUME
-    )
-    retries: int = Field(
+    fresh: bool = resumable(False, description="Start a new run beside the existing one (-2, -3 ...).")
+    retries: int = resumable(
         10,
         ge=0,
         description="How many lost actors and nodes are replaced before the run stops. Every three minutes of progress "
         "give one back.",
-        json_schema_extra=ON_RESUME,
     )
-    stall_seconds: float = Field(
+    stall_seconds: float = resumable(
         900.0,
         gt=0,
         description="Seconds without progress after which a stage's stacks are written and it is restarted. The second "
         "time, the run stops. A pause for the judge does not count.",
-        json_schema_extra=ON_RESUME,
     )
-    grace_seconds: float = Field(
+    grace_seconds: float = resumable(
         100.0,
         gt=0,
         description="Most seconds from SIGTERM or Ctrl-C to the end. A checkpoint is saved if there is time.",
-        json_schema_extra=ON_RESUME,
     )
-    max_set_aside: float = Field(
-        0.02,
-        ge=0,
-        le=1,
-        description="The run stops above this share of groups whose problem's tests can't be run.",
-        json_schema_extra=ON_RESUME,
+    max_set_aside: float = resumable(
+        0.02, ge=0, le=1, description="The run stops above this share of groups whose problem's tests can't be run."
     )
-    on_pause: str | None = Field(
-        None, description="A shell command to run once when training pauses for the judge.", json_schema_extra=ON_RESUME
+    on_pause: str | None = resumable(
+        None, description="A shell command to run once when training pauses for the judge."
     )
-    tensorboard: bool = Field(
-        False, description="Also write TensorBoard events to <run>/tensorboard.", json_schema_extra=ON_RESUME
-    )
-    wandb_project: str | None = Field(
-        None, description="Also log to this Weights & Biases project.", json_schema_extra=ON_RESUME
-    )
+    tensorboard: bool = resumable(False, description="Also write TensorBoard events to <run>/tensorboard.")
+    wandb_project: str | None = resumable(None, description="Also log to this Weights & Biases project.")
 
 
 class ModelConfig(Section):
@@ -184,38 +172,33 @@ class GeneratorConfig(Section):
 
     engine: str = Field("vllm", description="`vllm`, `transformers`, or package.module:Class.")
     engines: int = Field(1, ge=1, description="Engines, each a copy of the policy. They share a step's groups.")
-    placement: Literal["auto", "colocated", "split", "cpu"] = Field(
+    placement: Literal["auto", "colocated", "split", "cpu"] = resumable(
         "auto",
         description="Where engines live: on the learner's GPU, asleep while it works (`colocated`); on their own GPUs "
         "(`split`); on no GPU (`cpu`). `auto` decides by the number of GPUs: none, one or more.",
-        json_schema_extra=ON_RESUME,
     )
-    transport: Literal["auto", "objects", "ipc", "nccl", "shared_memory", "gloo"] = Field(
+    transport: Literal["auto", "objects", "ipc", "nccl", "shared_memory", "gloo"] = resumable(
         "auto",
         description="Weight sync, the route of new weights to an engine: Ray's object store (`objects`), CUDA IPC "
         "(`ipc`), NCCL (`nccl`). `auto` gives vLLM `ipc` where `colocated` and `nccl` where `split`. "
         "`shared_memory` and `gloo` replace these two on a CPU, to rehearse them.",
-        json_schema_extra=ON_RESUME,
     )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature.")
     max_tokens: int = Field(56, ge=1, description="Longest response, in tokens (T_max of equation 4).")
     max_prompt_tokens: int = Field(136, ge=1, description="Longest prompt, in tokens; see problems.over_long.")
     threads: int = Field(1, ge=1, description="Compute threads of a CPU engine.")
-    memory_gib: float = Field(1.0, gt=0, description="KV cache on a CPU engine, in GiB.", json_schema_extra=ON_RESUME)
-    gpu_memory_fraction: float = Field(
-        0.45, gt=0, le=1, description="Share of a GPU for an engine that is awake.", json_schema_extra=ON_RESUME
-    )
+    memory_gib: float = resumable(1.0, gt=0, description="KV cache on a CPU engine, in GiB.")
+    gpu_memory_fraction: float = resumable(0.45, gt=0, le=1, description="Share of a GPU for an engine that is awake.")
     max_sequences: int = Field(256, ge=1, description="Sequences decoded at once.")
 
 
 class ScorerConfig(Section):
     """The pool of sandboxes that run candidate programs."""
 
-    workers: int = Field(2, ge=1, description="Scorer actors.", json_schema_extra=ON_RESUME)
-    isolation: Literal["required", "none"] = Field(
+    workers: int = resumable(2, ge=1, description="Scorer actors.")
+    isolation: Literal["required", "none"] = resumable(
         "required",
         description="`required` refuses to start where programs can't be confined. `none` runs them unprotected.",
-        json_schema_extra=ON_RESUME,
     )
     cpu_seconds_per_test: float = Field(
         6.0,
@@ -247,20 +230,16 @@ class JudgeConfig(Section):
         description="`needed`: if the objective needs labels; `sampled`: else a tenth of the groups; `always`: all.",
     )
     url: str | None = Field(None, description="For `http`: the judge's address.")
-    api_key_env: str | None = Field(
+    api_key_env: str | None = resumable(
         None,
         description="Environment variable that holds the judge's key. Default for `openai` at its public address, if "
         "api_key_file is not set either: OPENAI_API_KEY.",
-        json_schema_extra=ON_RESUME,
     )
-    api_key_file: str | None = Field(
-        None, description="For `openai`: a file that holds the judge's key.", json_schema_extra=ON_RESUME
-    )
-    base_url: str | None = Field(
+    api_key_file: str | None = resumable(None, description="For `openai`: a file that holds the judge's key.")
+    base_url: str | None = resumable(
         None,
         description="For `openai`: address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1. Default: "
         "OpenAI's public address.",
-        json_schema_extra=ON_RESUME,
     )
     model: str = Field("gpt-4.1-mini", description="For `openai`: the model that clusters.")
     view: Literal["canonical", "raw"] = Field(
@@ -285,79 +264,56 @@ class JudgeConfig(Section):
     max_answer_tokens: int | None = Field(
         None, ge=16, description="For `openai`: longest answer. Default: by the number of programs. Doubled if cut."
     )
-    timeout: float = Field(
-        120.0, gt=0, description="For `openai`: most seconds for one call in all.", json_schema_extra=ON_RESUME
+    timeout: float = resumable(120.0, gt=0, description="For `openai`: most seconds for one call in all.")
+    concurrency: int = resumable(64, ge=1, description="For `openai`: most calls in flight; it adapts.")
+    requests_per_minute: int | None = resumable(
+        None, ge=1, description="For `openai`: your own limit, on top of the server's."
     )
-    concurrency: int = Field(
-        64, ge=1, description="For `openai`: most calls in flight; it adapts.", json_schema_extra=ON_RESUME
+    tokens_per_minute: int | None = resumable(
+        None, ge=1, description="For `openai`: your own limit, on top of the server's."
     )
-    requests_per_minute: int | None = Field(
-        None, ge=1, description="For `openai`: your own limit, on top of the server's.", json_schema_extra=ON_RESUME
+    failover_url: str | None = resumable(
+        None, description="For `openai`: a second server, asked while the first is away. Every use is counted."
     )
-    tokens_per_minute: int | None = Field(
-        None, ge=1, description="For `openai`: your own limit, on top of the server's.", json_schema_extra=ON_RESUME
+    failover_model: str | None = resumable(None, description="The second server's model. Default: the same name.")
+    failover_key_env: str | None = resumable(
+        None, description="Environment variable that holds the second server's key."
     )
-    failover_url: str | None = Field(
-        None,
-        description="For `openai`: a second server, asked while the first is away. Every use is counted.",
-        json_schema_extra=ON_RESUME,
+    cache_dir: str | None = resumable(
+        None, description="For `openai`: the folder of cached answers. Default: `judge` in the user's cache folder."
     )
-    failover_model: str | None = Field(
-        None, description="The second server's model. Default: the same name.", json_schema_extra=ON_RESUME
-    )
-    failover_key_env: str | None = Field(
-        None, description="Environment variable that holds the second server's key.", json_schema_extra=ON_RESUME
-    )
-    cache_dir: str | None = Field(
-        None,
-        description="For `openai`: the folder of cached answers. Default: `judge` in the user's cache folder.",
-        json_schema_extra=ON_RESUME,
-    )
-    cache_mib: int = Field(
-        256, ge=0, description="For `openai`: size of the cached answers; 0 is none.", json_schema_extra=ON_RESUME
-    )
-    price_input: float | None = Field(
+    cache_mib: int = resumable(256, ge=0, description="For `openai`: size of the cached answers; 0 is none.")
+    price_input: float | None = resumable(
         None,
         ge=0,
         description="US dollars a million prompt tokens. Default: known for OpenAI's gpt-4.1 models, else unknown.",
-        json_schema_extra=ON_RESUME,
     )
-    price_cached: float | None = Field(
+    price_cached: float | None = resumable(
         None,
         ge=0,
         description="US dollars a million prompt tokens that the server had cached. Default: as `price_input`.",
-        json_schema_extra=ON_RESUME,
     )
-    price_output: float | None = Field(
-        None, ge=0, description="US dollars a million answer tokens.", json_schema_extra=ON_RESUME
-    )
-    budget_usd: float | None = Field(
+    price_output: float | None = resumable(None, ge=0, description="US dollars a million answer tokens.")
+    budget_usd: float | None = resumable(
         None,
         gt=0,
         description="For `openai`: what the run may spend, over all its starts. It pauses before it would spend more; "
         "raise the budget to go on.",
-        json_schema_extra=ON_RESUME,
     )
-    max_pause: float | None = Field(
+    max_pause: float | None = resumable(
         None,
         gt=0,
         description="Seconds of outage after which the run commits and exits with 75. Default: wait without end.",
-        json_schema_extra=ON_RESUME,
     )
-    probe_seconds: float = Field(
-        1.0, gt=0, description="First wait between probes in an outage; doubles up to 60.", json_schema_extra=ON_RESUME
-    )
+    probe_seconds: float = resumable(1.0, gt=0, description="First wait between probes in an outage; doubles up to 60.")
     max_unjudged: float = Field(0.02, ge=0, le=1, description="The run stops above this share of unjudged groups.")
-    canary_every: int | None = Field(
+    canary_every: int | None = resumable(
         None,
         ge=0,
         description="Steps between checks for drift, which judge gold groups anew; 0 is never. Default: 25, and never "
         "for `structural`.",
-        json_schema_extra=ON_RESUME,
     )
-    canary_groups: int = Field(
-        4, ge=1, description="Gold groups in each check, always the same ones.", json_schema_extra=ON_RESUME
-    )
+    canary_groups: int = resumable(4, ge=1, description="Gold groups in each check, always the same ones.")
 
 
 class ObjectiveSection(Section):
@@ -384,7 +340,7 @@ class TrainConfig(Section):
     """Steps, batch, optimizer, memory and checkpoints."""
 
     seed: int = Field(0, description="Seed of sampling and of the problems' order.")
-    steps: int = Field(80, ge=0, description="Optimizer steps.", json_schema_extra=ON_RESUME)
+    steps: int = resumable(80, ge=0, description="Optimizer steps.")
     prompts_per_step: int = Field(20, ge=1, description="Problems in a step (|B| of Algorithm 2).")
     mini_batch_prompts: int | None = Field(
         None,
@@ -402,12 +358,11 @@ class TrainConfig(Section):
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
     betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW betas.")
     max_grad_norm: float = Field(1.0, gt=0, description="Clip gradients above this norm.")
-    max_mismatch: float | None = Field(
+    max_mismatch: float | None = resumable(
         None,
         gt=0,
         description="Stop before an update if the mean |learner - sampler| log-probability of the step's tokens is "
         "above this. Default: no limit; each update's weights are verified in the engine anyway.",
-        json_schema_extra=ON_RESUME,
     )
     token_budget: int = Field(
         2048, ge=1, description="Tokens in a micro-batch. A prompt counts once for its responses."
@@ -415,35 +370,26 @@ class TrainConfig(Section):
     logits_mib: int = Field(
         512, ge=1, description="Memory of the logits that exist at one time, in MiB. Up to three times as much is used."
     )
-    activation_checkpointing: Literal["off", "products", "layers"] = Field(
+    activation_checkpointing: Literal["off", "products", "layers"] = resumable(
         "off",
         description="What the backward pass recomputes: everything but each layer's input (`layers`: least memory, a "
         "third more work), or everything but matrix products and attention (`products`).",
-        json_schema_extra=ON_RESUME,
     )
     compile: bool = Field(
         False,
         description="Compile what lies between a layer's matrix products (`torch.compile`), for large models on GPUs "
         "(docs/gpu.md). It takes a minute at the start.",
     )
-    ranks: int = Field(
+    ranks: int = resumable(
         1,
         ge=1,
         description="Learner processes, a GPU each. They divide weights, gradients and moments (docs/ranks.md).",
-        json_schema_extra=ON_RESUME,
     )
     threads: int = Field(1, ge=1, description="Compute threads of each learner process on a CPU.")
-    checkpoint_every: int = Field(
-        10, ge=1, description="Steps between checkpoints. A restart replays the others.", json_schema_extra=ON_RESUME
-    )
-    keep_last: int = Field(
-        3, ge=1, description="Newest checkpoints to keep; older ones are dropped.", json_schema_extra=ON_RESUME
-    )
-    keep_every: int | None = Field(
-        None,
-        ge=1,
-        description="Keep for good the checkpoints of steps that this divides. Default: none.",
-        json_schema_extra=ON_RESUME,
+    checkpoint_every: int = resumable(10, ge=1, description="Steps between checkpoints. A restart replays the others.")
+    keep_last: int = resumable(3, ge=1, description="Newest checkpoints to keep; older ones are dropped.")
+    keep_every: int | None = resumable(
+        None, ge=1, description="Keep for good the checkpoints of steps that this divides. Default: none."
     )
 
     @property
@@ -482,7 +428,7 @@ class RewardConfig(Section):
 class RayConfig(Section):
     """The local Ray, which starts where no cluster is given."""
 
-    dashboard: bool = Field(True, description="Serve the Ray dashboard.", json_schema_extra=ON_RESUME)
+    dashboard: bool = resumable(True, description="Serve the Ray dashboard.")
 
 
 class Config(Section):
