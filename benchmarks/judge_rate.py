@@ -27,7 +27,7 @@ from pathlib import Path
 
 import ray
 
-from tests.support.limited_server import Log, served
+from tests.support.limited_server import ServerLog, running_limited_server
 from tests.support.rate_enforcement import KINDS
 from workflows.startup.ray_cluster import start_local_ray
 
@@ -84,7 +84,7 @@ class Found:
         return self.use >= NEEDED_USE and self.refused <= MOST_REFUSED and not self.wrong
 
 
-def measured(log: Log, limits: tuple[int, int], minutes: int, wrong: int = 0) -> Found:
+def measured(log: ServerLog, limits: tuple[int, int], minutes: int, wrong: int = 0) -> Found:
     """Use and refusals from the first request on; a first minute apart."""
     start = log.served[0][0] + _WARM_UP
     end = start + 60.0 * minutes
@@ -115,7 +115,7 @@ def run(case: Case, address: str, folder: Path, minutes: int) -> Found:
         "requests_per_minute": None if case.tells else requests,
         "tokens_per_minute": None if case.tells else tokens,
     }
-    with served(case.kind, requests, tokens, case.tells, SECONDS) as server:
+    with running_limited_server(case.kind, requests, tokens, case.tells, SECONDS) as server:
         share = case.workflows // case.jobs, max(4, in_flight // case.workflows)
         seconds = _WARM_UP + 60 * minutes + 10  # what it takes to start is not measured
         load = [sys.executable, "-m", "benchmarks.judge_rates.load", "--seconds", str(seconds)]

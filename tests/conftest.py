@@ -1,6 +1,5 @@
 """What several packages' tests share."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.immediate_exit import exit_now
 from tests.support.warm_model import warm_model as build_warm_model
 
 # A shell that runs the tests in its background ignores Ctrl-C, and so would every command that they start.
@@ -56,4 +56,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if "ray" in sys.modules and _ended in config.stash:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(config.stash[_ended])
+        exit_now(config.stash[_ended])

@@ -16,7 +16,7 @@ from tests.support.commit_watcher import CommitWatcher
 from tests.support.driver_process import Driver
 from tests.support.kill_plan import ACTORS, Kill
 from tests.support.ray_machines import Machines
-from tests.support.run_differences import differences
+from tests.support.run_differences import run_differences
 
 PATIENCE = 900.0
 """Seconds in which a run must get on, however busy the machine is."""
@@ -72,7 +72,7 @@ class Disturbed:
             self.outcome.faults += watcher.faults
             self.outcome.objects = watcher.objects
             if undisturbed is not None:
-                self.outcome.faults += differences(Run(self._place), Run(undisturbed))
+                self.outcome.faults += run_differences(Run(self._place), Run(undisturbed))
         except (subprocess.TimeoutExpired, TimeoutError, RaypolyError) as error:
             self.outcome.faults.append(str(error))
         finally:

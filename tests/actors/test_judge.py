@@ -14,7 +14,7 @@ from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.values import Evidence, Problem, Rollout, TestSuite, Verdict
 from tests.actors.conftest import ACTOR_OPTIONS
-from tests.support.judge_server import serve
+from tests.support.judge_server import bind_judge_server
 
 PROBLEM = Problem("p-1", "# sum", "f", TestSuite("calls", "[]" * 1000), answer="completion", prefix="def f(n):\n")
 BODIES = (" return sum([x for x in range(n)])", " return n", " return ((")
@@ -38,7 +38,7 @@ async def client(**config: str | None) -> AsyncIterator[JudgeClient]:
 
 @contextmanager
 def server(port: int = 0, fault: str = "") -> Iterator[str]:
-    running = serve(port, fault)
+    running = bind_judge_server(port, fault)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -18,7 +18,7 @@ from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
+from tests.support.random_rows import NORMALISERS, random_rows
 
 OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
 
@@ -49,7 +49,7 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         assert (standing.version, standing.exact) == (0, True)
         assert list(learners.actors) == ["learner-0", "learner-1"]
         await begin(learners, 0)
-        await accumulate(learners, rows())
+        await accumulate(learners, random_rows())
         stats: UpdateStats = await learners.call("learn", lambda rank: rank.apply.remote())
         assert stats.rows == 8
         assert await learners.each("update", lambda rank: rank.version.remote()) == [1, 1]
@@ -59,7 +59,7 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         await begin(learners, 1)
         victim = pid(learners.actors["learner-1"])
         os.kill(victim, signal.SIGSTOP)
-        waiting = asyncio.ensure_future(accumulate(learners, rows(1) * 40))
+        waiting = asyncio.ensure_future(accumulate(learners, random_rows(1) * 40))
         await asyncio.sleep(0.5)
         assert not waiting.done(), "weights are whole only while all ranks take part"
         os.kill(victim, signal.SIGKILL)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.scorer import CHUNK, ScorerPool, _Worker
+from actors.scorer import CHUNK, ScorerPool
 from raypoly.config import ScorerConfig
 from raypoly.values import Problem, TestSuite, Verdict
 from tests.support.timed_services import LocalActor, TimedScorers, timed_program
@@ -37,7 +37,12 @@ class NotingScorers(TimedScorers):
         super().__init__(ScorerConfig(workers=workers), {})
         self.given: list[list[str]] = []
 
-    async def _start(self, worker: _Worker) -> None:
+    @property
+    def program_seconds(self) -> float:
+        """The mean that decides how many programs travel together."""
+        return self._program_seconds
+
+    async def _start(self, worker: Any) -> None:
         worker.started += 1
         worker.actor = LocalActor(Noting(self.given))
 
@@ -102,7 +107,7 @@ def test_programs_that_take_no_time_at_all_travel_on() -> None:
     async def work(pool: NotingScorers) -> None:
         for n in range(10):
             await pool.score(PROBLEM, programs([0.0] * 800, f"none.{n}"))
-        assert pool._program_seconds < 1e-320
+        assert pool.program_seconds < 1e-320
         pool.given.clear()
         await pool.score(PROBLEM, programs([0.0] * 8, "next"))
 

@@ -149,7 +149,7 @@ def test_an_outage_arrives_as_itself_and_the_key_is_nowhere(server: Server, tmp_
         assert all(f"Bearer {KEY}" == authorization for authorization in server.authorizations)
 
     asyncio.run(main())
-    assert KEY not in str(ray._private.state.actors())  # what the dashboard shows
+    assert KEY not in str(ray.state.actors())  # what the dashboard shows
     session = Path(ray.worker.global_worker.node.get_session_dir_path())
     for path in [*session.rglob("*.log"), *session.rglob("*.out"), *session.rglob("*.err"), *tmp_path.rglob("*")]:
         if path.is_file():

@@ -103,7 +103,7 @@ async def kill_now_and_then(rng: random.Random, pool: ScorerPool) -> None:
         while pool.programs_run < goal:
             await asyncio.sleep(0.01)
         if rng.random() < 0.1:
-            ray.kill(pool._workers[rng.randrange(2)].actor)
+            ray.kill(list(pool.actors.values())[rng.randrange(2)])
             continue
         sandboxes = [process for process in scorers() if b"zygote.py" in (process / "cmdline").read_bytes()]
         if sandboxes:

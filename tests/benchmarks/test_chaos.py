@@ -18,7 +18,7 @@ from raypoly.store.record_encoding import encode
 from tests.support.commit_watcher import CommitWatcher
 from tests.support.kill_plan import KINDS, kill_plans
 from tests.support.local_driver import ROOT
-from tests.support.run_differences import differences
+from tests.support.run_differences import run_differences
 from tests.support.sample_groups import make_group
 
 pytestmark = pytest.mark.xdist_group("workflows")  # beside no other run with a Ray
@@ -42,7 +42,7 @@ def chaos(warm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_run_that_loses_driver_node_and_network_ends_bit_identical(chaos: Path) -> None:
-    assert differences(Run(chaos / "run-1"), Run(chaos / "run-0")) == []
+    assert run_differences(Run(chaos / "run-1"), Run(chaos / "run-0")) == []
     whole, hit = json.loads((chaos / "outcomes.json").read_text())
     assert sum(whole["struck"].values()) == 0
     assert sum(hit["struck"].values()) == 3
@@ -65,7 +65,7 @@ def test_a_run_that_differs_is_told(chaos: Path, tmp_path: Path) -> None:
         else:
             content = path.read_bytes()
             path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        assert any(told.startswith(name) for told in differences(Run(copy), Run(chaos / "run-0"))), name
+        assert any(told.startswith(name) for told in run_differences(Run(copy), Run(chaos / "run-0"))), name
 
 
 def test_an_object_that_is_replaced_or_committed_twice_is_told(tmp_path: Path) -> None:

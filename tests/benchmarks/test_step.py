@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from raypoly.values import Problem
 from tests.support import process_costs
 from tests.support.driver_process import ROOT
 from tests.support.every_row_objective import EveryRow
+from tests.support.immediate_exit import exit_now
 from tests.support.paced_process import Pace, PacedProcess
 from tests.support.step_tables import GIB, MeasuredArm, MeasuredStep, check_targets, speed_up, stage_lines, step_table
 
@@ -95,7 +95,7 @@ def waiting(tokens: int, pace: Pace) -> None:
 def dying(pace: Pace) -> None:
     pace.ready()
     pace.next()
-    os._exit(3)
+    exit_now(3)
 
 
 @pytest.mark.parametrize("grader", ["sandboxes", "forks"])

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.faulty_server import Server, running
-from tests.support.finished_run import make
-from tests.support.gold_rows import ROW, read, write
+from tests.support.finished_run import write_finished_run
+from tests.support.gold_rows import ROW, read_rows, write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = str(ROOT / "configs" / "prepare" / "tiny.yaml")
@@ -121,8 +121,8 @@ def test_a_mistake_in_what_is_to_be_scored_is_one_sentence_and_nothing_is_left(
 def test_a_mistake_in_what_is_to_be_judged_is_one_sentence_and_nothing_is_left(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    write(tmp_path / "G.jsonl", ROW)
-    write(tmp_path / "bad.jsonl", ROW, {"id": "b", "problem": "p", "labels": [1]})
+    write_rows(tmp_path / "G.jsonl", ROW)
+    write_rows(tmp_path / "bad.jsonl", ROW, {"id": "b", "problem": "p", "labels": [1]})
     ended = run(tmp_path, "judge", *arguments)
     assert ended.returncode == 2
     assert said in ended.stderr
@@ -132,11 +132,11 @@ def test_a_mistake_in_what_is_to_be_judged_is_one_sentence_and_nothing_is_left(
 
 
 def test_judge_labels_a_file_and_audits_itself_by_one(tmp_path: Path) -> None:
-    write(tmp_path / "G.jsonl", ROW)
+    write_rows(tmp_path / "G.jsonl", ROW)
     labelled = run(tmp_path, "judge", "label", "G.jsonl", "--out", "L.jsonl")
     assert labelled.returncode == 0, labelled.stderr
     assert "twice: 2 strategies of 4 programs" in labelled.stdout
-    assert read(tmp_path / "L.jsonl")[0]["labels"] == ROW["labels"]
+    assert read_rows(tmp_path / "L.jsonl")[0]["labels"] == ROW["labels"]
     words = ["--gold", "G.jsonl", "--no-consistency", "--require", "ari=0.9", "f1=0.9"]
     audited = run(tmp_path, "judge", "audit", *words)
     assert audited.returncode == 0, audited.stderr
@@ -147,7 +147,7 @@ def test_judge_labels_a_file_and_audits_itself_by_one(tmp_path: Path) -> None:
 
 
 def test_control_c_does_not_wait_for_a_judge_that_hangs(tmp_path: Path) -> None:
-    write(tmp_path / "G.jsonl", ROW)
+    write_rows(tmp_path / "G.jsonl", ROW)
     with running(Server(faults=["hang"], forever=True)) as server:
         words = [f"judge.base_url={server.url}", "judge.model=marker", f"judge.cache_dir={tmp_path}"]
         process = subprocess.Popen(
@@ -205,7 +205,7 @@ def test_control_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 
 
 def test_report_rebuilds_figure_and_page_from_the_runs_files(tmp_path: Path) -> None:
-    folder = make(tmp_path / "runs" / "short")
+    folder = write_finished_run(tmp_path / "runs" / "short")
     ended = run(tmp_path, "report", "--run", str(folder))
     assert ended.returncode == 0, ended.stderr
     assert f"report: {folder}/report.html" in ended.stdout

@@ -22,7 +22,7 @@ from raypoly.store import open_store
 from raypoly.store.location import StorageOptions
 from raypoly.store.mirror import Mirror
 from tests.support.finished_run import STEPS, metrics_row
-from tests.support.finished_run import fill as fill_run
+from tests.support.finished_run import fill_run as fill_run
 from tests.support.s3_server import S3Server, s3_server
 from workflows.durability.checkpoints import Checkpoints
 

@@ -9,12 +9,12 @@ import pytest
 
 import raypoly
 from raypoly.errors import UsageError
-from tests.support.finished_run import STEPS, make
+from tests.support.finished_run import STEPS, write_finished_run
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("runs") / "short")
+    return write_finished_run(tmp_path_factory.mktemp("runs") / "short")
 
 
 def test_a_run_shows_its_config_its_numbers_and_its_rollouts(folder: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_config_is_that_of_the_last_start(tmp_path: Path) -> None:
-    folder = make(tmp_path / "grown")
+    folder = write_finished_run(tmp_path / "grown")
     changes = [{"key": "train.steps", "old": STEPS, "new": 40}]
     (folder / "starts" / "epoch-000002.json").write_text(json.dumps({"changes": changes}))
     run = raypoly.Run(folder)
@@ -49,14 +49,14 @@ def test_the_config_is_that_of_the_last_start(tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_only_begun_can_be_read(tmp_path: Path) -> None:
-    run = raypoly.Run(make(tmp_path / "begun", finished=False))
+    run = raypoly.Run(write_finished_run(tmp_path / "begun", finished=False))
     assert run.summary == {}
     assert run.evaluations == []
     assert not run.finished
 
 
 def test_a_row_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
-    folder = make(tmp_path / "live")
+    folder = write_finished_run(tmp_path / "live")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 12, "rew')
     assert len(raypoly.Run(folder).rows) == STEPS

@@ -87,5 +87,6 @@ class Driver:
         return self.log_file.read_text()
 
     def forget_process(self) -> None:
+        """Call it when the process was seen to end."""
         self.process = None
         self.alive.remove(self)

@@ -24,7 +24,15 @@ from typing import Any, TypeVar
 
 from tests.support.certificates import Certificates
 from tests.support.faulty_handler import Answer, Handler
-from tests.support.judge_faults import ABOUT_THE_REQUEST, CONTENT, FAULTS, TLS_FAULTS, Storm, checked, programs_of
+from tests.support.judge_faults import (
+    ABOUT_THE_REQUEST,
+    CONTENT,
+    FAULTS,
+    TLS_FAULTS,
+    Storm,
+    check_fault_names,
+    programs_of,
+)
 
 _MOST_SPOILT = 3
 """Answers about one set of programs that a storm spoils: the judge gives a group up after five."""
@@ -64,7 +72,7 @@ class Front(ABC):
     _listening: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        if self.certificates is None and set(checked(self.faults)) & set(TLS_FAULTS):
+        if self.certificates is None and set(check_fault_names(self.faults)) & set(TLS_FAULTS):
             raise ValueError("a TLS fault needs certificates")
 
     @abstractmethod
@@ -176,7 +184,7 @@ def running(front: F) -> Iterator[F]:
         front.end()
 
 
-def options(description: str | None) -> argparse.ArgumentParser:
+def fault_options(description: str | None) -> argparse.ArgumentParser:
     """The options that every front has on the command line."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
@@ -188,9 +196,9 @@ def options(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def what_fails(given: argparse.Namespace) -> dict[str, Any]:
+def fault_arguments(given: argparse.Namespace) -> dict[str, Any]:
     """The arguments of a front that the options ask for. Raises `ValueError` where a fault is unknown."""
-    faults = checked(fault for fault in given.faults.split(",") if fault)
+    faults = check_fault_names(fault for fault in given.faults.split(",") if fault)
     common = {"port": given.port, "latency": given.latency}
     if given.share is None:
         return {**common, "faults": faults, "forever": given.forever}
@@ -198,7 +206,7 @@ def what_fails(given: argparse.Namespace) -> dict[str, Any]:
     return {**common, "storm": Storm(given.seed, given.share, faults or passing)}
 
 
-def serve(front: Front) -> None:
+def serve_until_interrupted(front: Front) -> None:
     """Print the address and serve until interrupted."""
     with running(front):
         print(front.url, flush=True)

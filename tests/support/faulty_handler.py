@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 from tests.support.certificates import Certificates
-from tests.support.judge_faults import CONTENT, TLS_FAULTS, error, spoilt
+from tests.support.judge_faults import CONTENT, TLS_FAULTS, error_body, spoil_completion
 
 if TYPE_CHECKING:
     from tests.support.faulty_front import Front
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
             spoils = fault != "ok" and answer.status == 200
             if fault in ("ok", "no-usage") and answer.status == 200:
                 self.front.served.append((body, answer.content))
-            self.reply(Answer(200, spoilt(answer.content, fault), answer.headers) if spoils else answer)
+            self.reply(Answer(200, spoil_completion(answer.content, fault), answer.headers) if spoils else answer)
         elif fault in ("cut", "drip"):
             text = json.dumps(self.front.answer(body, self.sent).content).encode()
             self.start(200, {"Content-Length": str(len(text))})
@@ -110,14 +110,14 @@ class Handler(BaseHTTPRequestHandler):
     def fail(self, fault: str) -> None:
         """A fault that needs no answer."""
         if fault == "quota":
-            self.reply(Answer(429, error("You exceeded your current quota.", "insufficient_quota")))
+            self.reply(Answer(429, error_body("You exceeded your current quota.", "insufficient_quota")))
         elif fault == "400-context":
-            self.reply(Answer(400, error("The maximum context length is 8 tokens.", "context_length_exceeded")))
+            self.reply(Answer(400, error_body("The maximum context length is 8 tokens.", "context_length_exceeded")))
         elif fault == "echo-key":
-            self.reply(Answer(500, error(f"Failed with {self.headers.get('Authorization')}", "server_error")))
+            self.reply(Answer(500, error_body(f"Failed with {self.headers.get('Authorization')}", "server_error")))
         elif fault[:3].isdigit():
             waits = {"retry-after": {"retry-after": "0.2"}, "long": {"retry-after": "3600"}}
-            self.reply(Answer(int(fault[:3]), error(f"Injected {fault}.", "injected"), waits.get(fault[4:], {})))
+            self.reply(Answer(int(fault[:3]), error_body(f"Injected {fault}.", "injected"), waits.get(fault[4:], {})))
         elif fault in ("reset", "refused"):
             if fault == "refused":
                 self.front.away(_AWAY_SECONDS)

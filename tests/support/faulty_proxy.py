@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import Any
 
-from tests.support.faulty_front import Front, options, serve, what_fails
+from tests.support.faulty_front import Front, fault_arguments, fault_options, serve_until_interrupted
 from tests.support.faulty_handler import Answer
-from tests.support.judge_faults import error
+from tests.support.judge_faults import error_body
 
 _TIMEOUT = 600
 
@@ -50,7 +50,7 @@ class Proxy(Front):
             with answer:
                 return Answer(answer.code, _json(answer.read()), _limits(answer.headers))
         except (OSError, ValueError) as failure:
-            return Answer(502, error(f"The server behind gave no answer: {failure}", "bad_gateway"))
+            return Answer(502, error_body(f"The server behind gave no answer: {failure}", "bad_gateway"))
 
 
 def _limits(headers: Message) -> dict[str, str]:
@@ -63,10 +63,10 @@ def _json(text: bytes) -> Mapping[str, Any]:
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = fault_options(__doc__)
     parser.add_argument("--to", required=True, help="the server's base URL")
     given = parser.parse_args()
-    serve(Proxy(to=given.to, **what_fails(given)))
+    serve_until_interrupted(Proxy(to=given.to, **fault_arguments(given)))
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.faulty_front import Front, options, running, serve, what_fails
+from tests.support.faulty_front import Front, fault_arguments, fault_options, running, serve_until_interrupted
 from tests.support.faulty_handler import Answer
-from tests.support.judge_faults import FAULTS, error, programs_of
+from tests.support.judge_faults import FAULTS, error_body, programs_of
 
 __all__ = ["FAULTS", "Server", "programs_of", "running"]
 
@@ -42,11 +42,11 @@ class Server(Front):
 
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
         if self.key and headers.get("Authorization") != f"Bearer {self.key}":
-            return Answer(401, error("Incorrect API key provided.", "invalid_api_key"))
+            return Answer(401, error_body("Incorrect API key provided.", "invalid_api_key"))
         content = completion(body)
         room, limits = self.admit(content["usage"]["total_tokens"])
         if not room:
-            return Answer(429, error("Rate limit reached.", "rate_limit_exceeded"), limits)
+            return Answer(429, error_body("Rate limit reached.", "rate_limit_exceeded"), limits)
         return Answer(200, content, limits)
 
     def admit(self, tokens: int) -> tuple[bool, dict[str, str]]:
@@ -105,12 +105,12 @@ def completion(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = fault_options(__doc__)
     parser.add_argument("--requests", type=int, default=None)
     parser.add_argument("--tokens", type=int, default=None)
     given = parser.parse_args()
     limits = {"requests_per_minute": given.requests, "tokens_per_minute": given.tokens}
-    serve(Server(**what_fails(given), **limits))
+    serve_until_interrupted(Server(**fault_arguments(given), **limits))
 
 
 if __name__ == "__main__":

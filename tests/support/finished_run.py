@@ -20,13 +20,13 @@ HOSTILE = "</pre><script>alert('run me')</script>"
 STEPS = 12
 
 
-def make(folder: Path, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> Path:
+def write_finished_run(folder: Path, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> Path:
     """Twelve steps, evaluated at 0, 4, 8 and 12, paused once."""
-    return fill(str(folder), objective, finished, *overrides).path
+    return fill_run(str(folder), objective, finished, *overrides).path
 
 
-def fill(place: str, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> RunDirectory:
-    """`make` at a path or URI."""
+def fill_run(place: str, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> RunDirectory:
+    """`write_finished_run` at a path or URI."""
     own = [f"run.dir={place}", f"objective.name={objective}", f"train.steps={STEPS}", "evaluate.every=4"]
     directory = resolve_run(load(None, [*own, *overrides], lambda text: None))
     store, lease = directory.open("test")

@@ -31,11 +31,11 @@ ROW: dict[str, Any] = {
 }
 
 
-def write(path: Path, *rows: dict[str, Any] | str) -> Path:
+def write_rows(path: Path, *rows: dict[str, Any] | str) -> Path:
     """The rows as JSON lines; a text is a line as it is."""
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return path
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]

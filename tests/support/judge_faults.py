@@ -60,7 +60,7 @@ class Storm:
         return fault
 
 
-def checked(faults: Iterable[str]) -> list[str]:
+def check_fault_names(faults: Iterable[str]) -> list[str]:
     """The faults as they are. Raises `ValueError` where one is unknown."""
     given = list(faults)
     unknown = sorted(set(given) - {*FAULTS, *TLS_FAULTS, "ok"})
@@ -69,7 +69,7 @@ def checked(faults: Iterable[str]) -> list[str]:
     return given
 
 
-def spoilt(completion: Mapping[str, Any], fault: str) -> dict[str, Any]:
+def spoil_completion(completion: Mapping[str, Any], fault: str) -> dict[str, Any]:
     """A chat completion with a fault of content; one that is no JSON of programs keeps its text."""
     spoiled: dict[str, Any] = json.loads(json.dumps(completion))
     if fault == "no-usage":
@@ -93,7 +93,7 @@ def programs_of(body: Mapping[str, Any]) -> list[str]:
     return [program for _, _, program in _PROGRAM.findall(text)]
 
 
-def error(message: str, code: str) -> dict[str, Any]:
+def error_body(message: str, code: str) -> dict[str, Any]:
     """The body of an answer that is an error, in OpenAI's form."""
     return {"error": {"message": message, "type": code, "param": None, "code": code}}
 

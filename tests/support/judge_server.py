@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet: a request holds programs, and its header a key."""
 
 
-def serve(port: int, fault: str = "", key: str = "") -> ThreadingHTTPServer:
+def bind_judge_server(port: int, fault: str = "", key: str = "") -> ThreadingHTTPServer:
     """A bound server; port 0 picks a free one. The caller runs `serve_forever`."""
     handler = type("JudgeHandler", (Handler,), {"fault": fault, "key": key})
     return ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--fault", default="")
     parser.add_argument("--key", default="", help="environment variable that holds the key")
     options = parser.parse_args()
-    server = serve(options.port, options.fault, os.environ.get(options.key, "") if options.key else "")
+    server = bind_judge_server(options.port, options.fault, os.environ.get(options.key, "") if options.key else "")
     print(f"http://127.0.0.1:{server.server_address[1]}/", flush=True)
     server.serve_forever()
 

@@ -2,7 +2,7 @@
 
     python -m tests.support.limited_server --kind smooth --requests 500 --tokens 200000 --seconds 0.3 8
 
-Prints its address, serves until its standard input ends, then prints a `Log` as one line of JSON.
+Prints its address, serves until its standard input ends, then prints a `ServerLog` as one line of JSON.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PRIORITY = -10
 
 
 @dataclass
-class Log:
+class ServerLog:
     """What came; times are of the machine's monotonic clock, so other processes can compare theirs."""
 
-    served: list[tuple[float, int]] = field(default_factory=list)
+    running_limited_server: list[tuple[float, int]] = field(default_factory=list)
     """(seconds, tokens) of each request that was let in."""
     refused: list[float] = field(default_factory=list)
     stalled: list[float] = field(default_factory=list)
@@ -43,7 +43,7 @@ class LimitedServer(Server):
 
     def __init__(self, enforcement: Enforcement, shortest: float, longest: float) -> None:
         super().__init__()
-        self.enforcement, self.log = enforcement, Log()
+        self.enforcement, self.log = enforcement, ServerLog()
         self._range = shortest, longest
         self._rng = random.Random(0)
 
@@ -78,15 +78,17 @@ class ServerProcess:
     def __init__(self, url: str, process: subprocess.Popen[str]) -> None:
         self.url, self._process = url, process
 
-    def stop(self) -> Log:
+    def stop(self) -> ServerLog:
         """End it; what it saw."""
         said, _ = self._process.communicate("", timeout=60)
         found = json.loads(said)
-        return Log([(at, tokens) for at, tokens in found["served"]], found["refused"], found["stalled"])
+        return ServerLog([(at, tokens) for at, tokens in found["served"]], found["refused"], found["stalled"])
 
 
 @contextmanager
-def served(kind: str, requests: int, tokens: int, tells: bool, seconds: Sequence[float]) -> Iterator[ServerProcess]:
+def running_limited_server(
+    kind: str, requests: int, tokens: int, tells: bool, seconds: Sequence[float]
+) -> Iterator[ServerProcess]:
     """Inside, the server runs in another process; killed on the way out where nobody stopped it."""
     command = [sys.executable, "-m", "tests.support.limited_server", "--kind", kind]
     command += ["--requests", str(requests), "--tokens", str(tokens), "--seconds", *map(str, seconds)]

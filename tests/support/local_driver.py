@@ -12,7 +12,7 @@ from raypoly import Run
 from tests.support.driver_process import ROOT, SMALL, Driver
 from tests.support.kill_plan import COMMITS_A_STEP
 from tests.support.ray_machines import Machines
-from tests.support.run_differences import differences, weights
+from tests.support.run_differences import run_differences, weights_hash
 
 __all__ = ["ROOT", "SMALL", "LocalDriver", "run_killed_driver", "wait_for"]
 
@@ -48,7 +48,7 @@ class LocalDriver(Driver):
 
     def weights(self) -> str:
         """SHA-256 of the final weights' file."""
-        return weights(Run(self.folder))
+        return weights_hash(Run(self.folder))
 
     def rows(self) -> list[dict[str, Any]]:
         """metrics.jsonl, one row a step."""
@@ -72,7 +72,7 @@ def run_killed_driver(
         hit.kill()
         machines.wait_until_idle()
     assert hit.finish() == 0, hit.log()
-    assert differences(Run(hit.folder), Run(whole.folder)) == []
+    assert run_differences(Run(hit.folder), Run(whole.folder)) == []
     return hit
 
 

@@ -44,7 +44,7 @@ def parameters(prompt: str) -> list[str]:
     return [name for name in names if name != "self" and not keyword.iskeyword(name)]
 
 
-def renamed(prompt: str, rng: random.Random) -> str:
+def rename_parameters(prompt: str, rng: random.Random) -> str:
     """Every parameter gets another name, in the statement, the examples and the code."""
     old = parameters(prompt)
     words = set(re.findall(r"\w+", prompt)) - {"a"}
@@ -52,7 +52,7 @@ def renamed(prompt: str, rng: random.Random) -> str:
     return re.sub(r"(?<!['’\d])[^\W\d]\w*", lambda found: new.get(found[0], found[0]), prompt)
 
 
-def other_numbers(prompt: str, rng: random.Random) -> str:
+def change_numbers(prompt: str, rng: random.Random) -> str:
     """Other numbers in the examples, and other letters in their texts."""
 
     def changed(found: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def other_numbers(prompt: str, rng: random.Random) -> str:
     return _EXAMPLE.sub(changed, prompt)
 
 
-def as_html(prompt: str, rng: random.Random) -> str:
+def convert_to_html(prompt: str, rng: random.Random) -> str:
     """A web page: paragraphs, code spans, entities, preformatted examples."""
     text, fence, code = prompt.partition("```")
     text = html.escape(text, quote=rng.random() < 0.5).replace(" \n", "&nbsp;\n")
@@ -76,7 +76,7 @@ def as_html(prompt: str, rng: random.Random) -> str:
     return f"<p>{text.replace(chr(10), between)}</p>\n{fence}{code}"
 
 
-def other_space(prompt: str, rng: random.Random) -> str:
+def change_whitespace(prompt: str, rng: random.Random) -> str:
     """Lines end in other places, and what is between words is something else."""
     text, fence, code = prompt.partition("```")
     lines = []
@@ -90,7 +90,7 @@ def other_space(prompt: str, rng: random.Random) -> str:
     return rng.choice(["\n", "\r\n", "\n\n"]).join(lines) + f"\n{fence}{code}"
 
 
-def other_headings(prompt: str, rng: random.Random) -> str:
+def translate_headings(prompt: str, rng: random.Random) -> str:
     """Headings in another language, some set as Markdown."""
     table = HEADINGS[rng.choice(sorted(HEADINGS))]
     before, after, colon = rng.choice([("", "", ":"), ("**", "**", ":"), ("### ", "", ""), ("", "", "：")])
@@ -103,18 +103,18 @@ def other_headings(prompt: str, rng: random.Random) -> str:
     return re.sub(r"^(Input|Output|Explanation|Note):", lambda m: f"{table[m[1]]}:", prompt, flags=re.MULTILINE)
 
 
-def everything(prompt: str, rng: random.Random) -> str:
+def change_everything(prompt: str, rng: random.Random) -> str:
     """All of it at once."""
-    for change in (renamed, other_numbers, other_headings, other_space, as_html):
+    for change in (rename_parameters, change_numbers, translate_headings, change_whitespace, convert_to_html):
         prompt = change(prompt, rng)
     return prompt
 
 
 KINDS: dict[str, Change] = {
-    "renamed variables": renamed,
-    "changed numbers": other_numbers,
-    "HTML": as_html,
-    "whitespace": other_space,
-    "translated headings": other_headings,
-    "all of it": everything,
+    "renamed variables": rename_parameters,
+    "changed numbers": change_numbers,
+    "HTML": convert_to_html,
+    "whitespace": change_whitespace,
+    "translated headings": translate_headings,
+    "all of it": change_everything,
 }

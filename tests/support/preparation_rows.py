@@ -26,7 +26,7 @@ WORDS = (
 )
 
 
-def row(name: str, number: int = 0, **more: Any) -> dict[str, Any]:
+def problem_row(name: str, number: int = 0, **more: Any) -> dict[str, Any]:
     """A row of LeetCodeDataset's kind, whose statement is like no other number's."""
     what = WORDS[number % len(WORDS)]
     asked = f"Count all {what} that {number + 3} guests of the {what} guild saw before {what} closed."
@@ -42,7 +42,7 @@ def row(name: str, number: int = 0, **more: Any) -> dict[str, Any]:
     }
 
 
-def written(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
     """A file of JSON lines; a text is a line as it is."""
     path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in rows))
     return path
@@ -53,7 +53,7 @@ def candidate(name: str, prompt: str = "Say what you see in the picture.", **fac
     return Candidate.of(problem, SourceFacts("mine", 1, **facts), ProblemBuffer())
 
 
-def bytes_of(write: Callable[[Iterable[Candidate], IO[bytes]], None], candidates: Iterable[Candidate]) -> bytes:
+def written_bytes(write: Callable[[Iterable[Candidate], IO[bytes]], None], candidates: Iterable[Candidate]) -> bytes:
     """What is written of them to a file."""
     file = io.BytesIO()
     write(candidates, file)

@@ -31,37 +31,43 @@ BROKEN: dict[str, Any] = {
 }
 
 
-def add(solution: str = "", problem_id: str = "add", reference_seconds: float | None = None) -> Problem:
+def add_problem(solution: str = "", problem_id: str = "add", reference_seconds: float | None = None) -> Problem:
     cases = json.dumps(ADD["tests"]["cases"])
     tests = TestSuite("calls", cases)
     return Problem(problem_id, "", "add", tests, solution=solution, reference_seconds=reference_seconds)
 
 
-def good(number: int) -> str:
+def right_code(number: int) -> str:
     return f"def add(a, b):\n    return a + b  # {number}"
 
 
-def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def command(*arguments: str | Path) -> list[str]:
+def score_command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "raypoly.cli", "score", *map(str, arguments)]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def score_environment(folder: Path) -> dict[str, str]:
     """Temporary files go below the folder, where a test can look for what was left."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
 
 
-def run(folder: Path, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+def run_score(folder: Path, *arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=environment(folder), cwd=folder, timeout=600, **more
+        score_command(*arguments),
+        capture_output=True,
+        text=True,
+        env=score_environment(folder),
+        cwd=folder,
+        timeout=600,
+        **more,
     )
 
 
@@ -86,7 +92,7 @@ def descendants(pid: int, generations: int = 100) -> dict[int, str]:
     return found
 
 
-def living(processes: Mapping[int, str]) -> list[int]:
+def still_running(processes: Mapping[int, str]) -> list[int]:
     """Those that still run."""
     alive = []
     for pid, begun in processes.items():

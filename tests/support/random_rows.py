@@ -10,7 +10,7 @@ from raypoly.policy.training_rows import TrainingRow
 NORMALISERS = Normalisers(prompts=2, rollouts=4, t_max=16)
 
 
-def rows(seed: int = 0) -> list[TrainingRow]:
+def random_rows(seed: int = 0) -> list[TrainingRow]:
     rng = np.random.default_rng(seed)
 
     def row() -> TrainingRow:

@@ -27,10 +27,10 @@ with contextlib.suppress(ImportError):
     import peft  # noqa: F401
 
 
-class Together:
+class RankProcesses:
     """At most four ranks at a time. Up inside `with`."""
 
-    def __enter__(self) -> Together:
+    def __enter__(self) -> RankProcesses:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
         self._pool = ProcessPoolExecutor(4, context)

@@ -13,7 +13,7 @@ TIMED = ("cpu_seconds",)
 """Columns of the rollouts that say what took its time, and may differ."""
 
 
-def differences(run: Run, undisturbed: Run) -> list[str]:
+def run_differences(run: Run, undisturbed: Run) -> list[str]:
     """What differs, in sentences: weights, digests of each step's weights, contents of the rollouts."""
     return list(_differences(run, undisturbed))
 
@@ -26,12 +26,12 @@ def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
     elif digests != expected:
         first = next(step for step in steps if digests[step] != expected[step])
         yield f"the weights differ from step {first} on"
-    if weights(run) != weights(undisturbed):
+    if weights_hash(run) != weights_hash(undisturbed):
         yield "the final weights differ"
     if run.steps != undisturbed.steps:
         yield f"there are rollouts of steps {run.steps}, not of {undisturbed.steps}"
     for step in set(run.steps) & set(undisturbed.steps):
-        if content(run.rollouts(step)) != content(undisturbed.rollouts(step)):
+        if rollout_content(run.rollouts(step)) != rollout_content(undisturbed.rollouts(step)):
             yield f"the rollouts of step {step} differ"
     left = run.store.list("journal/")
     if left:
@@ -41,12 +41,12 @@ def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
         yield f"{damaged[0]} was set aside"
 
 
-def weights(run: Run) -> str:
+def weights_hash(run: Run) -> str:
     """SHA-256 of the final weights' file."""
     return hashlib.sha256(run.store.read("model/model.safetensors")).hexdigest()
 
 
-def content(table: pa.Table) -> list[object]:
+def rollout_content(table: pa.Table) -> list[object]:
     """What a step's rollouts say, but for what took its time."""
     rows: list[object] = table.drop_columns(list(TIMED)).to_pylist()
     return rows

@@ -85,7 +85,7 @@ def checkpoint_of(step: int) -> Mapping[str, bytes]:
     return {"model.safetensors": step.to_bytes(2, "big") * 900, "objective.json": json.dumps({"step": step}).encode()}
 
 
-def make(root: Path, old: Path) -> None:
+def write_run_with_history(root: Path, old: Path) -> None:
     """The run in `root`; in `old`, its files as they were when the second start began."""
     asyncio.run(_make(root, old))
 

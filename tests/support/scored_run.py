@@ -44,7 +44,7 @@ Change = Callable[[str, int, Verdict], Verdict]
 """(problem, place, verdict) to what the run is said to have stored."""
 
 
-def honest(problem: str, place: int, verdict: Verdict) -> Verdict:
+def as_scored(problem: str, place: int, verdict: Verdict) -> Verdict:
     return verdict
 
 
@@ -77,12 +77,12 @@ def rollout(code: str, seed: int) -> Rollout:
     return Rollout(tokens, tokens, np.full(3, -0.5, np.float32), text, "stop", seed, 0)
 
 
-def unlabelled(step: int, slot: int) -> None:
+def without_labels(step: int, slot: int) -> None:
     """As a run whose objective needs no judge."""
 
 
-def make(
-    folder: Path, stored: Change = honest, label: Label = unlabelled, place: str | None = None, *overrides: str
+def write_scored_run(
+    folder: Path, stored: Change = as_scored, label: Label = without_labels, place: str | None = None, *overrides: str
 ) -> str:
     """The run's place. Its problems lie in `problems.jsonl` beside it."""
     path = write_problems(folder / "problems.jsonl", [row_of(name) for name in NAMES])
@@ -105,15 +105,15 @@ def make(
         metrics.log(row)
     metrics.close()
     names = [problem.id for problem in problem_set.splits["validation"]]
-    payload = evaluate(names, stored) | {"step": 2, "split": "validation", "samples": 8, "set_aside": {}}
+    payload = evaluation_payload(names, stored) | {"step": 2, "split": "validation", "samples": 8, "set_aside": {}}
     key = evaluation_key(2, "validation")
-    store.commit(key, encode_evaluation(2, "validation", payload, samples(names, stored)))
+    store.commit(key, encode_evaluation(2, "validation", payload, evaluation_table(names, stored)))
     store.put_mutable("summary.json", seal({"steps": STEPS, "evaluations": [payload]}))
     lease.release()
     return directory.uri
 
 
-def evaluate(names: Sequence[str], stored: Change) -> dict[str, Any]:
+def evaluation_payload(names: Sequence[str], stored: Change) -> dict[str, Any]:
     """What an evaluation reports of `SAMPLES`."""
     groups = [[stored(name, i, verdict) for i, verdict in enumerate(verdicts(SAMPLES))] for name in names]
     return {"problems": len(names), **summarise([GroupOutcomes.of(group, None).outcome(None) for group in groups])}
@@ -126,7 +126,7 @@ def _group(step: int, slot: int, name: str, stored: Change, label: Label) -> Gro
     return Group(step, slot, name, tuple(rollout(code, i) for i, code in enumerate(PROGRAMS)), found, labels)
 
 
-def samples(names: Sequence[str], stored: Change) -> pa.Table:
+def evaluation_table(names: Sequence[str], stored: Change) -> pa.Table:
     """An evaluation's table."""
     rows = []
     for name in names:

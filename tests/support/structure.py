@@ -59,7 +59,7 @@ def _dotted(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def imported(module: Module, known: Mapping[str, Module]) -> set[str]:
+def imported_modules(module: Module, known: Mapping[str, Module]) -> set[str]:
     """The product modules that a module imports, early or late; a package's own `__init__` only by its name."""
     found: set[str] = set()
     for node in ast.walk(module.tree):
@@ -73,10 +73,10 @@ def imported(module: Module, known: Mapping[str, Module]) -> set[str]:
     return {name for name in found if name in known and name != module.name}
 
 
-def circles(modules: Sequence[Module]) -> list[list[str]]:
+def import_circles(modules: Sequence[Module]) -> list[list[str]]:
     """The sets of modules that import each other, each sorted (strongly connected components of two or more)."""
     known = {module.name: module for module in modules}
-    graph = {name: sorted(imported(module, known)) for name, module in known.items()}
+    graph = {name: sorted(imported_modules(module, known)) for name, module in known.items()}
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -183,31 +183,36 @@ def importers_of_benchmarks(tests: Sequence[Module]) -> list[str]:
     return found
 
 
+def function_lines(module: Module, name: str) -> int:
+    """Lines of the longest function of this name; 0 where there is none."""
+    return max((_size(node) for node in module.functions if node.name == name), default=0)
+
+
 def _size(node: Function) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def _twice(places: Mapping[str, Sequence[str]]) -> list[str]:
+def named_twice(places: Mapping[str, Sequence[str]]) -> list[str]:
+    """`name: its places` for each name that has more than one."""
     return [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
 
 
 def main() -> None:
     product, tests = modules_below(*PRODUCT), modules_below("tests")
     train = next(module for module in product if module.path == "workflows/train.py")
-    steps = [node for node in train.functions if node.name == "step"]
     measured: dict[str, Sequence[str] | int] = {
         "product lines": sum(module.lines for module in product),
         "product files": len(product),
         "test lines": sum(module.lines for module in tests),
         f"functions above {LONG} lines": long_functions(product),
-        "import circles, late imports included": [" <-> ".join(circle) for circle in circles(product)],
-        "public class names twice": _twice(public_classes(product)),
-        "file names twice": _twice(file_names(product)),
+        "import circles, late imports included": [" <-> ".join(circle) for circle in import_circles(product)],
+        "public class names twice": named_twice(public_classes(product)),
+        "file names twice": named_twice(file_names(product)),
         "public names": public_names(product),
         "test files that import benchmarks": importers_of_benchmarks(tests),
         "private names reached from tests": private_names(tests),
         "lines of workflows/train.py": train.lines,
-        "lines of its step": max(map(_size, steps), default=0),
+        "lines of its step": function_lines(train, "step"),
     }
     for what, value in measured.items():
         print(f"{what:<40} {value if isinstance(value, int) else len(value):>7,}")

@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
 )
 
 
-def gsm8k(index: int, **changes: Any) -> dict[str, Any]:
+def gsm8k_row(index: int, **changes: Any) -> dict[str, Any]:
     question = f"Ann has {index} apples and buys 2. How many has she?"
     return {
         "data_source": "openai/gsm8k",
@@ -32,10 +32,10 @@ def gsm8k(index: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def code(index: int, **tests: Any) -> dict[str, Any]:
+def code_row(index: int, **tests: Any) -> dict[str, Any]:
     """A row of the kind of Eurus-2-RL-Data or code-r1: the ground truth is JSON."""
     held = tests or {"inputs": [f"{index} 1\n"], "outputs": [f"{index + 1}\n"]}
-    return gsm8k(
+    return gsm8k_row(
         index,
         data_source="taco",
         prompt=[{"role": "system", "content": "You write Python."}, {"role": "user", "content": f"Add. ({index})"}],
@@ -44,6 +44,6 @@ def code(index: int, **tests: Any) -> dict[str, Any]:
     )
 
 
-def write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> Path:
+def write_parquet(path: Path, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> Path:
     pq.write_table(pa.Table.from_pylist(rows, schema), path)
     return path

@@ -9,7 +9,7 @@ import pytest
 FILE = Path(__file__).parents[3] / "shared" / "vectors" / "methods.json"
 
 
-def cases(topic: str) -> list[Any]:
+def worked_cases(topic: str) -> list[Any]:
     """Parameters for `pytest.mark.parametrize`, or one that skips with the reason."""
     if not FILE.exists():
         return [pytest.param(None, marks=pytest.mark.skip(reason=f"{FILE} is not here"))]

@@ -8,7 +8,7 @@ from pathlib import Path
 from raypoly import Run
 from tests.support.local_driver import LocalDriver
 from tests.support.ray_machines import Machines
-from tests.support.verl_files import gsm8k, write
+from tests.support.verl_files import gsm8k_row, write_parquet
 
 BROKEN = """
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
@@ -23,7 +23,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
 def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_when_it_is_mended(
     machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
-    write(tmp_path / "train.parquet", [gsm8k(i) for i in range(20)])
+    write_parquet(tmp_path / "train.parquet", [gsm8k_row(i) for i in range(20)])
     overrides = [
         *small_run,
         "problems.source=verl",

@@ -33,7 +33,7 @@ def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
 def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None) -> None:
     """Make its files; `gain` is added to what it came to at the end."""
     overrides = [text for text in run.overrides if not text.startswith("run.dir=")]
-    made = finished_run.make(place or run.place, run.config.objective.name, False, *overrides)
+    made = finished_run.write_finished_run(place or run.place, run.config.objective.name, False, *overrides)
     summary = {**finished_run.summary(run.config.objective.name), "state": "finished"}
     for evaluation in summary["evaluations"]:
         if evaluation["step"] == finished_run.STEPS:

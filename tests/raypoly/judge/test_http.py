@@ -13,7 +13,7 @@ from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge import Judge, build
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
-from tests.support.judge_server import serve
+from tests.support.judge_server import bind_judge_server
 
 PROBLEM = Problem("p-1", "# sum", "f", TestSuite("calls", "[]"), answer="completion", prefix="def f(n):\n")
 BODIES = [
@@ -26,7 +26,7 @@ BODIES = [
 
 @contextmanager
 def server(port: int = 0, fault: str = "", key: str = "") -> Iterator[str]:
-    running = serve(port, fault, key)
+    running = bind_judge_server(port, fault, key)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

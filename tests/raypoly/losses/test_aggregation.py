@@ -5,10 +5,10 @@ from typing import Any, get_args
 import pytest
 
 from raypoly.losses.aggregation import Aggregation, Normalisers, final_factor, response_weight
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
-@pytest.mark.parametrize("case", cases("loss_aggregation"))
+@pytest.mark.parametrize("case", worked_cases("loss_aggregation"))
 @pytest.mark.parametrize("kind", get_args(Aggregation))
 def test_worked_numbers(case: Any, kind: Aggregation) -> None:
     responses = case["input"]["token_losses"]

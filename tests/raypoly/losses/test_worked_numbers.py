@@ -17,7 +17,7 @@ from raypoly.losses.gspo import GSPO
 from raypoly.losses.importance_correction import correction
 from raypoly.losses.kl import kl_terms
 from raypoly.losses.loss_tokens import ratio_of
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
@@ -37,7 +37,7 @@ def one_response(
     )
 
 
-@pytest.mark.parametrize("case", [case for case in cases("dapo") if case.id != "overlong_penalty"])
+@pytest.mark.parametrize("case", [case for case in worked_cases("dapo") if case.id != "overlong_penalty"])
 def test_clipped_surrogate(case: Any) -> None:
     given = case["input"]
     tokens = one_response(torch.tensor(given["ratio"], dtype=torch.float64).log().tolist(), given["adv"])
@@ -52,7 +52,7 @@ def test_dual_clip_bounds_what_a_negative_advantage_can_cost() -> None:
     assert (-free.total(tokens)).tolist() == pytest.approx([-7.3890560989, 1.28, -1.6487212707])
 
 
-@pytest.mark.parametrize("case", cases("gspo"))
+@pytest.mark.parametrize("case", worked_cases("gspo"))
 def test_gspo(case: Any) -> None:
     given, wanted = case["input"], case["expected"]
     tokens = one_response(given["token_log_ratio"], given["adv"])
@@ -65,7 +65,7 @@ def test_gspo(case: Any) -> None:
         assert loss.ratio(tokens).tolist() == pytest.approx(wanted["token_ratios"], **CLOSE)
 
 
-@pytest.mark.parametrize("case", cases("cispo"))
+@pytest.mark.parametrize("case", worked_cases("cispo"))
 def test_cispo(case: Any) -> None:
     given, wanted = case["input"], case["expected"]
     tokens = one_response(given["token_log_ratio"], given["adv"], given["logp"])
@@ -78,7 +78,7 @@ def test_cispo(case: Any) -> None:
 
 
 @pytest.mark.parametrize("weight", ["clipped", "unclipped"])
-@pytest.mark.parametrize("case", cases("flowrl"))
+@pytest.mark.parametrize("case", worked_cases("flowrl"))
 def test_flowrl(case: Any, weight: str) -> None:
     given, wanted = case["input"], case["expected"]
     off = np.array([0.7, -0.2, -0.5])
@@ -102,7 +102,7 @@ def test_flowrls_clip_bounds_the_product_over_a_response() -> None:
     assert build("flowrl", weight="unclipped").total(tokens).tolist() == pytest.approx([math.exp(0.6)] * 2)
 
 
-@pytest.mark.parametrize("case", cases("tis"))
+@pytest.mark.parametrize("case", worked_cases("tis"))
 def test_truncated_importance_sampling(case: Any) -> None:
     log_ratio, cap, wanted = case["input"]["logp_train_minus_rollout"], case["input"]["C"], case["expected"]
     tokens, length = one_response(log_ratio), len(log_ratio)
@@ -125,7 +125,7 @@ def test_truncated_importance_sampling(case: Any) -> None:
         assert kept == pytest.approx(wanted["icepop_0.5_5"], **CLOSE)
 
 
-@pytest.mark.parametrize("case", cases("kl"))
+@pytest.mark.parametrize("case", worked_cases("kl"))
 @pytest.mark.parametrize("kind", ["k1", "k2", "k3"])
 def test_kl_estimators(case: Any, kind: Any) -> None:
     logp_T = torch.tensor(case["input"]["logp"], dtype=torch.float64)

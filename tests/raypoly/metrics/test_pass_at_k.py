@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from raypoly.metrics.pass_at_k import ProblemOutcome, expected_strategies, ks, pass_at_k, summarise
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
-@pytest.mark.parametrize("case", cases("pass_at_k"))
+@pytest.mark.parametrize("case", worked_cases("pass_at_k"))
 def test_worked_numbers(case: Any) -> None:
     for (n, c, k), value in zip(case["input"]["n_c_k"], case["expected"]["value"], strict=True):
         assert pass_at_k(n, c, k) == pytest.approx(value)

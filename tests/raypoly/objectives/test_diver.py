@@ -11,12 +11,12 @@ from raypoly.objectives import build
 from raypoly.objectives.behaviour import statements_of
 from raypoly.objectives.diver import share_unseen
 from raypoly.values import Evidence, Verdict
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 STATEMENTS = [{"a", "b"}, {"b", "c", "d"}, {"a"}, set()]
 
 
-@pytest.mark.parametrize("case", cases("diver"))
+@pytest.mark.parametrize("case", worked_cases("diver"))
 def test_worked_numbers(case: Any) -> None:
     got = share_unseen([frozenset(own) for own in case["input"]["statement_sets"]])
     np.testing.assert_allclose(got, case["expected"]["equ_bonus"], atol=1e-9)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from raypoly.objectives import build
 from raypoly.objectives.strategies import cluster_sizes, share_elsewhere
 from tests.raypoly.objectives.judged_groups import Judged, judged, shuffled
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 NAMES = [
     ("darling", {}),
@@ -24,7 +24,7 @@ NAMES = [
 CENTRED = ("darling", "grpo_diversity")
 
 
-@pytest.mark.parametrize("case", cases("darling"))
+@pytest.mark.parametrize("case", worked_cases("darling"))
 @pytest.mark.parametrize(("floor", "key"), [(0.0, "adv_mean_centered"), (0.1, "adv_floor_0.1")])
 def test_worked_numbers_of_darling(case: Any, floor: float, key: str) -> None:
     labels = np.array(case["input"]["partition"]) + 1
@@ -32,7 +32,7 @@ def test_worked_numbers_of_darling(case: Any, floor: float, key: str) -> None:
     np.testing.assert_allclose(got, case["expected"][key], atol=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("uniqueness_aware"))
+@pytest.mark.parametrize("case", worked_cases("uniqueness_aware"))
 @pytest.mark.parametrize(("apply_to", "key"), [("all", "adv_weighted_all"), ("positive", "adv_weighted_positive_only")])
 def test_worked_numbers_of_uniqueness(case: Any, apply_to: str, key: str) -> None:
     objective = build("uniqueness_aware", alpha=case["input"]["alpha"], apply_to=apply_to)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
-@pytest.mark.parametrize("case", cases("gfpo"))
+@pytest.mark.parametrize("case", worked_cases("gfpo"))
 @pytest.mark.parametrize(
     ("metric", "key"), [("shortest", "adv_shortest_pop_std"), ("reward_per_token", "adv_rpt_pop_std")]
 )

@@ -7,19 +7,19 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 NAMES = {"none": "dr_grpo", "sample": "grpo_sample_std_eps1e-6", "population": "grpo_population_std_eps1e-6"}
 
 
-@pytest.mark.parametrize("case", cases("grpo_drgrpo_rloo"))
+@pytest.mark.parametrize("case", worked_cases("grpo_drgrpo_rloo"))
 @pytest.mark.parametrize("std", NAMES)
 def test_worked_numbers(case: Any, std: str) -> None:
     got = build("grpo", std=std).advantages(rewards=case["input"]["rewards"])
     np.testing.assert_allclose(got, case["expected"][NAMES[std]], atol=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("grpo_drgrpo_rloo"))
+@pytest.mark.parametrize("case", worked_cases("grpo_drgrpo_rloo"))
 @pytest.mark.parametrize("std", ["sample", "population"])
 def test_flowrl_normalises_rewards_as_grpo_does_with_its_deviation(case: Any, std: str) -> None:
     got = build("flowrl", std=std).advantages(rewards=case["input"]["rewards"])

@@ -11,7 +11,7 @@ import pytest
 from raypoly.objectives import Objective, build
 from raypoly.objectives.behaviour import outcome_of
 from raypoly.values import Failure, Verdict
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
 def knowing(counts: dict[str, int], **params: Any) -> Objective:
@@ -21,7 +21,7 @@ def knowing(counts: dict[str, int], **params: Any) -> Objective:
     return objective
 
 
-@pytest.mark.parametrize("case", cases("outcome_exploration"))
+@pytest.mark.parametrize("case", worked_cases("outcome_exploration"))
 @pytest.mark.parametrize(
     ("bonus", "key"),
     [("naive", "adv_naive"), ("ucb_mean", "adv_ucb_mean"), ("ucb_con", "adv_ucb_con"), ("batch", "adv_batch")],

@@ -17,7 +17,7 @@ from raypoly.objectives.levels import Levels
 from raypoly.objectives.passk_training import of_groups
 from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.values import Float64
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 VALUES = {"none": "s", "loo": "s_loo", "loo_minus_one": "s_loo_minus_1"}
 rewards_of_a_group = st.one_of(
@@ -34,7 +34,7 @@ def pkpo(baseline: str, k: int, rewards: Any) -> Float64:
     return build("pkpo", k=k, baseline=baseline).advantages(rewards=rewards)
 
 
-@pytest.mark.parametrize("case", cases("pkpo"))
+@pytest.mark.parametrize("case", worked_cases("pkpo"))
 @pytest.mark.parametrize("baseline", VALUES)
 def test_pkpos_worked_numbers(case: Any, baseline: str) -> None:
     got = pkpo(baseline, case["input"]["k"], case["input"]["g"])
@@ -43,27 +43,27 @@ def test_pkpos_worked_numbers(case: Any, baseline: str) -> None:
     assert levels.best(case["input"]["k"]) == pytest.approx(case["expected"]["rho"], abs=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("passk_training_analytic"))
+@pytest.mark.parametrize("case", worked_cases("passk_training_analytic"))
 def test_passk_trainings_worked_numbers(case: Any) -> None:
     got = build("passk_training", k=case["input"]["k"]).advantages(rewards=case["input"]["rewards"])
     np.testing.assert_allclose(got, case["expected"]["brute_force_per_response"], atol=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("passk_training_bootstrap"))
+@pytest.mark.parametrize("case", worked_cases("passk_training_bootstrap"))
 def test_passk_trainings_worked_groups(case: Any) -> None:
     rewards, groups = np.array(case["input"]["rewards"], dtype=np.float64), np.array(case["input"]["groups"])
     got = of_groups(rewards, groups.astype(np.int32))
     np.testing.assert_allclose(got, case["expected"]["response_adv_sum"], atol=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("verl_grpo_passk"))
+@pytest.mark.parametrize("case", worked_cases("verl_grpo_passk"))
 @pytest.mark.parametrize(("std", "name"), [("none", "adv_no_std"), ("sample", "adv_sample_std_eps1e-6")])
 def test_best_minus_seconds_worked_numbers(case: Any, std: str, name: str) -> None:
     got = build("best_minus_second", std=std).advantages(rewards=case["input"]["rewards"])
     np.testing.assert_allclose(got, case["expected"][name], atol=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("identities"))
+@pytest.mark.parametrize("case", worked_cases("identities"))
 def test_set_rl_pkpo_and_passk_training_are_one_family(case: Any) -> None:
     for one in case["cases"]:
         n, rho = one["n"], one["rho"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
 def enumerate_sum(rewards: list[int], labels: list[int], n: int, gate: bool) -> list[Fraction]:
@@ -33,7 +33,7 @@ def enumerate_sum(rewards: list[int], labels: list[int], n: int, gate: bool) -> 
     ]
 
 
-@pytest.mark.parametrize("case", cases("poly_epo"))
+@pytest.mark.parametrize("case", worked_cases("poly_epo"))
 @pytest.mark.parametrize(("gate", "suffix"), [(True, ""), (False, "_no_gate")])
 def test_worked_numbers(case: Any, gate: bool, suffix: str) -> None:
     given_, expected = case["input"], case["expected"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raypoly.objectives import Batch, build
 from raypoly.values import Float64
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
 def finished(baseline: str, rewards: list[list[float]], lengths: list[list[int]]) -> list[Float64]:
@@ -18,7 +18,7 @@ def finished(baseline: str, rewards: list[list[float]], lengths: list[list[int]]
     return objective.finish(Batch.of([objective.advantages(rewards=group) for group in rewards], lengths))
 
 
-@pytest.mark.parametrize("case", cases("reinforce_plus_plus"))
+@pytest.mark.parametrize("case", worked_cases("reinforce_plus_plus"))
 def test_worked_numbers(case: Any) -> None:
     rewards, lengths = np.array(case["input"]["rewards"]), np.array(case["input"]["lengths"])
     groups = np.array(case["input"].get("groups", [0] * len(rewards)))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from raypoly.errors import UsageError
 from raypoly.objectives import build
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
-@pytest.mark.parametrize("case", cases("grpo_drgrpo_rloo"))
+@pytest.mark.parametrize("case", worked_cases("grpo_drgrpo_rloo"))
 def test_worked_numbers(case: Any) -> None:
     got = build("rloo").advantages(rewards=case["input"]["rewards"])
     np.testing.assert_allclose(got, case["expected"]["rloo"], atol=1e-9)

@@ -17,7 +17,7 @@ from raypoly.objectives import build
 from raypoly.objectives.set_functions import SetConfig, SetObjective, Sets
 from raypoly.objectives.subset_draws import independent_sets, some_sets
 from raypoly.values import Float64
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
 class Best(SetObjective):
@@ -47,14 +47,14 @@ def best(n: int, **params: Any) -> Best:
     return Best(SetConfig(set_size=n, **params))
 
 
-@pytest.mark.parametrize("case", cases("set_rl_generic"))
+@pytest.mark.parametrize("case", worked_cases("set_rl_generic"))
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_worked_numbers(case: Any, reduction: str) -> None:
     got = best(case["input"]["n"], reduction=reduction).advantages(rewards=case["input"]["rewards"])
     np.testing.assert_allclose(got, case["expected"][f"adv_{reduction}"], atol=1e-9)
 
 
-@pytest.mark.parametrize("case", cases("identities"))
+@pytest.mark.parametrize("case", worked_cases("identities"))
 def test_identities_of_the_best_of_a_set(case: Any) -> None:
     for one in case["cases"]:
         got = best(one["n"], reduction="mean").advantages(rewards=one["rewards"])
@@ -141,7 +141,7 @@ def test_the_gradient_is_that_of_the_set_function_times_a_known_scale(params: di
     assert expected_gradient(best(2, **params), 4, 0.3) == pytest.approx(scale * true, abs=1e-12)
 
 
-@pytest.mark.parametrize("case", cases("unbiasedness_toy"))
+@pytest.mark.parametrize("case", worked_cases("unbiasedness_toy"))
 def test_the_toy_policys_gradient(case: Any) -> None:
     given_, want = case["input"], case["expected"]
     for reduction in ("sum", "mean"):

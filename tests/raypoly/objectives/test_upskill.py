@@ -12,12 +12,12 @@ from raypoly.objectives import build
 from raypoly.objectives.grpo import relative
 from raypoly.objectives.objective_hooks import distinct_prompts, prompts_of
 from raypoly.objectives.upskill import information, mutual_information
-from tests.support.worked_numbers import cases
+from tests.support.worked_numbers import worked_cases
 
 
 def worked(name: str) -> list[Any]:
     """The case of that name, or one that skips."""
-    return [case for case in cases("upskill_mi") if case.id in (name, None)]
+    return [case for case in worked_cases("upskill_mi") if case.id in (name, None)]
 
 
 @pytest.mark.parametrize("case", worked("seq_level_three_skills"))

@@ -15,7 +15,7 @@ from raypoly.errors import StorageError, UsageError
 from raypoly.offline.row_writer import RowWriter, open_rows
 from raypoly.offline.score.program_file import Survey
 from raypoly.offline.score.score_files import score_identity
-from tests.support.program_files import ADD, CHECKED, read, write
+from tests.support.program_files import ADD, CHECKED, read_rows, write_rows
 
 SAME = {"programs": "abc"}
 
@@ -45,7 +45,7 @@ def test_a_file_appears_under_its_name_only_when_it_is_whole(tmp_path: Path) -> 
         file.write({"n": 0})
         assert not out.exists()
         file.finish()
-    assert read(out) == [{"n": 0}]
+    assert read_rows(out) == [{"n": 0}]
     assert [entry.name for entry in tmp_path.iterdir()] == ["V.jsonl"]
 
 
@@ -56,7 +56,7 @@ def test_the_same_start_goes_on_behind_the_rows_that_are_whole(tmp_path: Path) -
         assert list(file.read_kept()) == [{"n": 0}, {"n": 1}]
         file.write({"n": 2})
         file.finish()
-    assert read(out) == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert read_rows(out) == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
 def test_another_start_begins_anew(tmp_path: Path) -> None:
@@ -66,17 +66,17 @@ def test_another_start_begins_anew(tmp_path: Path) -> None:
         assert list(file.read_kept()) == []
         file.write({"n": 7})
         file.finish()
-    assert read(out) == [{"n": 7}]
+    assert read_rows(out) == [{"n": 7}]
 
 
 def test_a_start_is_another_one_where_a_verdict_could_be(tmp_path: Path) -> None:
-    problems, config, survey = write(tmp_path / "P.jsonl", [ADD]), ScorerConfig(), Survey(1, "abc")
+    problems, config, survey = write_rows(tmp_path / "P.jsonl", [ADD]), ScorerConfig(), Survey(1, "abc")
     first = score_identity(problems, survey, config, False)
     assert score_identity(problems, survey, config.model_copy(update={"workers": 9}), False) == first
     assert score_identity(problems, survey, config.model_copy(update={"memory_mib": 300}), False) != first
     assert score_identity(problems, survey, config, True) != first
     assert score_identity(problems, Survey(1, "abd"), config, False) != first
-    write(problems, [ADD, CHECKED])
+    write_rows(problems, [ADD, CHECKED])
     assert score_identity(problems, survey, config, False) != first
 
 
@@ -85,7 +85,7 @@ def test_a_start_that_wrote_nothing_leaves_nothing_and_the_old_file_alone(tmp_pa
     out.write_text('{"n": 1}\n')
     left_behind(out, 0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["V.jsonl"]
-    assert read(out) == [{"n": 1}]
+    assert read_rows(out) == [{"n": 1}]
 
 
 def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from raypoly.errors import UsageError
 from raypoly.planning.device_layout import Layout, layout_of
 from raypoly.planning.gpus import Device, named
 from raypoly.settings import CONFIGS, load
-from tests.support.verl_files import gsm8k, write
+from tests.support.verl_files import gsm8k_row, write_parquet
 
 GPU_CONFIGS = ("leetcode_h200", "poly_epo_4xh200")
 
@@ -132,7 +132,7 @@ def test_the_tiny_run_is_planned_for_on_this_cpu(capsys: pytest.CaptureFixture[s
 def test_problems_without_the_tests_that_a_run_needs_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(tmp_path / "rows.parquet", [gsm8k(number) for number in range(4)])
+    path = write_parquet(tmp_path / "rows.parquet", [gsm8k_row(number) for number in range(4)])
     words = ["problems.source=verl", f"problems.path={path}", "problems.chat_template=plain"]
     assert dry_run(*words, "problems.validation=1", "problems.test=1") == 2
     assert "2 of 2 training problems have no tests to run" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from raypoly.policy.attention import PACKED, attend
 from tests.raypoly.policy.test_precision import distance, gradients, kept, learner
 from tests.support.compilers import needs_compiler
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
+from tests.support.random_rows import NORMALISERS, random_rows
 
 KINDS = ("off", "products", "layers")
 
@@ -45,10 +45,10 @@ def test_gradients_are_the_same_and_nothing_is_compiled_twice(folder: Path, kind
     one = learner(folder, dtype, activation_checkpointing=kind, compile=True, token_budget=120)
     with torch.compiler.set_stance("fail_on_recompile"):
         got = gradients(one)
-        (row, *_) = rows(1)
+        (row, *_) = random_rows(1)
         one.logprobs(row.prompt_tokens, row.tokens, 1.0)
         one.begin(1, NORMALISERS)
-        one.accumulate(rows(1) * 3)
+        one.accumulate(random_rows(1) * 3)
         one.apply()
     assert distance(want, got) < (1e-5 if dtype == "float32" else 0.02)
 

@@ -13,7 +13,7 @@ from raypoly.losses import build
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
+from tests.support.random_rows import NORMALISERS, random_rows
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,10 @@ def test_the_gradient_is_equation_four(folder: Path) -> None:
     """Against a loop over single sequences with plain autograd."""
     ours = learner(folder, max_grad_norm=1e9)
     ours.begin(0, NORMALISERS)
-    ours.accumulate(rows())
+    ours.accumulate(random_rows())
     got = ours.apply()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    for row in rows():
+    for row in random_rows():
         ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64))
         logp = torch.log_softmax(model(ids[None]).logits[0, :-1], -1).gather(1, ids[1:, None])[:, 0]
         (-row.advantage * logp[len(row.prompt_tokens) - 1 :].sum() / (2 * 4 * 16)).backward()
@@ -47,7 +47,7 @@ def test_pieces_of_any_size_give_the_same_bits(folder: Path) -> None:
     for pieces in ([8], [1, 7], [3, 3, 2]):
         one = learner(folder, token_budget=64)
         one.begin(0, NORMALISERS)
-        rest = rows()
+        rest = random_rows()
         for size in pieces:
             one.accumulate(rest[:size])
             rest = rest[size:]
@@ -59,7 +59,7 @@ def test_no_advantage_is_no_gradient_and_still_a_step(folder: Path) -> None:
     one = learner(folder)
     before = one.digest()
     one.begin(0, NORMALISERS)
-    one.accumulate([TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in rows()])
+    one.accumulate([TrainingRow(r.prompt_tokens, r.tokens, r.sampler_logprobs, 0.0, 0) for r in random_rows()])
     stats = one.apply()
     assert (stats.grad_norm, stats.rows, stats.version) == (0.0, 0, 1)
     assert stats.weight_digest == before
@@ -68,7 +68,7 @@ def test_no_advantage_is_no_gradient_and_still_a_step(folder: Path) -> None:
 def test_a_saved_learner_goes_on_bit_for_bit(folder: Path) -> None:
     def step(one: PolicyLearner, number: int) -> str:
         one.begin(number, NORMALISERS)
-        one.accumulate(rows(number))
+        one.accumulate(random_rows(number))
         return one.apply().weight_digest
 
     one = learner(folder)
@@ -83,7 +83,7 @@ def test_a_saved_learner_goes_on_bit_for_bit(folder: Path) -> None:
 def test_a_snapshot_is_of_its_moment_whatever_is_trained_after_it(folder: Path) -> None:
     one = learner(folder)
     one.begin(0, NORMALISERS)
-    one.accumulate(rows())
+    one.accumulate(random_rows())
     stats = one.apply()
     wanted = one.save()
     snapshot = one.snapshot()
@@ -91,7 +91,7 @@ def test_a_snapshot_is_of_its_moment_whatever_is_trained_after_it(folder: Path) 
     first = next(parts)
     for step in (1, 2):
         one.begin(step, NORMALISERS)
-        one.accumulate(rows(step))
+        one.accumulate(random_rows(step))
         one.apply()
     assert dict([first, *parts]) == wanted
     other = learner(folder)

@@ -28,7 +28,7 @@ from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import WEIGHTS
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
+from tests.support.random_rows import NORMALISERS, random_rows
 
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 BETA, LOW, HIGH = 2.0, 0.7, 1.3
@@ -66,7 +66,7 @@ def update(one: PolicyLearner, given: Sequence[TrainingRow]) -> UpdateStats:
 def shared(one: PolicyLearner, spread: float) -> list[TrainingRow]:
     """Two prompts with three responses each and two rows alone; the sampler is off by about `spread` in all."""
     rng = np.random.default_rng(0)
-    given = rows()
+    given = random_rows()
     given = [
         replace(row, prompt_tokens=given[i - i % 3].prompt_tokens) if i < 6 else row for i, row in enumerate(given)
     ]
@@ -228,13 +228,13 @@ def test_in_bf16_and_beside_adapters_the_head_is_float32_and_goes_on(folder: Pat
 
     one, other = made(), made()
     before = load_safetensors(one.save()[HEAD])
-    assert math.isfinite(update(one, rows()).loss)
+    assert math.isfinite(update(one, random_rows()).loss)
     saved = one.save()
     after = load_safetensors(saved[HEAD])
     assert {tensor.dtype for tensor in after.values()} == {torch.float32}
     assert all(not torch.equal(after[name], before[name]) for name in before)
     other.load(saved)
-    assert update(other, rows(1)) == update(one, rows(1))
+    assert update(other, random_rows(1)) == update(one, random_rows(1))
 
 
 def test_the_digest_and_a_checkpoint_hold_the_head_and_the_models_folder_does_not(folder: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_loss_of_ones_own_brings_a_head_and_a_step_repeats_in_spite_of_dropout
     digests = set()
     for _ in range(2):
         one = PolicyLearner(folder, TrainConfig(), build(f"{__name__}:Offset"), 1.0)
-        digests.add(update(one, rows()).weight_digest)
+        digests.add(update(one, random_rows()).weight_digest)
         assert set(load_safetensors(one.save()[HEAD])) == {"loss_head.0.weight", "loss_head.0.bias"}
     assert len(digests) == 1
 

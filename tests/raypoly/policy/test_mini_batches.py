@@ -11,7 +11,7 @@ from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
+from tests.support.random_rows import NORMALISERS, random_rows
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,12 @@ def honest(sampler: PolicyLearner) -> list[TrainingRow]:
         TrainingRow(
             row.prompt_tokens, row.tokens, sampler.logprobs(row.prompt_tokens, row.tokens, 1.0), row.advantage, 0
         )
-        for row in rows()
+        for row in random_rows()
     ]
 
 
 def test_a_step_of_two_updates_gives_the_weights_of_two_steps(folder: Path) -> None:
-    first, second = rows()[:3], rows()[3:]
+    first, second = random_rows()[:3], random_rows()[3:]
     twice, plain = learner(folder), learner(folder)
     whole, parts = step(twice, 0, first, second), [step(plain, 0, first), step(plain, 1, second)]
     assert whole.weight_digest == parts[1].weight_digest
@@ -53,7 +53,7 @@ def test_a_step_of_two_updates_gives_the_weights_of_two_steps(folder: Path) -> N
     assert whole.loss == pytest.approx(sum(part.loss for part in parts) / 2)
     assert whole.grad_norm == pytest.approx(sum(part.grad_norm for part in parts) / 2)
     assert whole.entropy * whole.tokens == pytest.approx(sum(part.entropy * part.tokens for part in parts))
-    assert whole.weight_digest != step(learner(folder), 0, rows()).weight_digest
+    assert whole.weight_digest != step(learner(folder), 0, random_rows()).weight_digest
 
 
 def test_the_second_update_meets_a_ratio(folder: Path) -> None:
@@ -66,16 +66,16 @@ def test_the_second_update_meets_a_ratio(folder: Path) -> None:
 def test_weights_between_updates_are_of_no_version(folder: Path) -> None:
     one = learner(folder)
     one.begin(0, NORMALISERS)
-    one.accumulate(rows()[:4])
+    one.accumulate(random_rows()[:4])
     assert not one.midway
     one.begin(0, NORMALISERS)  # nothing but gradients is forgotten
-    one.accumulate(rows()[:4])
+    one.accumulate(random_rows()[:4])
     one.update()
     assert one.midway
     for ask in (one.snapshot, lambda: one.begin(0, NORMALISERS)):
         with pytest.raises(RuntimeError, match="step 0 is midway between its updates"):
             ask()
-    one.accumulate(rows()[4:])
+    one.accumulate(random_rows()[4:])
     assert one.apply().version == 1
     assert not one.midway
     one.snapshot()
@@ -86,4 +86,4 @@ def test_stale_weights_are_looked_for_in_the_first_update_alone(folder: Path) ->
     rows_of_step = honest(learner(folder))
     assert step(learner(folder, max_mismatch=1e-3), 0, rows_of_step, rows_of_step).measured.mismatch_mean > 1e-3
     with pytest.raises(WeightsMismatch, match="stale or wrong"):
-        step(learner(folder, max_mismatch=1e-3), 0, rows())
+        step(learner(folder, max_mismatch=1e-3), 0, random_rows())

@@ -16,7 +16,7 @@ from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.policy_model import response_logprobs
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
+from tests.support.random_rows import NORMALISERS, random_rows
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def learner(folder: Path, dtype: str = "float32", **train: object) -> PolicyLear
 def gradients(one: PolicyLearner) -> Mapping[str, torch.Tensor]:
     """Of one step, by parameter: AdamW's first moment is a tenth of it."""
     one.begin(0, NORMALISERS)
-    one.accumulate(rows())
+    one.accumulate(random_rows())
     one.apply()
     return {key: value * 10 for key, value in one.snapshot().moments.items() if key.endswith("|exp_avg")}
 
@@ -53,7 +53,7 @@ def kept(one: PolicyLearner) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        logp_T, _ = response_logprobs(one._model, pack(rows()), 1.0, one._bf16)
+        logp_T, _ = response_logprobs(one._model, pack(random_rows()), 1.0, one._bf16)
     assert logp_T.requires_grad
     sizes = {tensor.data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}
     return sum(size for address, size in sizes.items() if address not in weights)
@@ -63,7 +63,7 @@ def test_a_gradient_that_is_no_number_changes_no_weight(folder: Path) -> None:
     one = learner(folder)
     before = one.digest()
     one.begin(0, NORMALISERS)
-    one.accumulate([replace(row, advantage=float("nan")) for row in rows()])
+    one.accumulate([replace(row, advantage=float("nan")) for row in random_rows()])
     with pytest.raises(FloatingPointError, match="step 0"):
         one.apply()
     assert (one.digest(), one.version) == (before, 0)
@@ -87,7 +87,7 @@ def test_activation_checkpointing_gives_the_same_bits(folder: Path, dtype: str) 
 
 @pytest.mark.parametrize("kind", ["products", "layers"])
 def test_log_probabilities_are_the_same_without_a_backward_pass(folder: Path, kind: str) -> None:
-    (row, *_) = rows()
+    (row, *_) = random_rows()
     want = learner(folder).logprobs(row.prompt_tokens, row.tokens, 1.0)
     got = learner(folder, activation_checkpointing=kind).logprobs(row.prompt_tokens, row.tokens, 1.0)
     assert want.tolist() == got.tolist()
@@ -126,9 +126,9 @@ def test_small_updates_reach_bf16_weights_through_float32_ones_alone(folder: Pat
     master = learner(folder, "bfloat16", lr=lr)
     for step in range(steps):
         master.begin(step, NORMALISERS)
-        master.accumulate(rows(step))
+        master.accumulate(random_rows(step))
         master.apply()
-        batch = pack(rows(step))
+        batch = pack(random_rows(step))
         logp_T, _ = response_logprobs(pure, batch, 1.0, bf16=False)
         (-(batch.advantages[batch.row_of] * logp_T).sum() / (2 * 4 * 16)).backward()
         optimizer.step()

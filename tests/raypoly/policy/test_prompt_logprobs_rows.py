@@ -15,8 +15,8 @@ from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.training_rows import prompts_of, rows_of
 from raypoly.values import Float32, Int32, Rollout
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
-from tests.support.rank_processes import Together
+from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.rank_processes import RankProcesses
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_asking_within_a_step_changes_nothing_of_it(folder: Path) -> None:
         one = learner(folder)
         for step in range(2):
             one.begin(step, NORMALISERS)
-            for piece in (rows(step)[:3], rows(step)[3:]):
+            for piece in (random_rows(step)[:3], random_rows(step)[3:]):
                 one.accumulate(piece)
                 if asks:
                     one.cross_logprobs(*asked())
@@ -72,16 +72,16 @@ def crossed_within_a_step(ranks: Ranks, folder: Path, responses: int) -> tuple[S
     """Between two pieces of a step; and the norm of its gradient."""
     one = learner(folder, ranks)
     one.begin(0, NORMALISERS)
-    one.accumulate(rows()[:3])
+    one.accumulate(random_rows()[:3])
     found = one.cross_logprobs(*asked(responses))
-    one.accumulate(rows()[3:])
+    one.accumulate(random_rows()[3:])
     return found, one.apply().grad_norm
 
 
 @pytest.mark.parametrize(("size", "responses"), [(2, 5), (4, 1)], ids=["two ranks", "fewer rows than four ranks"])
 def test_several_ranks_tell_what_one_tells(folder: Path, size: int, responses: int) -> None:
     want, norm = crossed_within_a_step(ONE, folder, responses)
-    with Together() as together:
+    with RankProcesses() as together:
         (got, norm_of_several), *others = together.run(size, crossed_within_a_step, folder, responses)
     assert norm_of_several == pytest.approx(norm, rel=1e-5)
     assert len(got) == responses

@@ -27,8 +27,8 @@ from tests.raypoly.policy.test_packing import SIZES
 from tests.raypoly.policy.test_packing import folder as random_folder
 from tests.support.compilers import needs_compiler
 from tests.support.random_model import random_model
-from tests.support.random_rows import NORMALISERS, rows
-from tests.support.rank_processes import Together
+from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.rank_processes import RankProcesses
 
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
 Files = dict[str, bytes]
@@ -55,7 +55,7 @@ class Case:
     def update(self, one: PolicyLearner) -> UpdateStats:
         step = one.version
         one.begin(step, NORMALISERS)
-        given = rows(step)[: self.counts[step]]
+        given = random_rows(step)[: self.counts[step]]
         one.accumulate(given[:3])
         one.accumulate(given[3:])
         return one.apply()
@@ -97,8 +97,8 @@ def numbers(stats: UpdateStats) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def together() -> Iterator[Together]:
-    with Together() as running:
+def together() -> Iterator[RankProcesses]:
+    with RankProcesses() as running:
         yield running
 
 
@@ -151,7 +151,7 @@ NEEDS = {"adapters": needs_peft, "compiled": needs_compiler}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=NEEDS.get(n, ())) for n in CASES])
-def test_two_or_four_ranks_give_the_losses_and_weights_of_one(together: Together, folder: Path, name: str) -> None:
+def test_two_or_four_ranks_give_the_losses_and_weights_of_one(together: RankProcesses, folder: Path, name: str) -> None:
     case = CASES[name]
     one = trained(ONE, case, folder)
     start = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
@@ -161,7 +161,7 @@ def test_two_or_four_ranks_give_the_losses_and_weights_of_one(together: Together
         assert_same(together.run(size, trained, case, folder), one)
 
 
-def test_tied_weights_and_biases_are_those_of_one_rank_in_every_form(together: Together, tmp_path: Path) -> None:
+def test_tied_weights_and_biases_are_those_of_one_rank_in_every_form(together: RankProcesses, tmp_path: Path) -> None:
     """Qwen2's head is its embedding; its attention has biases."""
     case = replace(Case(), counts=(8, 8))
     made = random_folder(TIED, tmp_path / "start")
@@ -179,7 +179,7 @@ def test_tied_weights_and_biases_are_those_of_one_rank_in_every_form(together: T
     assert all(np.array_equal(opened[name].numpy(), weight) for name, weight in several[0].weights.items())
 
 
-def test_in_bf16_several_ranks_round_what_one_rounds(together: Together, folder: Path) -> None:
+def test_in_bf16_several_ranks_round_what_one_rounds(together: RankProcesses, folder: Path) -> None:
     """Where norms or the embedding were rounded too, the gradient's norm would be off by 1e-3."""
     case = Case(model={"dtype": "bfloat16"}, counts=(8,))
     one, (two, _) = trained(ONE, case, folder), together.run(2, trained, case, folder)
@@ -194,7 +194,7 @@ def test_in_bf16_several_ranks_round_what_one_rounds(together: Together, folder:
     ids=["weights", "adapters", "head"],
 )
 def test_a_checkpoint_of_some_ranks_goes_on_on_any_number_of_ranks(
-    together: Together, folder: Path, case: Case
+    together: RankProcesses, folder: Path, case: Case
 ) -> None:
     """1 to 2 to 4 to 1: the same bits come back, of weights and moments, and the same step follows."""
     first = trained(ONE, replace(case, counts=case.counts[:2]), folder).saved

@@ -28,7 +28,7 @@ from raypoly.problems.jsonl import load_jsonl
 from raypoly.reports.data_card_figure import figure
 from raypoly.reports.data_card_page import page
 from raypoly.values import Problem, TestSuite
-from tests.support.preparation_rows import bytes_of
+from tests.support.preparation_rows import written_bytes
 
 SUITES = (
     TestSuite("calls", '[{"args": [1], "expected": 2}]', "json"),
@@ -67,11 +67,11 @@ def whole(problem: Problem) -> Problem:
 
 def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.parquet").write_bytes(bytes_of(output_files.parquet, kept()))
+    (tmp_path / "data" / "train.parquet").write_bytes(written_bytes(output_files.parquet, kept()))
     with pytest.raises(UsageError, match=r"holds no preparation that is done \(card\.json"):
         build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     (tmp_path / "card.json").write_text("{}")
-    (tmp_path / "train.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
+    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.jsonl, kept()))
     prepared = build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     lines = read_problems(tmp_path / "train.jsonl").problems
     assert [whole(it.problem) for it in kept()] == [whole(problem) for problem in lines]
@@ -87,7 +87,7 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
 
 
 def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
-    table = pq.read_table(io.BytesIO(bytes_of(output_files.parquet, kept())))
+    table = pq.read_table(io.BytesIO(written_bytes(output_files.parquet, kept())))
     tests = table["tests"].to_pylist()
     damaged = pa.array([tests[0], "no JSON", tests[2]])
     (tmp_path / "data").mkdir()
@@ -99,7 +99,7 @@ def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
+    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.jsonl, kept()))
     found = load_jsonl(ProblemsConfig(source="jsonl", path=str(tmp_path / "train.jsonl"), validation=1, test=0))
     assert len(found.splits["train"]) == 2
 
@@ -108,10 +108,10 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
     for name, split, problems in (("mine", "train", kept()[:1]), ("theirs", "test", kept()[1:])):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "card.json").write_text("{}")
-        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(bytes_of(output_files.parquet, problems))
+        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.parquet, problems))
     config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
     assert [problem.id for problem in build_problem_set(config).splits["test"]] == ["p1", "p2"]
-    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(bytes_of(output_files.parquet, kept()))
+    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(written_bytes(output_files.parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build_problem_set(config)
 
@@ -177,7 +177,7 @@ def test_what_was_left_out_is_an_exclusion_list_that_spares_a_usable_row(tmp_pat
     stages = decided()
     stages["load"].append(again)
     (tmp_path / "excluded.jsonl").write_bytes(output_files.exclusions(d for stage in STAGES for d in stages[stage]))
-    (tmp_path / "rows.jsonl").write_bytes(bytes_of(output_files.jsonl, kept()))
+    (tmp_path / "rows.jsonl").write_bytes(written_bytes(output_files.jsonl, kept()))
     config = ProblemsConfig(source="jsonl", path=str(tmp_path / "rows.jsonl"), validation=0, test=0)
     found = load_jsonl(config.model_copy(update={"exclude": str(tmp_path / "excluded.jsonl")}))
     assert sorted(problem.id for problem in found.splits["train"]) == ["p0", "p1"]

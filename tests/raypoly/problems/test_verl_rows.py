@@ -20,7 +20,7 @@ from raypoly.sandbox import Sandbox
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.settings import load
 from tests.support.random_model import TEXTS
-from tests.support.verl_files import SCHEMA, code, gsm8k, write
+from tests.support.verl_files import SCHEMA, code_row, gsm8k_row, write_parquet
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -34,19 +34,23 @@ def load_rows(path: Path, **changes: Any) -> ProblemSet:
 
 
 def test_a_row_keeps_all_that_a_reward_function_is_told(tmp_path: Path) -> None:
-    path = write(tmp_path / "train.parquet", [gsm8k(5)])
+    path = write_parquet(tmp_path / "train.parquet", [gsm8k_row(5)])
     (problem,) = load_rows(path).splits["train"]
     truth = compute_score_args(problem)
     assert (truth.data_source, truth.ground_truth) == ("openai/gsm8k", "7")
-    assert truth.extra_info == gsm8k(5)["extra_info"]
-    assert problem.prompt == gsm8k(5)["prompt"][0]["content"]
+    assert truth.extra_info == gsm8k_row(5)["extra_info"]
+    assert problem.prompt == gsm8k_row(5)["prompt"][0]["content"]
     assert (problem.tests.kind, problem.source) == ("none", str(path))
 
 
 def test_ground_truths_that_are_tests_are_run_in_the_sandbox(tmp_path: Path) -> None:
     check = "def check(candidate):\n    assert candidate(2) == 4\n\ncheck(double)\n"
-    rows = [code(3), code(4, functional=check), code(5, inputs=[[2], [3]], outputs=[4, 6], fn_name="double")]
-    problems = {p.tests.kind: p for p in load_rows(write(tmp_path / "a.parquet", rows)).splits["train"]}
+    rows = [
+        code_row(3),
+        code_row(4, functional=check),
+        code_row(5, inputs=[[2], [3]], outputs=[4, 6], fn_name="double"),
+    ]
+    problems = {p.tests.kind: p for p in load_rows(write_parquet(tmp_path / "a.parquet", rows)).splits["train"]}
     assert set(problems) == {"stdin", "check", "calls"}
     answers = {
         "stdin": "```python\nprint(sum(map(int, input().split())))\n```",
@@ -61,7 +65,7 @@ def test_ground_truths_that_are_tests_are_run_in_the_sandbox(tmp_path: Path) -> 
 
 
 def test_answers_to_problems_without_tests_are_not_run(tmp_path: Path) -> None:
-    (problem,) = load_rows(write(tmp_path / "a.parquet", [gsm8k(5)])).splits["train"]
+    (problem,) = load_rows(write_parquet(tmp_path / "a.parquet", [gsm8k_row(5)])).splits["train"]
     with Sandbox(ScorerConfig(), evidence=False) as sandbox:
         verdict = sandbox.score(problem, "while True: pass")
     assert (verdict.status, verdict.tests_total) == ("no_code", 0)
@@ -75,10 +79,10 @@ def test_messages_are_rendered_by_the_chat_template(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "bare")
     tokenizer.chat_template = CHATML
     tokenizer.save_pretrained(tmp_path / "chat")
-    path = write(tmp_path / "a.parquet", [code(3)])
+    path = write_parquet(tmp_path / "a.parquet", [code_row(3)])
     (problem,) = load_rows(path, chat_template=str(tmp_path / "chat")).splits["train"]
     want = AutoTokenizer.from_pretrained(tmp_path / "chat").apply_chat_template(
-        code(3)["prompt"], tokenize=False, add_generation_prompt=True
+        code_row(3)["prompt"], tokenize=False, add_generation_prompt=True
     )
     assert problem.prompt == want
     assert problem.prompt.endswith("<|im_start|>assistant\n")
@@ -90,16 +94,16 @@ def test_messages_are_rendered_by_the_chat_template(tmp_path: Path) -> None:
 
 def test_bad_rows_are_named_by_file_row_and_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [
-        gsm8k(1),
-        gsm8k(2, prompt=[]),
-        gsm8k(3, data_source=None),
-        gsm8k(4, reward_model=None),
-        code(5, inputs=["1"], outputs=[]),
-        gsm8k(6, prompt=[{"role": "user", "content": None}]),
-        gsm8k(1),
-        gsm8k(7),
+        gsm8k_row(1),
+        gsm8k_row(2, prompt=[]),
+        gsm8k_row(3, data_source=None),
+        gsm8k_row(4, reward_model=None),
+        code_row(5, inputs=["1"], outputs=[]),
+        gsm8k_row(6, prompt=[{"role": "user", "content": None}]),
+        gsm8k_row(1),
+        gsm8k_row(7),
     ]
-    assert len(load_rows(write(tmp_path / "a.parquet", rows)).splits["train"]) == 2
+    assert len(load_rows(write_parquet(tmp_path / "a.parquet", rows)).splits["train"]) == 2
     said = [record.getMessage() for record in caplog.records]
     wanted = ["prompt", "data_source", "reward_model", "inputs", "prompt.0.content", "came before"]
     assert [f"a.parquet row {row} " in text for row, text in zip(range(2, 8), said, strict=True)] == [True] * 6
@@ -110,11 +114,11 @@ def test_pictures_and_what_json_cannot_hold_are_named(tmp_path: Path, caplog: py
     wide = SCHEMA.append(pa.field("images", pa.list_(pa.binary())))
     raw = wide.set(4, pa.field("extra_info", pa.struct({"index": pa.int64(), "raw": pa.binary()})))
     rows = [
-        gsm8k(1, extra_info={"index": 1, "raw": None}),
-        gsm8k(2, extra_info={"index": 2, "raw": b"x"}),
-        gsm8k(3, extra_info={"index": 3, "raw": None}, images=[b"png"]),
+        gsm8k_row(1, extra_info={"index": 1, "raw": None}),
+        gsm8k_row(2, extra_info={"index": 2, "raw": b"x"}),
+        gsm8k_row(3, extra_info={"index": 3, "raw": None}, images=[b"png"]),
     ]
-    (problem,) = load_rows(write(tmp_path / "a.parquet", rows, raw)).splits["train"]
+    (problem,) = load_rows(write_parquet(tmp_path / "a.parquet", rows, raw)).splits["train"]
     assert compute_score_args(problem).extra_info == {"index": 1, "raw": None}
     assert "row 2 is left out: extra_info: no JSON value" in caplog.text
     assert "row 3 is left out: images" in caplog.text
@@ -123,18 +127,18 @@ def test_pictures_and_what_json_cannot_hold_are_named(tmp_path: Path, caplog: py
 def test_a_folder_is_read_whole_and_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
-    write(folder / "train-00000-of-00002.parquet", [gsm8k(i) for i in range(6)])
-    write(folder / "train-00001-of-00002.parquet", [gsm8k(i) for i in range(6, 12)])
-    whole = write(tmp_path / "whole.parquet", [gsm8k(i) for i in range(12)][::-1])
+    write_parquet(folder / "train-00000-of-00002.parquet", [gsm8k_row(i) for i in range(6)])
+    write_parquet(folder / "train-00001-of-00002.parquet", [gsm8k_row(i) for i in range(6, 12)])
+    whole = write_parquet(tmp_path / "whole.parquet", [gsm8k_row(i) for i in range(12)][::-1])
     first, second = (load_rows(path, validation=3, test=2) for path in (folder, whole))
     assert first.hash == second.hash
     assert [len(first.splits[name]) for name in ("train", "validation", "test")] == [7, 3, 2]
-    changed = [gsm8k(i) for i in range(11)] + [gsm8k(11, reward_model={"style": "rule", "ground_truth": "0"})]
-    assert load_rows(write(tmp_path / "b.parquet", changed), validation=3, test=2).hash != first.hash
+    changed = [gsm8k_row(i) for i in range(11)] + [gsm8k_row(11, reward_model={"style": "rule", "ground_truth": "0"})]
+    assert load_rows(write_parquet(tmp_path / "b.parquet", changed), validation=3, test=2).hash != first.hash
 
 
 def test_a_problem_on_the_exclusion_list_is_left_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", [gsm8k(1), gsm8k(2)])
+    path = write_parquet(tmp_path / "a.parquet", [gsm8k_row(1), gsm8k_row(2)])
     ids = [problem.id for problem in load_rows(path).splits["train"]]
     listed = tmp_path / "exclude.jsonl"
     listed.write_text(json.dumps({"problem_id": ids[0], "reason": "wrong"}))
@@ -147,14 +151,14 @@ def test_files_that_are_none_of_verls_are_refused(tmp_path: Path) -> None:
         load_rows(tmp_path / "text.parquet")
     with pytest.raises(UsageError, match="can't be read as Parquet"):
         load_rows(tmp_path / "absent.parquet")
-    other = write(tmp_path / "other.parquet", [{"prompt": "Add."}], pa.schema({"prompt": pa.string()}))
+    other = write_parquet(tmp_path / "other.parquet", [{"prompt": "Add."}], pa.schema({"prompt": pa.string()}))
     with pytest.raises(UsageError, match="no column data_source and no reward_model"):
         load_rows(other)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"without a file \*\.parquet"):
         load_rows(tmp_path / "empty")
     with pytest.raises(UsageError, match="leaves no problem"):
-        load_rows(write(tmp_path / "bad.parquet", [gsm8k(1, prompt=[])]))
+        load_rows(write_parquet(tmp_path / "bad.parquet", [gsm8k_row(1, prompt=[])]))
 
 
 @pytest.mark.parametrize(
@@ -166,10 +170,10 @@ def test_files_that_are_none_of_verls_are_refused(tmp_path: Path) -> None:
 )
 def test_not_run_is_never_taken_for_wrong(tmp_path: Path, overrides: list[str], said: str) -> None:
     config = load(None, overrides, lambda text: None)
-    problems = load_rows(write(tmp_path / "a.parquet", [gsm8k(1), code(2)]))
+    problems = load_rows(write_parquet(tmp_path / "a.parquet", [gsm8k_row(1), code_row(2)]))
     with pytest.raises(UsageError, match="1 of 2 training problems have no tests") as caught:
         require_tests(problems, config)
     assert said in str(caught.value)
-    require_tests(load_rows(write(tmp_path / "b.parquet", [code(2)])), config)
+    require_tests(load_rows(write_parquet(tmp_path / "b.parquet", [code_row(2)])), config)
     fits = ["objective.name=grpo", "reward.name=compute_score", "reward.compute_score=m:f"]
     require_tests(problems, load(None, fits, lambda text: None))

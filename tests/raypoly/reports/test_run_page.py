@@ -19,12 +19,12 @@ from raypoly.reports.objective_measures import measure_rows
 from raypoly.reports.run_figure import strategies_over_steps
 from raypoly.reports.run_results import other_arm, show_results
 from raypoly.reports.step_times import time_rows, times_figure
-from tests.support.finished_run import HOSTILE, STEPS, make, summary
+from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(make(tmp_path_factory.mktemp("runs") / "short"))
+    return Run(write_finished_run(tmp_path_factory.mktemp("runs") / "short"))
 
 
 class Tags(HTMLParser):
@@ -82,7 +82,7 @@ def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run)
 
 def test_what_the_objective_measured_is_a_table_and_a_run_without_has_none(run: Run, tmp_path: Path) -> None:
     assert measure_rows(run.rows) == []
-    path = make(tmp_path / "measured", "upskill")
+    path = write_finished_run(tmp_path / "measured", "upskill")
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     for step, line in enumerate(lines):
         line |= {"objective/mi_reward": 0.1 * step} if step else {}
@@ -108,7 +108,7 @@ USE = {
 
 def judged(folder: Path, *overrides: str, **row: object) -> Run:
     """A run whose judge was asked in every step, four steps before its end."""
-    path = make(folder, "poly_epo", True, "judge.name=openai", *overrides)
+    path = write_finished_run(folder, "poly_epo", True, "judge.name=openai", *overrides)
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     for i, line in enumerate(lines):
         line |= {"judge_step": USE, "labelled_by": {"openai:one": 17, "openai:two": 3}, "strategies_structural": 1.2}
@@ -186,12 +186,12 @@ def test_rows_of_an_earlier_version_say_nothing_of_what_was_waited_for(run: Run)
 
 
 def test_the_report_of_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None:
-    page = Path(write_report(Run(make(tmp_path / "begun", finished=False)))).read_text()
+    page = Path(write_report(Run(write_finished_run(tmp_path / "begun", finished=False)))).read_text()
     assert "Not evaluated on the test split yet" in page
 
 
 def test_the_figure_of_a_run_without_a_step_is_still_a_figure(tmp_path: Path) -> None:
-    folder = make(tmp_path / "empty", finished=False)
+    folder = write_finished_run(tmp_path / "empty", finished=False)
     (folder / "metrics.jsonl").unlink()
     assert run_figure(Run(folder)).startswith(b"\x89PNG")
 

@@ -15,7 +15,7 @@ from raypoly.problems import build_problem_set
 from raypoly.rewards import Reward, reward_function
 from raypoly.settings import load
 from raypoly.values import Problem, Rollout, Verdict
-from tests.support.verl_files import gsm8k, write
+from tests.support.verl_files import gsm8k_row, write_parquet
 
 MODULE = """
 import numpy as np
@@ -42,7 +42,7 @@ async def later(data_source, solution_str, ground_truth, extra_info=None):
 def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
     (tmp_path / "my_rewards.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    path = write(tmp_path / "a.parquet", [gsm8k(5)])
+    path = write_parquet(tmp_path / "a.parquet", [gsm8k_row(5)])
     config = ProblemsConfig(source="verl", path=str(path), chat_template="plain", validation=0, test=0)
     return build_problem_set(config).splits["train"][0]
 
@@ -67,7 +67,7 @@ def test_it_is_called_as_verl_calls_it(problem: Problem) -> None:
     score = reward("compute_score")
     assert score(problem, rollout("5 + 2 #### 7"), NOT_RUN) == 1.0
     assert score(problem, rollout("seven"), NOT_RUN) == 0.1
-    row = gsm8k(5)
+    row = gsm8k_row(5)
     assert my_rewards.seen[0] == ("openai/gsm8k", "5 + 2 #### 7", "7", row["extra_info"])
 
 

@@ -12,7 +12,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.scoring import LocalPool, Program, score, validate
 from raypoly.values import Problem, TestSuite, Verdict
-from tests.support.program_files import BROKEN, LOOP, add, descendants, good, living
+from tests.support.program_files import BROKEN, LOOP, add_problem, descendants, right_code, still_running
 
 QUICK = ScorerConfig(workers=2, cpu_seconds_per_test=1.0)
 BROKEN_PROBLEM = Problem("broken", "", "f", TestSuite("check", BROKEN["tests"]["source"]), solution="def f(): return 1")
@@ -25,10 +25,10 @@ def pool() -> Iterator[LocalPool]:
 
 
 def test_verdicts_come_in_order_and_each_is_heard() -> None:
-    codes = [good(0), "def add(a, b): return 3", None, "def add(:", good(1)]
+    codes = [right_code(0), "def add(a, b): return 3", None, "def add(:", right_code(1)]
     heard: list[tuple[str | int, Verdict]] = []
     verdicts = score(
-        [add()],
+        [add_problem()],
         [Program(number, "add", code) for number, code in enumerate(codes)],
         QUICK,
         on_verdict=lambda program, verdict: heard.append((program.id, verdict)),
@@ -39,7 +39,7 @@ def test_verdicts_come_in_order_and_each_is_heard() -> None:
 
 def test_a_slow_program_holds_up_no_other(pool: LocalPool) -> None:
     before = pool.done
-    verdicts = pool.score((add(), code) for code in [LOOP, *map(good, range(10))])
+    verdicts = pool.score((add_problem(), code) for code in [LOOP, *map(right_code, range(10))])
     assert next(verdicts).status == "timeout"
     assert pool.done > before + 1
     assert {verdict.status for verdict in verdicts} == {"passed"}
@@ -52,7 +52,7 @@ def test_programs_are_drawn_as_they_are_needed(pool: LocalPool) -> None:
         nonlocal drawn
         while True:
             drawn += 1
-            yield add(), good(drawn % 5)
+            yield add_problem(), right_code(drawn % 5)
 
     verdicts = pool.score(endless())
     for _ in range(10_000):
@@ -62,15 +62,17 @@ def test_programs_are_drawn_as_they_are_needed(pool: LocalPool) -> None:
 
 def test_a_program_that_comes_again_is_not_run_again(pool: LocalPool) -> None:
     chance = "import os\ndef add(a, b): return os.urandom(8).hex()"
-    first, second, other = pool.score([(add(), chance), (add(), chance), (add(), chance + "\n")])
+    first, second, other = pool.score(
+        [(add_problem(), chance), (add_problem(), chance), (add_problem(), chance + "\n")]
+    )
     assert first == second
     assert first.detail != other.detail
 
 
 def test_killed_zygotes_change_no_verdict(pool: LocalPool) -> None:
-    codes = [good(number) if number % 2 else f"def add(a, b): return {number}" for number in range(60)]
+    codes = [right_code(number) if number % 2 else f"def add(a, b): return {number}" for number in range(60)]
     statuses = []
-    for number, verdict in enumerate(pool.score((add(problem_id="killed"), code) for code in codes)):
+    for number, verdict in enumerate(pool.score((add_problem(problem_id="killed"), code) for code in codes)):
         statuses.append(verdict.status)
         if number in (5, 25):
             for pid in descendants(os.getpid(), generations=1):
@@ -80,7 +82,7 @@ def test_killed_zygotes_change_no_verdict(pool: LocalPool) -> None:
 
 def test_a_known_solution_sets_the_time_limit() -> None:
     patient = QUICK.model_copy(update={"cpu_seconds_per_test": 30.0})
-    (verdict,) = score([add(solution=good(0))], [Program("loop", "add", LOOP)], patient)
+    (verdict,) = score([add_problem(solution=right_code(0))], [Program("loop", "add", LOOP)], patient)
     assert verdict.status == "timeout"
     assert verdict.cpu_seconds < 10
 
@@ -92,7 +94,12 @@ def test_tests_that_can_not_be_run_are_nobodys_verdict() -> None:
 
 
 def test_validation_tells_the_usable_from_the_rest() -> None:
-    problems = [add(good(0), "right"), add("def add(a, b): return 0", "wrong"), add(problem_id="none"), BROKEN_PROBLEM]
+    problems = [
+        add_problem(right_code(0), "right"),
+        add_problem("def add(a, b): return 0", "wrong"),
+        add_problem(problem_id="none"),
+        BROKEN_PROBLEM,
+    ]
     right, wrong, none, broken = validate(problems, QUICK, calibrate=True)
     assert (right.reason, right.excluded) == ("", False)
     assert right.problem.reference_seconds is not None
@@ -104,16 +111,16 @@ def test_validation_tells_the_usable_from_the_rest() -> None:
 
 def test_an_unknown_problem_and_an_id_given_twice_are_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="problem 'sub', which is not there"):
-        score([add()], [Program("a", "sub", None)], QUICK)
+        score([add_problem()], [Program("a", "sub", None)], QUICK)
     with pytest.raises(UsageError, match="Two problems have the id 'add'"):
-        score([add(), add(good(0))], [], QUICK)
+        score([add_problem(), add_problem(right_code(0))], [], QUICK)
 
 
 def test_a_closed_pool_leaves_no_process_not_even_of_a_looping_program() -> None:
     before = set(descendants(os.getpid()))
     with LocalPool(ScorerConfig(workers=2, cpu_seconds_per_test=60)) as pool:
-        verdicts = pool.score([(add(), good(0)), (add(), LOOP), (add(), LOOP + "\n")])
+        verdicts = pool.score([(add_problem(), right_code(0)), (add_problem(), LOOP), (add_problem(), LOOP + "\n")])
         next(verdicts)
         new = {pid: begun for pid, begun in descendants(os.getpid()).items() if pid not in before}
         assert len(new) >= 2
-    assert living(new) == []
+    assert still_running(new) == []

@@ -31,7 +31,7 @@ COUNT = int(os.environ.get("RAYPOLY_CORRUPTIONS", "40"))
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pristine")
-    made.make(folder / "run", folder / "old")
+    made.write_run_with_history(folder / "run", folder / "old")
     return folder / "run"
 
 

@@ -23,7 +23,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Server
 
 
 def test_run_on_s3_is_checked_where_it_is(server: S3Server, tmp_path: Path) -> None:
-    made.make(tmp_path / "run", tmp_path / "old")
+    made.write_run_with_history(tmp_path / "run", tmp_path / "old")
     uri = server.uri("mine", region="us-east-1")
     store = open_store(uri)
     for path in sorted((tmp_path / "run").rglob("*")):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from raypoly.store.shards import Shard, ShardWriter
+from tests.support.immediate_exit import exit_now
 
 
 def parts_of(rank: int) -> Iterator[tuple[str, bytes]]:
@@ -23,7 +23,7 @@ def write_and_die(writer: ShardWriter, rank: int) -> None:
     def parts() -> Iterator[tuple[str, bytes]]:
         for number, part in enumerate(parts_of(rank)):
             if rank == 1 and number == 1:
-                os._exit(9)
+                exit_now(9)
             yield part
 
     writer.write(rank, parts())

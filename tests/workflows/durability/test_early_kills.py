@@ -15,7 +15,7 @@ import pytest
 from raypoly import Run
 from tests.support.local_driver import LocalDriver
 from tests.support.ray_machines import Machines
-from tests.support.run_differences import differences
+from tests.support.run_differences import run_differences
 
 Moment = Callable[[LocalDriver, str, Machines], bool]
 """Whether it has come: the driver, what it has said since its start, and where its actors are."""
@@ -66,7 +66,7 @@ def test_driver_killed_at_any_moment_of_its_start_and_of_its_replay_goes_on(
     for moment in chosen(RESUMING):
         kill_at(driver, machines, moment)
     assert driver.finish() == 0, driver.log()
-    assert differences(Run(driver.folder), Run(reference.folder)) == []
+    assert run_differences(Run(driver.folder), Run(reference.folder)) == []
 
 
 @pytest.mark.skipif(not ALL, reason="RAYPOLY_EARLY_KILLS=all kills them; `benchmarks.chaos` kills them at any time")
@@ -81,4 +81,4 @@ def test_actor_killed_while_the_driver_takes_itself_up_is_replaced(
         while driver.lives and not machines.kill_actor(actor):
             time.sleep(0.002)
     assert driver.finish() == 0, driver.log()
-    assert differences(Run(driver.folder), Run(reference.folder)) == []
+    assert run_differences(Run(driver.folder), Run(reference.folder)) == []

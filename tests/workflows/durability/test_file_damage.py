@@ -54,7 +54,7 @@ class Case:
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("pristine")
-    made.make(root / "run", root / "old")
+    made.write_run_with_history(root / "run", root / "old")
     return root / "run", root / "old"
 
 

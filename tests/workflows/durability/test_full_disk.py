@@ -22,7 +22,7 @@ from raypoly.store.record_encoding import decode
 from tests.support.commit_watcher import CommitWatcher
 from tests.support.local_driver import LocalDriver
 from tests.support.ray_machines import Machines
-from tests.support.run_differences import differences
+from tests.support.run_differences import run_differences
 
 SIZE = "size=700m"
 """Somewhat more than what a run must find free at its start."""
@@ -95,7 +95,7 @@ def test_full_disk_at_any_stage_loses_nothing(
             assert "Traceback" not in told, f"{name}: {told}"
         assert driver.finish() == 0, driver.log()
     assert watcher.faults == []
-    assert differences(Run(run), Run(reference.folder)) == []
+    assert run_differences(Run(run), Run(reference.folder)) == []
 
 
 def fill_at(driver: LocalDriver, disk: Path, reached: Stage) -> str:

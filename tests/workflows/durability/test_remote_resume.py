@@ -11,7 +11,7 @@ import pytest
 
 from raypoly import Run
 from tests.support.driver_process import SMALL, Driver
-from tests.support.run_differences import differences
+from tests.support.run_differences import run_differences
 from tests.support.s3_server import Fault, S3Server, s3_server
 
 
@@ -53,7 +53,7 @@ def test_run_on_s3_that_is_killed_resumes_on_another_head_bit_identical(
     assert second.finish() == 0, second.log()
     assert second.log().splitlines()[0] == s3.uri("runs/mine")
     run = Run(s3.uri("runs/mine"))
-    assert differences(run, Run(reference.place)) == []
+    assert run_differences(run, Run(reference.place)) == []
     assert run.store.list("starts/") == ("starts/epoch-000001.json", "starts/epoch-000002.json")
     assert run.store.read("report.html")
 
@@ -102,4 +102,4 @@ def test_storage_that_hangs_ends_the_run_within_its_time_and_says_where_it_stood
 
     s3.end_faults()
     assert driver.finish() == 0, driver.log()
-    assert differences(Run(s3.uri("runs/mine")), Run(reference.place)) == []
+    assert run_differences(Run(s3.uri("runs/mine")), Run(reference.place)) == []

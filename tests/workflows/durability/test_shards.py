@@ -20,9 +20,10 @@ from raypoly.policy.ranks import Ranks
 from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
-from tests.raypoly.policy.test_learner import NORMALISERS, learner, rows
+from tests.raypoly.policy.test_learner import learner
 from tests.support.random_model import random_model
-from tests.support.rank_processes import Together
+from tests.support.random_rows import NORMALISERS, random_rows
+from tests.support.rank_processes import RankProcesses
 from tests.workflows.durability.shard_ranks import parts_of, write, write_and_die
 from workflows.durability.checkpoints import Checkpoints
 
@@ -136,7 +137,7 @@ def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: 
     folder = random_model(tmp_path / "model")
     one = PolicyLearner(folder, TrainConfig(), build(loss), 1.0)
     one.begin(0, NORMALISERS)
-    one.accumulate(rows())
+    one.accumulate(random_rows())
     one.apply()
     checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(1)
@@ -161,7 +162,7 @@ def test_checkpoint_opens_as_a_hugging_face_folder(store: LocalStore, tmp_path: 
 def update_and_write(ranks: Ranks, folder: Path, writer: ShardWriter) -> tuple[tuple[Shard, ...], Weights]:
     one = PolicyLearner(folder, TrainConfig(), build("policy_gradient"), 1.0, ranks=ranks)
     one.begin(0, NORMALISERS)
-    one.accumulate(rows())
+    one.accumulate(random_rows())
     one.apply()
     return writer.write(ranks.rank, one.snapshot().parts()), one.export()
 
@@ -173,7 +174,7 @@ def test_checkpoint_of_two_ranks_opens_as_a_hugging_face_folder_and_loads_on_one
     checkpoints = Checkpoints(store, acquire_lease(store, "test"))
     writer = checkpoints.prepare(1, 2)
     assert writer is not None
-    with Together() as together:
+    with RankProcesses() as together:
         (first, weights), (second, _) = together.run(2, update_and_write, folder, writer)
     assert [shard.part for shard in (*first, *second)] == [
         "model.safetensors",

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import pytest
 
 from raypoly.errors import StorageError, UsageError
+from tests.support.immediate_exit import exit_now
 from tests.support.s3_server import Fault, Request, S3Server, s3_server
 from tests.workflows.durability import storage_traffic
 
@@ -49,7 +50,7 @@ def drive(place: str, environment: Mapping[str, str], promises: str) -> None:
                 lease.release()
         except (StorageError, UsageError) as error:
             file.write(f"! {error}\n".encode())
-            os._exit(GONE)
+            exit_now(GONE)
 
 
 @dataclass

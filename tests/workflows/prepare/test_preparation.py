@@ -26,7 +26,7 @@ from raypoly.preparing.sources import SourceFile
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems, row_of
 from tests.support.preparation_process import ROOT, PreparationDriver, changed_outputs, read_outputs
-from tests.support.preparation_rows import row, written
+from tests.support.preparation_rows import problem_row, write_rows
 from tests.support.ray_machines import Machines
 from tests.support.small_problems import SHARED
 from workflows.prepare import large_files, prepare
@@ -78,8 +78,8 @@ def starts(config: Path, tmp_path: Path, machines: Machines) -> tuple[Preparatio
 def test_a_test_set_is_prepared_without_ray_and_keeps_nothing_of_the_training_set(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ours = written(tmp_path / "ours.jsonl", [row(f"p{number}", number) for number in range(8)])
-    theirs = written(tmp_path / "theirs.jsonl", [row("p-three", 3), row("other", 9)])
+    ours = write_rows(tmp_path / "ours.jsonl", [problem_row(f"p{number}", number) for number in range(8)])
+    theirs = write_rows(tmp_path / "theirs.jsonl", [problem_row("p-three", 3), problem_row("other", 9)])
     words = {
         "sources": {"ours": {"path": str(ours)}},
         "against": {"theirs": {"path": str(theirs)}},
@@ -113,7 +113,7 @@ def test_a_source_that_is_not_there_leaves_no_folder_behind(tmp_path: Path) -> N
 
 
 def test_a_template_that_cant_be_used_leaves_no_folder_behind(tmp_path: Path) -> None:
-    path = written(tmp_path / "rows.jsonl", [row("p0", 0)])
+    path = write_rows(tmp_path / "rows.jsonl", [problem_row("p0", 0)])
     for template, said in (("nowhere.txt", "can't be read"), ("chat", "needs prompts.chat_template")):
         source = {"path": str(path), "template": template}
         words = {"sources": {"mine": source}, "run": {"dir": str(tmp_path / "run")}}
@@ -125,8 +125,8 @@ def test_a_template_that_cant_be_used_leaves_no_folder_behind(tmp_path: Path) ->
 def test_large_files_are_read_by_tasks_to_the_same_end(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [row(f"p{number}", number) for number in range(10)]
-    path = written(tmp_path / "rows.jsonl", [*rows[:6], "{", "", *rows[6:], rows[0]])
+    rows = [problem_row(f"p{number}", number) for number in range(10)]
+    path = write_rows(tmp_path / "rows.jsonl", [*rows[:6], "{", "", *rows[6:], rows[0]])
     words = {"sources": {"mine": {"path": str(path)}}, "solutions": {"check": False}, "sampling": "off"}
 
     def prepared(name: str) -> dict[str, bytes]:
@@ -145,14 +145,14 @@ def test_large_files_are_read_by_tasks_to_the_same_end(
 def test_blocks_that_were_read_leave_the_object_store(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path / "rows.jsonl", [row(f"p{number}", number) for number in range(24)])
+    path = write_rows(tmp_path / "rows.jsonl", [problem_row(f"p{number}", number) for number in range(24)])
     monkeypatch.setattr(large_files, "BLOCK", 1)
     monkeypatch.setattr(large_files, "AHEAD", 1)
     gc.collect()
     gc.disable()  # by itself it comes late, and by chance
     ray.init(machines.address, log_to_driver=False)
     try:
-        worker: Any = ray._private.worker.global_worker
+        worker: Any = ray.worker.global_worker
         read = large_files.read_by_tasks(SourceFile("mine", path, None, ""), SourceConfig(path=str(path)))
         held = [len(worker.core_worker.get_all_reference_counts()) for _ in read]
     finally:

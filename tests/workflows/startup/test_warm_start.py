@@ -16,7 +16,7 @@ from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build_problem_set
 from raypoly.values import Problem, TestSuite
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
-from tests.support.run_differences import differences
+from tests.support.run_differences import run_differences
 from workflows.startup.ray_cluster import start_local_ray
 from workflows.startup.warm_start import ensure_warm_start
 
@@ -91,4 +91,4 @@ def test_a_driver_killed_in_its_warm_start_makes_the_same_model_when_it_is_asked
     made = [list((tmp_path / name / "cache/warm-start").glob("*/model.safetensors")) for name in ("whole", "killed")]
     assert [len(paths) for paths in made] == [1, 1], "what was half made is not left behind"
     assert made[0][0].read_bytes() == made[1][0].read_bytes()
-    assert differences(Run(killed.folder), Run(whole.folder)) == []
+    assert run_differences(Run(killed.folder), Run(whole.folder)) == []

@@ -23,7 +23,7 @@ from raypoly.offline.judge.audit_report import audit_file
 from raypoly.offline.judge.judge_audit import audit
 from raypoly.values import Labels, Problem, Rollout, Verdict
 from tests.support.faulty_server import Server, running
-from tests.support.gold_rows import ROW, write
+from tests.support.gold_rows import ROW, write_rows
 
 SCORER = ScorerConfig(workers=2)
 STRUCTURAL = JudgeChoice(JudgeConfig(), SCORER)
@@ -60,7 +60,7 @@ def choice(judge: type[ByText]) -> JudgeChoice:
 
 
 def test_the_structural_judge_is_steady_under_every_change_of_a_groups_text(tmp_path: Path) -> None:
-    (audited,) = audit(groups(write(tmp_path / "g.jsonl", ROW)), [STRUCTURAL], runs=2)
+    (audited,) = audit(groups(write_rows(tmp_path / "g.jsonl", ROW)), [STRUCTURAL], runs=2)
     (result,) = audited.results
     assert result.found == (1, 2, 1, 0)
     assert result.ari == 1.0
@@ -69,7 +69,7 @@ def test_the_structural_judge_is_steady_under_every_change_of_a_groups_text(tmp_
 
 def test_a_judge_that_reads_texts_alone_is_found_out(tmp_path: Path) -> None:
     same = ROW | {"programs": [ROW["programs"][0]] * 6, "labels": [1] * 6}
-    (audited,) = audit(groups(write(tmp_path / "g.jsonl", same)), [choice(ByText)], runs=1)
+    (audited,) = audit(groups(write_rows(tmp_path / "g.jsonl", same)), [choice(ByText)], runs=1)
     measures = measure_judge(audited.results)
     assert measures["ari"].value == 1.0
     assert measures["reordering"].value == 1.0
@@ -79,14 +79,14 @@ def test_a_judge_that_reads_texts_alone_is_found_out(tmp_path: Path) -> None:
 
 def test_a_judge_that_answers_otherwise_the_second_time_has_no_run_to_run_agreement(tmp_path: Path) -> None:
     Fickle.calls.clear()
-    (audited,) = audit(groups(write(tmp_path / "g.jsonl", ROW)), [choice(Fickle)], runs=2, consistency=False)
+    (audited,) = audit(groups(write_rows(tmp_path / "g.jsonl", ROW)), [choice(Fickle)], runs=2, consistency=False)
     assert measure_judge(audited.results)["run_to_run"].value == 0.0
 
 
 def test_later_runs_ask_anew_past_kept_answers(tmp_path: Path) -> None:
     programs = [f"def f(n):\n    return n, 'strategy_{i}'\n" for i in (1, 2)]
     row = {"id": "a", "problem": "p", "entry_point": "f", "programs": programs, "labels": [1, 2]}
-    golds = groups(write(tmp_path / "g.jsonl", row))
+    golds = groups(write_rows(tmp_path / "g.jsonl", row))
     with running(Server()) as server:
         judge = JudgeConfig(name="openai", base_url=server.url, model="marker", cache_dir=str(tmp_path / "kept"))
         for _ in range(2):
@@ -104,7 +104,7 @@ def test_the_cache_of_a_folder_without_one_is_not_made_by_looking(tmp_path: Path
 
 
 def test_two_judges_stand_side_by_side_in_table_and_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    gold, out = write(tmp_path / "g.jsonl", ROW, ROW | {"id": "other"}), tmp_path / "audit.json"
+    gold, out = write_rows(tmp_path / "g.jsonl", ROW, ROW | {"id": "other"}), tmp_path / "audit.json"
     audit_file(gold, [STRUCTURAL, choice(ByText)], consistency=False, worst=3, json_out=out)
     shown = capfd.readouterr().out
     assert "by-text" in shown
@@ -118,14 +118,14 @@ def test_two_judges_stand_side_by_side_in_table_and_file(tmp_path: Path, capfd: 
 
 
 def test_the_worst_groups_are_shown_with_both_labellings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    audit_file(write(tmp_path / "g.jsonl", ROW), [choice(ByText)], consistency=False, worst=1)
+    audit_file(write_rows(tmp_path / "g.jsonl", ROW), [choice(ByText)], consistency=False, worst=1)
     assert "gold   1 2 1 0\n  found  1 2 3 4\n  1 = hash table" in capfd.readouterr().out
 
 
 def test_a_requirement_decides_the_end_and_the_table_is_shown_first(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    gold = write(tmp_path / "g.jsonl", ROW)
+    gold = write_rows(tmp_path / "g.jsonl", ROW)
     audit_file(gold, [STRUCTURAL], consistency=False, require=["ari=0.9", "refused=0"])
     with pytest.raises(RaypolyError, match=r"by-text is not good enough: ari is 0.000, below 0.7\.") as caught:
         audit_file(gold, [choice(ByText)], consistency=False, require=["ari=0.7"])
@@ -147,7 +147,7 @@ def test_what_can_not_be_had_is_said_before_anything_is_run(options: dict[str, o
 
 
 def test_gold_programs_that_could_not_be_run_end_the_audit(tmp_path: Path) -> None:
-    golds = groups(write(tmp_path / "g.jsonl", ROW | {"tests": "def check(candidate:\n"}))
+    golds = groups(write_rows(tmp_path / "g.jsonl", ROW | {"tests": "def check(candidate:\n"}))
     with pytest.raises(SandboxError, match="twice could not be run"):
         audit(golds, [STRUCTURAL], runs=1, consistency=False)
 

@@ -9,7 +9,7 @@ from raypoly.errors import JudgeUnavailable, SandboxError, UsageError
 from raypoly.offline.command_config import JudgeChoice, choose_judge
 from raypoly.offline.judge.label_groups import label_file
 from tests.support.faulty_server import Server, running
-from tests.support.gold_rows import HASH, ROW, read, write
+from tests.support.gold_rows import HASH, ROW, read_rows, write_rows
 
 STRUCTURAL = JudgeChoice(JudgeConfig(), ScorerConfig(workers=1))
 
@@ -29,8 +29,8 @@ def marked(name: str) -> dict[str, object]:
 
 def test_clusters_are_printed_and_rows_are_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.jsonl"
-    label_file(write(tmp_path / "g.jsonl", ROW, ROW | {"id": "again"}), str(out), STRUCTURAL)
-    first, second = read(out)
+    label_file(write_rows(tmp_path / "g.jsonl", ROW, ROW | {"id": "again"}), str(out), STRUCTURAL)
+    first, second = read_rows(out)
     assert first["labels"] == [1, 2, 1, 0]
     assert set(first) == {"id", "labels", "judge", "strategies"}
     assert second["id"] == "again"
@@ -42,7 +42,7 @@ def test_clusters_are_printed_and_rows_are_written(tmp_path: Path, capfd: pytest
 def test_show_prints_canonical_forms_or_the_messages_that_would_be_sent(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(tmp_path / "g.jsonl", ROW)
+    path = write_rows(tmp_path / "g.jsonl", ROW)
     label_file(path, None, STRUCTURAL, show=True)
     canonical = capfd.readouterr().out
     assert "--- program 0, canonical; " in canonical
@@ -55,7 +55,7 @@ def test_show_prints_canonical_forms_or_the_messages_that_would_be_sent(
 
 
 def test_rows_on_standard_output_stand_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    label_file(write(tmp_path / "g.jsonl", ROW), "-", STRUCTURAL)
+    label_file(write_rows(tmp_path / "g.jsonl", ROW), "-", STRUCTURAL)
     captured = capfd.readouterr()
     assert captured.out.count("\n") == 1
     assert captured.out.startswith('{"id": "twice", "labels": [1, 2, 1, 0]')
@@ -66,12 +66,12 @@ def test_a_refused_group_is_a_row_without_labels_and_the_rest_is_labelled(tmp_pa
     out = tmp_path / "out.jsonl"
     with running(Server(faults=["refusal"] * 5)) as server:
         choice = asking(server, tmp_path)
-        label_file(write(tmp_path / "one.jsonl", marked("a")), str(out), choice)
-        (refused,) = read(out)
-        label_file(write(tmp_path / "two.jsonl", marked("b")), str(out), choice)
+        label_file(write_rows(tmp_path / "one.jsonl", marked("a")), str(out), choice)
+        (refused,) = read_rows(out)
+        label_file(write_rows(tmp_path / "two.jsonl", marked("b")), str(out), choice)
     assert refused["labels"] is None
     assert "refused to answer" in refused["reason"]
-    (labelled,) = read(out)
+    (labelled,) = read_rows(out)
     assert labelled["labels"] == [1, 2, 0]
     assert labelled["strategies"]["1"]
 
@@ -80,28 +80,28 @@ def test_an_outage_keeps_the_rows_so_far_and_the_same_command_goes_on(tmp_path: 
     out = tmp_path / "out.jsonl"
     # equal programs need no call: their row is there before the server is found to be away
     free = {"id": "free", "problem": "p", "programs": [HASH, HASH]}
-    path = write(tmp_path / "g.jsonl", free, marked("a"), marked("b"))
+    path = write_rows(tmp_path / "g.jsonl", free, marked("a"), marked("b"))
     with running(Server(faults=["quota"], forever=True)) as server:
         choice = asking(server, tmp_path)
         with pytest.raises(JudgeUnavailable, match=r"quota.*the same command goes on"):
             label_file(path, str(out), choice)
     assert not out.exists()
-    assert [row["id"] for row in read(tmp_path / "out.jsonl.part")] == ["free"]
+    assert [row["id"] for row in read_rows(tmp_path / "out.jsonl.part")] == ["free"]
     with running(Server()) as server:
         label_file(path, str(out), asking(server, tmp_path))
-    assert [row["labels"] for row in read(out)] == [[1, 1], [1, 2, 0], [1, 2, 0]]
+    assert [row["labels"] for row in read_rows(out)] == [[1, 1], [1, 2, 0], [1, 2, 0]]
 
 
 def test_a_group_whose_programs_could_not_be_run_is_never_labelled(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    path = write(tmp_path / "g.jsonl", ROW | {"tests": "def check(candidate:\n"}, ROW | {"id": "sound"})
+    path = write_rows(tmp_path / "g.jsonl", ROW | {"tests": "def check(candidate:\n"}, ROW | {"id": "sound"})
     with pytest.raises(SandboxError, match="1 of 2 groups have no labels"):
         label_file(path, str(out), STRUCTURAL)
-    assert [row["labels"] for row in read(out)] == [None, [1, 2, 1, 0]]
+    assert [row["labels"] for row in read_rows(out)] == [None, [1, 2, 1, 0]]
 
 
 def test_the_file_that_is_read_is_never_written(tmp_path: Path) -> None:
-    path = write(tmp_path / "g.jsonl", ROW)
+    path = write_rows(tmp_path / "g.jsonl", ROW)
     with pytest.raises(UsageError, match="is the file that is read"):
         label_file(path, str(path), STRUCTURAL)
 

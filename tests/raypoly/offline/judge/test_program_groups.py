@@ -8,7 +8,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.offline.judge.ask_judge import map_in_order
 from raypoly.offline.judge.program_groups import entry_point_of, observing, read_groups
-from tests.support.gold_rows import HASH, ROW, write
+from tests.support.gold_rows import HASH, ROW, write_rows
 
 METHOD = """import math
 
@@ -34,13 +34,13 @@ class Solution:
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        read_groups(write(tmp_path / "g.jsonl", ROW, line))
+        read_groups(write_rows(tmp_path / "g.jsonl", ROW, line))
     assert said in str(caught.value)
 
 
 def test_an_empty_file_has_no_group(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no group"):
-        read_groups(write(tmp_path / "g.jsonl"))
+        read_groups(write_rows(tmp_path / "g.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_programs_without_tests_or_entry_point_come_with_evidence(tmp_path: Path
     fenced = f"Here it is:\n```python\n{HASH}```\nIt is fast."
     row = {"id": "a", "problem": "p", "programs": [HASH, METHOD, None, fenced]}
     with observing(ScorerConfig(workers=1)) as observe:
-        (seen,) = observe(read_groups(write(tmp_path / "g.jsonl", row)))
+        (seen,) = observe(read_groups(write_rows(tmp_path / "g.jsonl", row)))
     free, method, nothing, response = seen.verdicts
     assert free.passed
     assert method.passed
@@ -68,7 +68,7 @@ def test_programs_without_tests_or_entry_point_come_with_evidence(tmp_path: Path
 def test_tests_that_can_not_be_run_are_the_groups_trouble(tmp_path: Path) -> None:
     row = ROW | {"tests": "def check(candidate:\n"}
     with observing(ScorerConfig(workers=1)) as observe:
-        seen, sound = observe(read_groups(write(tmp_path / "g.jsonl", row, ROW | {"id": "sound"})))
+        seen, sound = observe(read_groups(write_rows(tmp_path / "g.jsonl", row, ROW | {"id": "sound"})))
     assert "SyntaxError" in seen.trouble
     assert sound.trouble == ""
 

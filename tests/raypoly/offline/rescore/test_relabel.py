@@ -14,7 +14,7 @@ from raypoly.offline.rescore.label_partitions import Diversity, Partitions
 from raypoly.offline.rescore.relabel_run import relabel
 from raypoly.run import Run
 from tests.support.faulty_server import Server, running
-from tests.support.scored_run import NAMES, honest, make, row_of, write_problems
+from tests.support.scored_run import NAMES, as_scored, row_of, write_problems, write_scored_run
 
 
 def as_judged(step: int, slot: int) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def asking(server: Server, folder: Path) -> list[str]:
 
 
 def test_labels_that_are_what_they_were_show_no_difference(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run = make(tmp_path, honest, as_judged)
+    run = write_scored_run(tmp_path, as_scored, as_judged)
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     relabel(run, str(tmp_path / "l.jsonl"), None, [])
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
@@ -57,7 +57,7 @@ def test_labels_that_are_what_they_were_show_no_difference(tmp_path: Path, capfd
 def test_a_partition_that_differs_is_found_and_its_effect_is_what_a_hand_computes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = make(tmp_path, honest, once_split)
+    run = write_scored_run(tmp_path, as_scored, once_split)
     relabel(run, str(tmp_path / "l.jsonl"), None, [])
     rows = read(tmp_path / "l.jsonl")
     assert [(row["step"], row["slot"]) for row in rows] == [(0, 0), (0, 1), (1, 0)]
@@ -75,14 +75,14 @@ def test_a_partition_that_differs_is_found_and_its_effect_is_what_a_hand_compute
 
 
 def test_a_run_whose_judge_was_never_asked_is_labelled_whole(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    relabel(make(tmp_path), str(tmp_path / "l.jsonl"), None, [])
+    relabel(write_scored_run(tmp_path), str(tmp_path / "l.jsonl"), None, [])
     told = capfd.readouterr()
     assert "the run's judge was never asked: all 4 groups are labelled" in told.err
     assert "4 groups: 0 had labels, 4 have some now" in told.out
 
 
 def test_an_outage_keeps_the_rows_so_far_and_the_same_command_goes_on_without_paying_twice(tmp_path: Path) -> None:
-    run, out = make(tmp_path, honest, as_judged), tmp_path / "l.jsonl"
+    run, out = write_scored_run(tmp_path, as_scored, as_judged), tmp_path / "l.jsonl"
     away = pytest.raises(JudgeUnavailable, match="the rows so far are kept, and the same command goes on")
     with running(Server(faults=["ok", "quota"], forever=True)) as server, away:
         relabel(run, str(out), "openai", asking(server, tmp_path))
@@ -100,7 +100,7 @@ def test_an_outage_keeps_the_rows_so_far_and_the_same_command_goes_on_without_pa
 def test_a_group_that_the_judge_refuses_now_has_no_labels_and_counts_on_neither_side(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = make(tmp_path, honest, as_judged)
+    run = write_scored_run(tmp_path, as_scored, as_judged)
     with running(Server(faults=["refusal"], forever=True)) as server:
         relabel(run, str(tmp_path / "l.jsonl"), "openai", asking(server, tmp_path))
     assert all(row["now"] is None and "refused" in row["reason"] for row in read(tmp_path / "l.jsonl"))
@@ -108,7 +108,9 @@ def test_a_group_that_the_judge_refuses_now_has_no_labels_and_counts_on_neither_
 
 
 def test_the_judge_is_the_run_s_own_with_what_is_said_laid_over_it(tmp_path: Path) -> None:
-    own = Run(make(tmp_path, honest, as_judged, None, "judge.name=openai", "judge.view=raw", "judge.votes=3"))
+    own = Run(
+        write_scored_run(tmp_path, as_scored, as_judged, None, "judge.name=openai", "judge.view=raw", "judge.votes=3")
+    )
     assert choose_run_judge(own.config, None, []).judge == own.config.judge
     changed = choose_run_judge(own.config, None, ["judge.votes=5"]).judge
     assert (changed.name, changed.view, changed.votes) == ("openai", "raw", 5)
@@ -120,7 +122,7 @@ def test_the_judge_is_the_run_s_own_with_what_is_said_laid_over_it(tmp_path: Pat
 
 
 def test_a_problem_that_is_gone_can_not_be_shown_to_a_judge(tmp_path: Path) -> None:
-    run = make(tmp_path, honest, as_judged)
+    run = write_scored_run(tmp_path, as_scored, as_judged)
     write_problems(tmp_path / "problems.jsonl", [row_of(f"other {name}") for name in NAMES])
     with pytest.raises(UsageError, match="is not in the run's problem set any more"):
         relabel(run, None, None, [])

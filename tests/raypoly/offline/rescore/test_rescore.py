@@ -30,14 +30,14 @@ from tests.support.scored_run import (
     PROGRAMS,
     SAMPLES,
     SCORER,
-    evaluate,
-    make,
+    evaluation_payload,
+    evaluation_table,
     rollout,
     row_of,
-    samples,
-    unlabelled,
     verdicts,
+    without_labels,
     write_problems,
+    write_scored_run,
 )
 from workflows.evaluate import _outcome
 from workflows.step.step_metrics import _correct_strategies, _structural_strategies
@@ -66,7 +66,7 @@ def slandered(problem: str, place: int, verdict: Verdict) -> Verdict:
 def test_a_run_with_nothing_changed_shows_no_difference_and_stays_as_it_is(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = make(tmp_path)
+    run = write_scored_run(tmp_path)
     before = digests(tmp_path / "run")
     rescore(run, str(tmp_path / "d.jsonl"), None, [], workers=1)
     assert digests(tmp_path / "run") == before
@@ -90,7 +90,7 @@ def test_a_run_with_nothing_changed_shows_no_difference_and_stays_as_it_is(
 def test_a_stored_verdict_that_is_wrong_is_found_and_its_effect_is_what_a_hand_computes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rescore(make(tmp_path, slandered), str(tmp_path / "d.jsonl"), None, [], workers=1)
+    rescore(write_scored_run(tmp_path, slandered), str(tmp_path / "d.jsonl"), None, [], workers=1)
     groups, numbers = read(tmp_path / "d.jsonl")
     changes = [(group["problem_id"], [c["rollout"] for c in group["changed"]]) for group in groups]
     assert len(changes) == 6
@@ -132,7 +132,7 @@ def test_what_an_interrupted_start_scored_is_not_scored_again(
     (tmp_path / "own_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
     own = importlib.import_module("own_reward")
-    run = make(tmp_path, slandered, unlabelled, None, "reward.name=own_reward:reward")
+    run = write_scored_run(tmp_path, slandered, without_labels, None, "reward.name=own_reward:reward")
     out, whole = tmp_path / "d.jsonl", tmp_path / "whole.jsonl"
     rescore(run, str(whole), None, [], workers=1)
     own.calls, own.stop_at = 0, 3 * 4 + 1
@@ -149,7 +149,7 @@ def test_what_an_interrupted_start_scored_is_not_scored_again(
 def test_problems_that_have_changed_are_told_and_those_of_a_file_take_their_place(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = make(tmp_path)
+    run = write_scored_run(tmp_path)
     write_problems(tmp_path / "problems.jsonl", [row_of(name, expected=7) for name in NAMES])
     rescore(run, str(tmp_path / "d.jsonl"), None, SCORER, workers=None)
     assert "The problem set has changed since the run began" in capfd.readouterr().err
@@ -166,7 +166,7 @@ def test_a_group_that_nobody_can_score_counts_on_neither_side(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One problem is gone; the tests of another can't be run any more, which the command ends with."""
-    run = make(tmp_path, slandered)
+    run = write_scored_run(tmp_path, slandered)
     gone, kept = (problem.id for problem in build_problem_set(Run(run).config.problems).splits["train"])
     unsound, other = sorted(set(NAMES) - {gone, kept})
     broken = row_of(unsound) | {"tests": {"kind": "check", "source": "def check(candidate):\n    assert (((\n"}}
@@ -189,17 +189,17 @@ def test_a_program_that_the_sandbox_failed_on_then_is_no_change(tmp_path: Path) 
     def aside(problem: str, place: int, verdict: Verdict) -> Verdict:
         return Verdict("infra", 0, 0, 0.0, "the tests could not be run") if problem == "one" else verdict
 
-    rescore(make(tmp_path, aside), str(tmp_path / "d.jsonl"), None, [], workers=1)
+    rescore(write_scored_run(tmp_path, aside), str(tmp_path / "d.jsonl"), None, [], workers=1)
     groups, numbers = read(tmp_path / "d.jsonl")
     assert not any(group["changed"] for group in groups)
     assert all(row["then"] in (None, row["now"]) for row in numbers.values())
 
 
 def test_what_raypoly_evaluate_wrote_beside_the_run_is_scored_again_too(tmp_path: Path) -> None:
-    run = make(tmp_path, slandered)
+    run = write_scored_run(tmp_path, slandered)
     store, name = Run(run).store, "evaluations/test-step-000002-20261121T100000"
-    store.commit(f"{name}.json", seal(evaluate(["one"], slandered) | {"step": 2, "split": "test"}))
-    store.commit(f"{name}.parquet", encode_table(samples(["one"], slandered), {}))
+    store.commit(f"{name}.json", seal(evaluation_payload(["one"], slandered) | {"step": 2, "split": "test"}))
+    store.commit(f"{name}.parquet", encode_table(evaluation_table(["one"], slandered), {}))
     rescore(run, str(tmp_path / "d.jsonl"), None, [], workers=1)
     measured = read(tmp_path / "d.jsonl")[1]["test after step 2", "pass@1"]
     assert (measured["reported"], measured["then"], measured["now"]) == (0.5, 0.5, 0.625)
@@ -248,7 +248,7 @@ def test_a_run_in_remote_storage_is_scored_from_there(tmp_path: Path, monkeypatc
     with s3_server() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        uri = make(tmp_path, slandered, unlabelled, server.uri("runs/mine", region="us-east-1"))
+        uri = write_scored_run(tmp_path, slandered, without_labels, server.uri("runs/mine", region="us-east-1"))
         written = server.count("PUT")
         rescore(uri, str(tmp_path / "d.jsonl"), None, [], workers=1)
         assert server.count("PUT") == written
@@ -256,7 +256,7 @@ def test_a_run_in_remote_storage_is_scored_from_there(tmp_path: Path, monkeypatc
 
 
 def test_bad_input_is_one_sentence_before_anything_is_run(tmp_path: Path) -> None:
-    run = make(tmp_path)
+    run = write_scored_run(tmp_path)
     with pytest.raises(UsageError, match="no key of the scorer"):
         rescore(run, None, None, ["train.steps=3"], workers=None)
     with pytest.raises(UsageError, match="is not a run folder"):
@@ -276,7 +276,7 @@ def test_the_command_ends_with_0_whether_verdicts_differ_or_not_and_with_2_for_a
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # the command has one of its own
-    run = make(tmp_path, slandered)
+    run = write_scored_run(tmp_path, slandered)
     assert ended("score", "--run", run, "--out", "-", "--workers", "1", "scorer.memory_mib=200") == 0
     told = capfd.readouterr()
     assert all(json.loads(line) for line in told.out.splitlines())

@@ -11,10 +11,10 @@ from raypoly.errors import UsageError
 from raypoly.offline.score.program_file import ProblemIndex, check_programs, read_programs
 from raypoly.problems.formats import ProblemFile, Rejected
 from raypoly.scoring import Program
-from tests.support.program_files import add, write
+from tests.support.program_files import add_problem, write_rows
 
 BAD = Rejected(3, "bad", "test: missing", "P.jsonl")
-KNOWN = ProblemIndex(ProblemFile([add(), add(problem_id="7")], [BAD]), Path("P.jsonl"))
+KNOWN = ProblemIndex(ProblemFile([add_problem(), add_problem(problem_id="7")], [BAD]), Path("P.jsonl"))
 FINE = '{"id": 1, "problem_id": "add", "code": "x = 1"}\n'
 
 
@@ -25,7 +25,7 @@ def test_code_answers_and_nothing_are_programs(tmp_path: Path) -> None:
         {"id": "c", "problem_id": "add", "code": None},
         {"id": "d", "problem_id": "add", "response": "I can't."},
     ]
-    path = write(tmp_path / "C.jsonl", rows)
+    path = write_rows(tmp_path / "C.jsonl", rows)
     assert check_programs(path, KNOWN).programs == 4
     programs = list(read_programs(path, KNOWN))
     assert programs[0] == Program("a", "add", "def add(a, b): ...")

@@ -17,14 +17,14 @@ from tests.support.program_files import (
     BROKEN,
     CHECKED,
     LOOP,
-    command,
     descendants,
-    environment,
-    good,
-    living,
-    read,
-    run,
-    write,
+    read_rows,
+    right_code,
+    run_score,
+    score_command,
+    score_environment,
+    still_running,
+    write_rows,
 )
 
 KERNEL_WITHOUT_WALLS = """
@@ -48,11 +48,11 @@ def rows(*codes: str | None, problem_id: str = "add") -> list[dict[str, Any]]:
 
 def started(tmp_path: Path, *arguments: str | Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command(*arguments),
+        score_command(*arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(tmp_path),
+        env=score_environment(tmp_path),
         cwd=tmp_path,
     )
 
@@ -67,18 +67,18 @@ def wait_for_rows(part: Path, count: int, process: subprocess.Popen[str]) -> Non
 
 def wait_for_the_end_of(processes: dict[int, str]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while alive := living(processes):
+    while alive := still_running(processes):
         assert time.monotonic() < deadline, alive
         time.sleep(0.05)
 
 
 def test_each_program_gets_its_row_in_order_and_a_table_says_how_many(tmp_path: Path) -> None:
-    problems = write(tmp_path / "P.jsonl", [ADD, CHECKED])
+    problems = write_rows(tmp_path / "P.jsonl", [ADD, CHECKED])
     answer = {"id": 7, "problem_id": "square", "response": "So:\n```python\ndef square(x): return x * x\n```"}
-    programs = write(tmp_path / "C.jsonl", [*rows(good(0), "def add(a, b): return 3", None), answer])
-    ended = run(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl", "--workers", "2")
+    programs = write_rows(tmp_path / "C.jsonl", [*rows(right_code(0), "def add(a, b): return 3", None), answer])
+    ended = run_score(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl", "--workers", "2")
     assert ended.returncode == 0, ended.stderr
-    verdicts = read(tmp_path / "V.jsonl")
+    verdicts = read_rows(tmp_path / "V.jsonl")
     assert [row["id"] for row in verdicts] == ["add-0", "add-1", "add-2", 7]
     assert [row["status"] for row in verdicts] == ["passed", "wrong", "no_code", "passed"]
     assert [row["passed"] for row in verdicts] == [True, False, False, True]
@@ -92,8 +92,11 @@ def test_each_program_gets_its_row_in_order_and_a_table_says_how_many(tmp_path: 
 
 
 def test_rows_alone_go_to_standard_output_with_evidence_where_asked(tmp_path: Path) -> None:
-    problems, programs = write(tmp_path / "P.jsonl", [ADD]), write(tmp_path / "C.jsonl", rows(good(0), "def add("))
-    ended = run(tmp_path, "--problems", problems, "--programs", programs, "--out", "-", "--evidence")
+    problems, programs = (
+        write_rows(tmp_path / "P.jsonl", [ADD]),
+        write_rows(tmp_path / "C.jsonl", rows(right_code(0), "def add(")),
+    )
+    ended = run_score(tmp_path, "--problems", problems, "--programs", programs, "--out", "-", "--evidence")
     assert ended.returncode == 0, ended.stderr
     verdicts = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [row["status"] for row in verdicts] == ["passed", "error"]
@@ -105,8 +108,8 @@ def test_rows_alone_go_to_standard_output_with_evidence_where_asked(tmp_path: Pa
 def test_a_signal_ends_it_with_a_sentence_and_leaves_nothing_but_the_rows(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    problems = write(tmp_path / "P.jsonl", [ADD])
-    programs = write(tmp_path / "C.jsonl", rows(good(0), good(1), LOOP, LOOP + "\n", good(2)))
+    problems = write_rows(tmp_path / "P.jsonl", [ADD])
+    programs = write_rows(tmp_path / "C.jsonl", rows(right_code(0), right_code(1), LOOP, LOOP + "\n", right_code(2)))
     arguments = ("--problems", problems, "--programs", programs, "--out", "V.jsonl", "--workers", "2")
     process = started(tmp_path, *arguments, "scorer.cpu_seconds_per_test=60")
     wait_for_rows(tmp_path / "V.jsonl.part", 2, process)
@@ -119,12 +122,12 @@ def test_a_signal_ends_it_with_a_sentence_and_leaves_nothing_but_the_rows(
     wait_for_the_end_of(below)
     left = sorted(entry.name for entry in tmp_path.iterdir())
     assert left == ["C.jsonl", "P.jsonl", "V.jsonl.part", "V.jsonl.part.json"]
-    assert [row["id"] for row in read(tmp_path / "V.jsonl.part")] == ["add-0", "add-1"]
+    assert [row["id"] for row in read_rows(tmp_path / "V.jsonl.part")] == ["add-0", "add-1"]
 
 
 def test_a_killed_start_leaves_no_process_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    problems = write(tmp_path / "P.jsonl", [ADD])
-    programs = write(tmp_path / "C.jsonl", rows(good(0), good(1), LOOP, good(2)))
+    problems = write_rows(tmp_path / "P.jsonl", [ADD])
+    programs = write_rows(tmp_path / "C.jsonl", rows(right_code(0), right_code(1), LOOP, right_code(2)))
     arguments = ("--problems", problems, "--programs", programs, "--out", "V.jsonl", "scorer.cpu_seconds_per_test=2")
     process = started(tmp_path, *arguments)
     wait_for_rows(tmp_path / "V.jsonl.part", 2, process)
@@ -132,28 +135,30 @@ def test_a_killed_start_leaves_no_process_and_the_same_command_goes_on(tmp_path:
     process.kill()
     process.communicate()
     wait_for_the_end_of(below)
-    kept = read(tmp_path / "V.jsonl.part")[:2]
-    ended = run(tmp_path, *arguments)
+    kept = read_rows(tmp_path / "V.jsonl.part")[:2]
+    ended = run_score(tmp_path, *arguments)
     assert ended.returncode == 0, ended.stderr
     assert "have their verdicts already" in ended.stderr
-    verdicts = read(tmp_path / "V.jsonl")
+    verdicts = read_rows(tmp_path / "V.jsonl")
     assert [row["status"] for row in verdicts] == ["passed", "passed", "timeout", "passed"]
     assert verdicts[:2] == kept
 
 
 def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(tmp_path: Path) -> None:
-    solved = {**ADD, "solution": good(0)}
+    solved = {**ADD, "solution": right_code(0)}
     wrong = {**ADD, "id": "wrong", "solution": "def add(a, b): return 0"}
     bad = {**ADD, "id": "bad", "entry_point": 7}
-    problems = write(tmp_path / "P.jsonl", [solved, wrong, bad, CHECKED, {**BROKEN, "solution": "def f(): pass"}, ADD])
+    problems = write_rows(
+        tmp_path / "P.jsonl", [solved, wrong, bad, CHECKED, {**BROKEN, "solution": "def f(): pass"}, ADD]
+    )
     more = ("--out", "exclude.jsonl", "--calibrated", "usable.jsonl")
-    ended = run(tmp_path, "--problems", problems, "--validate", *more)
+    ended = run_score(tmp_path, "--problems", problems, "--validate", *more)
     assert ended.returncode == 0, ended.stderr
-    excluded = {row["problem_id"]: row for row in read(tmp_path / "exclude.jsonl")}
+    excluded = {row["problem_id"]: row for row in read_rows(tmp_path / "exclude.jsonl")}
     assert set(excluded) == {"wrong", "bad", "broken", None}  # the second row of "add" must not take the first along
     assert {row["status"] for row in excluded.values()} == {"wrong", "rejected", "broken"}
     assert all(row["reason"] for row in excluded.values())
-    usable = {row["id"]: row for row in read(tmp_path / "usable.jsonl")}
+    usable = {row["id"]: row for row in read_rows(tmp_path / "usable.jsonl")}
     assert set(usable) == {"add", "square"}
     assert usable["add"]["reference_seconds"] > 0
     for word in ("passed", "wrong", "broken", "rejected", "unchecked"):
@@ -161,22 +166,22 @@ def test_validation_lists_what_is_unusable_and_writes_the_rest_with_its_time(tmp
 
 
 def test_tests_that_can_not_be_run_end_the_command_with_a_sentence_behind_all_rows(tmp_path: Path) -> None:
-    problems = write(tmp_path / "P.jsonl", [ADD, BROKEN])
-    programs = write(tmp_path / "C.jsonl", [*rows("def f(): pass", problem_id="broken"), *rows(good(0))])
-    ended = run(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl")
+    problems = write_rows(tmp_path / "P.jsonl", [ADD, BROKEN])
+    programs = write_rows(tmp_path / "C.jsonl", [*rows("def f(): pass", problem_id="broken"), *rows(right_code(0))])
+    ended = run_score(tmp_path, "--problems", problems, "--programs", programs, "--out", "V.jsonl")
     assert ended.returncode == 1
     assert "The tests of 1 problem ('broken') can't be run; raypoly score --validate finds them." in ended.stderr
-    assert [row["status"] for row in read(tmp_path / "V.jsonl")] == ["infra", "passed"]
+    assert [row["status"] for row in read_rows(tmp_path / "V.jsonl")] == ["infra", "passed"]
 
 
 def test_where_programs_can_not_be_confined_nothing_is_started(tmp_path: Path) -> None:
-    problems, programs = write(tmp_path / "P.jsonl", [ADD]), write(tmp_path / "C.jsonl", rows(good(0)))
-    arguments = command("--problems", problems, "--programs", programs, "--out", "V.jsonl")
+    problems, programs = write_rows(tmp_path / "P.jsonl", [ADD]), write_rows(tmp_path / "C.jsonl", rows(right_code(0)))
+    arguments = score_command("--problems", problems, "--programs", programs, "--out", "V.jsonl")
     ended = subprocess.run(
         [sys.executable, "-c", KERNEL_WITHOUT_WALLS, *arguments],
         capture_output=True,
         text=True,
-        env={**environment(tmp_path), "TMPDIR": "/tmp"},  # a folder that other users may enter
+        env={**score_environment(tmp_path), "TMPDIR": "/tmp"},  # a folder that other users may enter
         cwd=tmp_path,
     )
     assert ended.returncode == 2
@@ -186,8 +191,8 @@ def test_where_programs_can_not_be_confined_nothing_is_started(tmp_path: Path) -
 
 
 def test_a_reader_that_goes_away_is_a_sentence(tmp_path: Path) -> None:
-    problems = write(tmp_path / "P.jsonl", [ADD])
-    programs = write(tmp_path / "C.jsonl", rows(*(good(0) for _ in range(5000))))
+    problems = write_rows(tmp_path / "P.jsonl", [ADD])
+    programs = write_rows(tmp_path / "C.jsonl", rows(*(right_code(0) for _ in range(5000))))
     process = started(tmp_path, "--problems", problems, "--programs", programs, "--out", "-")
     assert process.stdout is not None
     process.stdout.readline()
