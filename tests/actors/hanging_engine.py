@@ -1,4 +1,4 @@
-"""An engine that hangs as often as its model folder says, in Python or in C code that holds the interpreter."""
+"""An engine that hangs, in Python or in C code that holds the interpreter. Its model folder says how often."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HANGS, IN_C = "hangs", "hangs-in-c"
 
 
 def hang(folder: Path, times: int, in_c: bool = False) -> None:
-    """The engine of this model will hang so often, after its first group."""
+    """Make the engine of this model hang `times` times, after its first group."""
     (folder / HANGS).write_text(str(times))
     if in_c:
         (folder / IN_C).touch()

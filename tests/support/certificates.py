@@ -1,4 +1,4 @@
-"""Certificates for a server on this machine: one that a client may be told to trust, and one that nobody signed.
+"""Two TLS certificates for a server on this machine: clients can trust the first, and nobody trusts the second.
 
 made = Certificates.make(folder)
 context = made.good            # a client trusts it with SSL_CERT_FILE=made.trusted
@@ -17,7 +17,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Certificates:
-    """What an https listener shows: `good` to a client that trusts `trusted` (a PEM file), `bad` to nobody."""
+    """TLS contexts of a listener. Clients that trust the PEM file `trusted` accept `good`; none accepts `bad`."""
 
     trusted: Path
     good: ssl.SSLContext
@@ -25,7 +25,7 @@ class Certificates:
 
     @classmethod
     def make(cls, folder: Path) -> Certificates:
-        """Two certificates for 127.0.0.1, signed by themselves. Skips the test where there is no openssl."""
+        """Make two self-signed certificates for 127.0.0.1. Skips the test if openssl is missing."""
         if shutil.which("openssl") is None:
             pytest.skip("openssl is not installed")
         contexts = []

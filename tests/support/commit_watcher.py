@@ -1,4 +1,4 @@
-"""Watches a run's objects while it is being killed: what is committed never changes, and nothing is committed twice.
+"""Watch a run's objects while it is killed: no committed object may change, and none may be committed twice.
 
 with Watcher(open_store(place, make=False)) as watcher:
     watcher.commits          # journal objects and rollout files seen so far
@@ -24,7 +24,7 @@ _COUNTED = re.compile(r"^(journal/|rollouts/step-)")
 
 
 class CommitWatcher:
-    """A thread that lists the store and reads what is new. Objects that come and go between two looks are not seen."""
+    """A thread that lists the store and reads new objects. It misses objects that come and go between two listings."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class CommitWatcher:
 
     @property
     def objects(self) -> int:
-        """How many different ones were seen."""
+        """Number of different objects seen."""
         return len(self._hashes)
 
     def __enter__(self) -> CommitWatcher:
@@ -53,7 +53,7 @@ class CommitWatcher:
         self.look_again()
 
     def look_again(self) -> None:
-        """Read everything that is there, seen before or not."""
+        """Read every object of the store, also those seen before."""
         with self._lock:
             self._take(self._committed())
 
@@ -65,7 +65,7 @@ class CommitWatcher:
                 self._there = there
 
     def _committed(self) -> list[str]:
-        """Keys of what may never change; a checkpoint's files count when its manifest is there."""
+        """Keys of the objects that may never change. A checkpoint's files count once its manifest exists."""
         with contextlib.suppress(StorageError, OSError):  # a folder has gone while it was read
             keys = self._store.list()
             whole = {key.split("/")[1] for key in keys if key.startswith("checkpoints/") and "manifest" in key}

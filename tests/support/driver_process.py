@@ -1,4 +1,4 @@
-"""Short real runs, and preparations, in processes of their own, to be killed.
+"""Start `raypoly train` or another command in a process group of its own, kill it, and start it again.
 
 driver = Driver("/tmp/run", Path("/tmp/run.log"), [*SMALL, f"model.path={model}"])
 driver.start(); driver.kill()           # SIGKILL to its process group
@@ -32,7 +32,7 @@ SMALL = (
     "evaluate.every=0",
     "ray.dashboard=false",
 )
-"""Five small steps; checkpoints at two and four, so that most kills need a replay."""
+"""Overrides of a run of five small steps. It has checkpoints after steps two and four, so most kills need a replay."""
 STEPS = 5
 
 
@@ -41,14 +41,14 @@ class Driver:
     """`python -m raypoly.train`, or another command, in a process group of its own."""
 
     place: str
-    """Its run.dir."""
+    """The run's `run.dir`."""
     log_file: Path
     overrides: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     module: ClassVar[str] = "raypoly.train"
     alive: ClassVar[list[Driver]] = []
-    """Every driver that was started and not seen to end: whoever fails must not leave one behind."""
+    """Drivers that were started and not seen to end, so that a failing test can kill them."""
 
     @property
     def command(self) -> list[str]:
@@ -65,14 +65,17 @@ class Driver:
         return self.process
 
     def finish(self, timeout: float | None = 900) -> int:
-        """Run to the end, which may take `timeout` seconds; the exit code. Raises `subprocess.TimeoutExpired`."""
+        """Wait for the end, at most `timeout` seconds, and return the exit code. Starts the command if it does not run.
+
+        Raises `subprocess.TimeoutExpired`.
+        """
         process = self.process or self.start()
         code = process.wait(timeout)
         self.forget_process()
         return code
 
     def kill(self) -> None:
-        """SIGKILL to the driver's process group."""
+        """Send SIGKILL to the process group."""
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             os.killpg(self.process.pid, signal.SIGKILL)

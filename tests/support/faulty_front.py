@@ -1,4 +1,4 @@
-"""What a misbehaving server and a misbehaving proxy have in common: the listener, the connections, the faults.
+"""The part that a faulty server and a faulty proxy share: listener, connections and faults.
 
 class Echo(Front):
     def answer(self, body, headers): return Answer(200, {"choices": [...]})
@@ -35,20 +35,20 @@ from tests.support.judge_faults import (
 )
 
 _MOST_SPOILT = 3
-"""Answers about one set of programs that a storm spoils: the judge gives a group up after five."""
+"""Most answers about one set of programs that a storm spoils. The judge gives a group up after five."""
 
 
 @dataclass
 class Front(ABC):
-    """What is done to requests, and what was done."""
+    """Which faults requests meet, and a log of the faults that were committed."""
 
     faults: Sequence[str] = ()
-    """One for each of the first requests, `ok` for none; the last one lasts where `forever`."""
+    """The faults of the first requests, in order; `ok` means none. With `forever` the last one repeats."""
     forever: bool = False
     storm: Storm | None = None
     """Faults in place of `faults`."""
     certificates: Certificates | None = None
-    """Makes it speak https, one request a connection."""
+    """With certificates it speaks https, one request per connection."""
     latency: float = 0.0
     port: int = 0
     url: str = ""
@@ -56,12 +56,12 @@ class Front(ABC):
     """Every request's body, in order of arrival."""
     authorizations: list[str] = field(default_factory=list)
     served: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=list)
-    """Bodies and answers of the requests on which nothing was broken."""
+    """Bodies and answers of the requests that met no fault."""
     struck: Counter[str] = field(default_factory=Counter)
     """How often each fault was committed."""
     most_at_once: int = 0
     stopped: bool = False
-    """Whether connections that are still open are reset at their next request."""
+    """Whether open connections are reset at their next request."""
     _at_once: int = 0
     _drawn: int = 0
     _closed: int = 0
@@ -77,13 +77,13 @@ class Front(ABC):
 
     @abstractmethod
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
-        """What comes where nothing goes wrong."""
+        """The answer if no fault strikes."""
 
     def models(self, headers: Mapping[str, str]) -> Answer:
         return Answer(200, {"object": "list", "data": [{"id": "marker", "object": "model"}]})
 
     def draw(self, body: Mapping[str, Any] | None = None) -> str:
-        """The next request's fault; `body` is None where it is drawn before the request has been read."""
+        """Draw the next request's fault. `body` is None if the request has not been read yet."""
         with self._lock:
             if self.storm is None:
                 number, self._drawn = self._drawn, self._drawn + 1
@@ -93,7 +93,7 @@ class Front(ABC):
             return self.storm.strike(may_spoil=body is None or self._spoilt[_group(body)] < _MOST_SPOILT)
 
     def settle(self, fault: str, body: Mapping[str, Any]) -> str:
-        """The fault that is committed on a request; a storm leaves alone what it has spoilt often enough."""
+        """Decide the fault of a request. A storm spares a set of programs that it has spoilt often enough."""
         with self._lock:
             if self.storm is not None and fault in CONTENT:
                 self._spoilt[_group(body)] += 1
@@ -113,7 +113,7 @@ class Front(ABC):
             self._at_once -= 1
 
     def open(self) -> None:
-        """Listen, on the port of the first time."""
+        """Listen, always on the port of the first call."""
         with self._listening:
             if self._listener is not None:
                 return
@@ -138,7 +138,7 @@ class Front(ABC):
                 self._listener = None
 
     def away(self, seconds: float) -> None:
-        """Close for some seconds, unless someone closes or opens it meanwhile; returns once closed."""
+        """Close for some seconds, and return once closed. Another `open` or `close` in the meantime wins."""
         self.close()
         closed = self._closed
 
@@ -166,7 +166,7 @@ class _Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", front.port), type("FaultyHandler", (Handler,), {"front": front}))
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that breaks is what this is for; anything else is a mistake of its own."""
+        """Ignore broken connections, which are intended, and print every other error."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -176,7 +176,7 @@ F = TypeVar("F", bound=Front)
 
 @contextmanager
 def running(front: F) -> Iterator[F]:
-    """The front in a thread; its address is `front.url`."""
+    """Serve in a thread while the block runs. The address is `front.url`."""
     front.open()
     try:
         yield front
@@ -185,7 +185,7 @@ def running(front: F) -> Iterator[F]:
 
 
 def fault_options(description: str | None) -> argparse.ArgumentParser:
-    """The options that every front has on the command line."""
+    """A parser with the options that server and proxy share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--faults", default="", help=f"comma-separated, of: {', '.join(FAULTS)}")
@@ -197,7 +197,7 @@ def fault_options(description: str | None) -> argparse.ArgumentParser:
 
 
 def fault_arguments(given: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of a front that the options ask for. Raises `ValueError` where a fault is unknown."""
+    """Keyword arguments for a `Front`, from parsed options. Raises `ValueError` for an unknown fault."""
     faults = check_fault_names(fault for fault in given.faults.split(",") if fault)
     common = {"port": given.port, "latency": given.latency}
     if given.share is None:

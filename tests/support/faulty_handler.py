@@ -1,4 +1,4 @@
-"""One connection to a misbehaving server or proxy: where every fault is committed.
+"""One connection to a faulty server or proxy. It commits every fault.
 
 The front says which fault a request meets and what the answer would have been (`tests/support/faulty_front.py`).
 """
@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
             self.request.close()  # the listener closes the bare socket, which TLS has taken over
 
     def _shaken(self, certificates: Certificates, fault: str) -> ssl.SSLSocket:
-        """The connection after its TLS handshake. Raises `OSError` where the fault breaks it."""
+        """Do the TLS handshake. Raises `OSError` if the fault breaks it."""
         if fault in TLS_FAULTS:
             self.front.struck[fault] += 1
         if fault == "tls-garbage":
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
             front.gone()
 
     def serve(self, fault: str, body: Mapping[str, Any]) -> None:
-        """Answer, or do what the fault says."""
+        """Answer, or commit the fault."""
         if fault == "ok" or fault in CONTENT:
             answer = self.front.answer(body, self.sent)
             spoils = fault != "ok" and answer.status == 200

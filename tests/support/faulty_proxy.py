@@ -1,4 +1,4 @@
-"""A proxy before any OpenAI-compatible server, which passes requests on and breaks what it is told to break.
+"""A proxy before an OpenAI-compatible server. It forwards requests and commits the faults that you ask for.
 
     with running(Proxy(to="http://127.0.0.1:8000/v1", faults=["429", "cut"])) as proxy:
         OpenAIJudge(JudgeConfig(name="openai", base_url=proxy.url, model="my-model"))

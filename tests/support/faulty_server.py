@@ -1,4 +1,4 @@
-"""An OpenAI-like server that labels, limits and misbehaves as it is told.
+"""An OpenAI-like server that labels programs, enforces rate limits and commits the faults that you ask for.
 
     with running(Server(faults=["500", "reset"])) as server:        # the first two requests fail, the rest are served
         OpenAIJudge(JudgeConfig(name="openai", base_url=server.url, model="marker"))

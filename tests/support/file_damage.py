@@ -1,4 +1,4 @@
-"""Ways in which a disk, a person or a bad copy damages the files of a run, drawn from a seed."""
+"""Damage a run's file as a disk, a person or a bad copy does. A seed decides where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 Damage = Callable[[Path, Path, np.random.Generator], None]
-"""Changes what is at a path; the second path is another file of the run."""
+"""Damages the file at the first path. The second path is another file of the run."""
 
 FOREIGN = (b"\x89PNG\r\n\x1a\n" + bytes(300), b"PAR1" + bytes(200) + b"PAR1", b"RAYPOLYJ" + bytes(60), b'{"state": 1}')
 
@@ -46,7 +46,7 @@ def delete(path: Path, other: Path, rng: np.random.Generator) -> None:
 
 
 def duplicate_beside(path: Path, other: Path, rng: np.random.Generator) -> None:
-    """Under the next number that is free, or a name such as a file manager gives."""
+    """Copy the file to the next free number, or to a name such as a file manager gives."""
     digits = path.stem[-6:]
     named = path.with_name(f"{path.stem} (copy){path.suffix}")
     if digits.isdigit() and rng.random() < 0.7:

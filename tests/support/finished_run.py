@@ -1,4 +1,4 @@
-"""A run folder as a short training leaves it, written by the parts that write real ones; no model, no Ray."""
+"""Write the folder of a short finished run with the product's own writers, without a model and without Ray."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STEPS = 12
 
 
 def write_finished_run(folder: Path, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> Path:
-    """Twelve steps, evaluated at 0, 4, 8 and 12, paused once."""
+    """Write a run of twelve steps, evaluated at 0, 4, 8 and 12 and paused once. Returns its folder."""
     return fill_run(str(folder), objective, finished, *overrides).path
 
 
 def fill_run(place: str, objective: str = "poly_epo", finished: bool = True, *overrides: str) -> RunDirectory:
-    """`write_finished_run` at a path or URI."""
+    """Write that run at a path or a URI."""
     own = [f"run.dir={place}", f"objective.name={objective}", f"train.steps={STEPS}", "evaluate.every=4"]
     directory = resolve_run(load(None, [*own, *overrides], lambda text: None))
     store, lease = directory.open("test")
@@ -48,7 +48,7 @@ def fill_run(place: str, objective: str = "poly_epo", finished: bool = True, *ov
 
 
 def metrics_row(step: int) -> dict[str, Any]:
-    """A row as the workflow writes it."""
+    """One row of metrics.jsonl, as the workflow writes it."""
     return {
         "step": step,
         "time": f"2026-11-21T10:00:{step:02d}+00:00",
@@ -67,7 +67,7 @@ def metrics_row(step: int) -> dict[str, Any]:
 
 
 def summary(objective: str) -> dict[str, Any]:
-    """summary.json as the workflow writes it."""
+    """The content of summary.json, as the workflow writes it."""
     evaluations = []
     for step in (0, 4, 8, 12):
         gain = step / 40

@@ -1,4 +1,4 @@
-"""Small gold groups for the tests of the command."""
+"""A small gold group as a row, and files of such rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROW: dict[str, Any] = {
 
 
 def write_rows(path: Path, *rows: dict[str, Any] | str) -> Path:
-    """The rows as JSON lines; a text is a line as it is."""
+    """Write rows as JSON lines. A string becomes a line unchanged."""
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return path
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a judge and its server: one list, how an answer is spoilt, and a storm of all of it.
+"""Faults between a judge and its server: their names, spoilt answers, and a seeded storm of all faults.
 
     spoilt(completion, "wrong-indices")          # a chat completion that is wrong in its content
     storm = Storm(seed=1, share=0.3)             # 30 % of the requests begin to go wrong, each fault once a round
@@ -26,25 +26,25 @@ CONTENT = (
 )  # fmt: skip
 FAULTS = (*STATUSES, *TRANSPORT, *CONTENT)
 TLS_FAULTS = ("tls-garbage", "tls-certificate")
-"""Only where the server speaks https: an answer in plain HTTP to the client's hello, a certificate nobody signed."""
+"""Faults of https only: a plain HTTP answer to the client's hello, and a certificate that nobody signed."""
 ABOUT_THE_REQUEST = ("400", "400-context", "404", "422")
-"""Answers that blame the request: no outage, and nothing that asking again would mend."""
+"""Answers that blame the request. They are no outage, and asking again does not help."""
 PASSING = tuple(fault for fault in (*FAULTS, *TLS_FAULTS) if fault not in ABOUT_THE_REQUEST)
-"""Faults that patience mends."""
+"""Faults that pass if the client waits and asks again."""
 _PROGRAM = re.compile(r"<<<program (\d+) key (\w+)>>>\n(.*?)\n(?=<<<(?:program \d+|end) key \2>>>)", re.DOTALL)
 
 
 class Storm:
-    """A seeded sequence of faults without an end: a round deals each one once, in any order, before it deals again."""
+    """An endless seeded sequence of faults. Each round has every fault once, in random order."""
 
     def __init__(self, seed: int, share: float, faults: Sequence[str] = PASSING, longest: int = 1) -> None:
-        """`share` of the requests begin a fault, which then holds for 1 to `longest` requests."""
+        """A fault begins at a `share` of the requests, and then holds for 1 to `longest` requests."""
         self._rng, self._share, self._faults, self._longest = random.Random(seed), share, faults, longest
         self._deck: list[str] = []
         self._wave: list[str] = []
 
     def strike(self, may_spoil: bool) -> str:
-        """The next request's fault, `ok` for none; none of content unless `may_spoil`."""
+        """Draw the next request's fault; `ok` means none. Faults of content only with `may_spoil`."""
         if self._wave:
             fault = self._wave.pop()
             return fault if may_spoil or fault not in CONTENT else "ok"
@@ -61,7 +61,7 @@ class Storm:
 
 
 def check_fault_names(faults: Iterable[str]) -> list[str]:
-    """The faults as they are. Raises `ValueError` where one is unknown."""
+    """Return the faults as a list. Raises `ValueError` if one is unknown."""
     given = list(faults)
     unknown = sorted(set(given) - {*FAULTS, *TLS_FAULTS, "ok"})
     if unknown:
@@ -70,7 +70,7 @@ def check_fault_names(faults: Iterable[str]) -> list[str]:
 
 
 def spoil_completion(completion: Mapping[str, Any], fault: str) -> dict[str, Any]:
-    """A chat completion with a fault of content; one that is no JSON of programs keeps its text."""
+    """Put a fault of content into a chat completion. A completion that is no JSON of programs keeps its text."""
     spoiled: dict[str, Any] = json.loads(json.dumps(completion))
     if fault == "no-usage":
         spoiled.pop("usage", None)
@@ -88,13 +88,13 @@ def spoil_completion(completion: Mapping[str, Any], fault: str) -> dict[str, Any
 
 
 def programs_of(body: Mapping[str, Any]) -> list[str]:
-    """The programs that a request asks about, in the order shown."""
+    """The programs in a request, in their order."""
     text = next(message["content"] for message in body["messages"] if message["role"] == "user")
     return [program for _, _, program in _PROGRAM.findall(text)]
 
 
 def error_body(message: str, code: str) -> dict[str, Any]:
-    """The body of an answer that is an error, in OpenAI's form."""
+    """An error body in OpenAI's form."""
     return {"error": {"message": message, "type": code, "param": None, "code": code}}
 
 

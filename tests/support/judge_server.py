@@ -1,9 +1,9 @@
-"""A judge over HTTP that can be stopped and started: the structural judge behind a real socket.
+"""The structural judge behind an HTTP socket. Tests can stop and start it.
 
 python tests/support/judge_server.py --port 8123
 
-Labels programs as the structural judge does by syntax (nothing is run here). With --key NAME it wants that environment
-variable's value as bearer token. With --fault 500|429|reset|garbage|slow it misbehaves in that way.
+It labels programs by syntax alone and runs none of them. --key NAME: it asks for that environment variable's value as
+bearer token. --fault 500|429|reset|garbage|slow: it commits that fault.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from raypoly.values import Evidence
 
 
 def evidence(program: str, entry_point: str) -> Evidence | None:
-    """Evidence by syntax alone; None where the program does not parse."""
+    """Evidence by syntax alone. None if the program does not parse."""
     if not program.strip():
         return None
     try:
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def bind_judge_server(port: int, fault: str = "", key: str = "") -> ThreadingHTTPServer:
-    """A bound server; port 0 picks a free one. The caller runs `serve_forever`."""
+    """Bind a server; port 0 picks a free port. The caller runs `serve_forever`."""
     handler = type("JudgeHandler", (Handler,), {"fault": fault, "key": key})
     return ThreadingHTTPServer(("127.0.0.1", port), handler)
 

@@ -1,4 +1,4 @@
-"""What is killed in which run, and when: decided by a seed before anything starts."""
+"""Plan what is killed in which run, and when. A seed decides it before anything starts."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ KINDS = ("driver", *ACTORS, "node", "partition")
 COMMITS_A_STEP = 8
 """About as many journal objects and rollout files as a step writes."""
 _SHORT, _LONG = (0.5, 3.0), (14.0, 18.0)
-"""Seconds without a network that are borne, and after which Ray takes the node for dead."""
+"""Seconds without a network: so few that Ray waits, and so many that Ray takes the node for dead."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One blow."""
+    """One kill of a plan."""
 
     kind: str
     """One of `KINDS`."""
     after: int
-    """It falls when the run has written this many journal objects and rollout files ..."""
+    """Kill when the run has written this many journal objects and rollout files ..."""
     delay: float
-    """... and so many seconds have gone."""
+    """... and this many seconds later."""
     actor: str
-    """Of a node or a partition: whose node it is."""
+    """For a node or a partition: the actor that is on the node."""
     seconds: float
-    """Of a partition: how long it lasts."""
+    """For a partition: how long it lasts."""
 
 
 def kill_plans(seed: int, kills_a_run: int, kinds: Sequence[str] = KINDS) -> Iterator[list[Kill]]:
-    """The plan of each run, without an end; kinds are dealt like cards, so that none is rare."""
+    """Yield the plan of each run, without end. Kinds are dealt like cards, so that none is rare."""
     rng = random.Random(f"chaos {seed}")
     deck: list[str] = []
     while True:

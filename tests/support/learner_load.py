@@ -1,4 +1,4 @@
-"""What a learner is given to measure one update: shapes of models, random rows, and the operations that they need.
+"""The load of one measured update: shapes of models, random rows, and the operations that they need.
 
 Imports numpy, transformers and `TrainingRow` alone, so that `benchmarks.gpu_learner` runs where little is installed.
 """
@@ -37,7 +37,7 @@ TINY = Qwen3Config(
 
 
 def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> list[TrainingRow]:
-    """Random sequences, lengths uniform, of which the first eighth, at most 512 tokens, is the prompt."""
+    """Random sequences of uniformly drawn lengths. The first eighth of each, at most 512 tokens, is the prompt."""
     rng = np.random.default_rng(0)
     rows = []
     for length in rng.integers(shortest, longest + 1, count):
@@ -49,7 +49,7 @@ def sample_rows(count: int, shortest: int, longest: int, vocabulary: int) -> lis
 
 
 def model_flops(config: Qwen3Config, rows: Sequence[TrainingRow]) -> float:
-    """What one update of these rows needs at least."""
+    """The least floating-point operations of one update on these rows."""
     heads, width = config.num_attention_heads * config.head_dim, config.hidden_size
     key_value = config.num_key_value_heads * config.head_dim
     layer = width * (2 * heads + 2 * key_value + 3 * config.intermediate_size)

@@ -1,4 +1,4 @@
-"""The tests' server under enforced limits, in a process of its own that tells at its end what it saw.
+"""The faulty server with enforced rate limits, in a process of its own. At its end it prints what it saw.
 
     python -m tests.support.limited_server --kind smooth --requests 500 --tokens 200000 --seconds 0.3 8
 
@@ -24,22 +24,22 @@ from tests.support.rate_enforcement import KINDS, Enforcement
 
 _TICK, _STALL = 0.05, 0.1
 _PRIORITY = -10
-"""Where that is allowed: a server elsewhere would not share a processor with those who ask it."""
+"""Niceness, where the system allows it: a real server would not share a processor with its clients."""
 
 
 @dataclass
 class ServerLog:
-    """What came; times are of the machine's monotonic clock, so other processes can compare theirs."""
+    """The requests that arrived. Times are of the machine's monotonic clock, which other processes share."""
 
     running_limited_server: list[tuple[float, int]] = field(default_factory=list)
-    """(seconds, tokens) of each request that was let in."""
+    """(seconds, tokens) of each request that was admitted."""
     refused: list[float] = field(default_factory=list)
     stalled: list[float] = field(default_factory=list)
-    """Seconds by which this process was woken late, more than a tenth each: what arrived meanwhile was counted late."""
+    """Seconds by which this process woke late, each above a tenth: it counted requests of that time late."""
 
 
 class LimitedServer(Server):
-    """Lets requests in by `enforcement`, and takes between `shortest` and `longest` seconds for each."""
+    """Admits requests by `enforcement`, and takes between `shortest` and `longest` seconds for each."""
 
     def __init__(self, enforcement: Enforcement, shortest: float, longest: float) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class LimitedServer(Server):
         self._rng = random.Random(0)
 
     def watch_the_machine(self) -> None:
-        """Note where this process gets no processor time, for as long as it lives."""
+        """Log when this process gets no processor time, for as long as it lives."""
         while True:
             due = time.monotonic() + _TICK
             time.sleep(_TICK)
@@ -56,7 +56,7 @@ class LimitedServer(Server):
                 self.log.stalled.append(late)
 
     def admit(self, tokens: int) -> tuple[bool, dict[str, str]]:
-        """The faulty server's question, put to the enforcement; comes back when the answer has been thought about."""
+        """Ask the enforcement, and return after the time that an answer takes."""
         with self._lock:
             now = time.monotonic()
             room = self.enforcement.admit(now, tokens)
@@ -73,13 +73,13 @@ class LimitedServer(Server):
 
 
 class ServerProcess:
-    """A limited server that runs."""
+    """A limited server in another process."""
 
     def __init__(self, url: str, process: subprocess.Popen[str]) -> None:
         self.url, self._process = url, process
 
     def stop(self) -> ServerLog:
-        """End it; what it saw."""
+        """End the server and return its log."""
         said, _ = self._process.communicate("", timeout=60)
         found = json.loads(said)
         return ServerLog([(at, tokens) for at, tokens in found["served"]], found["refused"], found["stalled"])
@@ -89,7 +89,7 @@ class ServerProcess:
 def running_limited_server(
     kind: str, requests: int, tokens: int, tells: bool, seconds: Sequence[float]
 ) -> Iterator[ServerProcess]:
-    """Inside, the server runs in another process; killed on the way out where nobody stopped it."""
+    """Run the server in another process while the block runs. It is killed at the end if nobody stopped it."""
     command = [sys.executable, "-m", "tests.support.limited_server", "--kind", kind]
     command += ["--requests", str(requests), "--tokens", str(tokens), "--seconds", *map(str, seconds)]
     command += [] if tells else ["--silent"]

@@ -1,4 +1,4 @@
-"""Short real runs in local folders, in processes of their own, for tests that kill them."""
+"""Short real runs in local folders, for tests that kill them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["ROOT", "SMALL", "LocalDriver", "run_killed_driver", "wait_for"]
 
 
 class LocalDriver(Driver):
-    """A driver whose run is in a local folder; its log lies beside it."""
+    """A driver whose run is in a local folder. Its log is beside the folder."""
 
     def __init__(self, folder: Path, overrides: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         super().__init__(str(folder), folder.with_suffix(".log"), overrides, dict(environment or {}))
         self.folder = folder
 
     def wait_for_commits(self, count: int, timeout: float = 900) -> bool:
-        """Return when the run has committed `count` journal objects and rollout files in all, or has ended (False)."""
+        """Wait until the run has `count` commits (see `commits`). Returns False if it ended before."""
         assert self.process is not None
         until = time.monotonic() + timeout
         while self.process.poll() is None:
@@ -37,7 +37,7 @@ class LocalDriver(Driver):
         return False
 
     def commits(self) -> int:
-        """A count that only grows: finished steps weigh as many commits as a step has at most."""
+        """A count of commits that only grows: a finished step counts as the most commits that a step has."""
         rollouts = len(list(self.folder.glob("rollouts/step-*.parquet")))
         return COMMITS_A_STEP * rollouts + len(list(self.folder.glob("journal/*/*.arrow")))
 
@@ -77,7 +77,7 @@ def run_killed_driver(
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 900) -> None:
-    """Return when it holds."""
+    """Wait until `condition()` is true. Fails after `seconds`."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not come to that"

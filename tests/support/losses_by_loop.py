@@ -1,4 +1,4 @@
-"""Losses by a loop over single tokens in plain Python: the formulas of docs/losses.md, and nothing of the library.
+"""Losses by a loop over single tokens in plain Python: the formulas of docs/losses.md, without the library's code.
 
 What a gradient must not reach is computed from `frozen`, so that a finite difference of `live` is the gradient.
 """

@@ -1,4 +1,4 @@
-"""Machines that can lose their network: namespaces joined to this one by a bridge.
+"""Simulated hosts that can lose their network: network namespaces on a bridge to this machine.
 
     with Network() as network:
         host = network.host()                                # an address of its own
@@ -6,7 +6,7 @@
         with host.cut_off():
             time.sleep(5)                                    # its packets are lost, both ways
 
-Needs root, or a user namespace that allows as much, and iproute2. Raises `Impossible` where it can't be had.
+Needs root, or a user namespace with the same rights, and iproute2. Raises `Impossible` if either is missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMESPACES = Path("/run/netns")
 
 
 class Impossible(Exception):
-    """This machine gives us no network namespaces."""
+    """This machine allows no network namespaces."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Host:
     address: str
 
     def run(self, start: Callable[[], T]) -> T:
-        """Call `start` with this thread on this host; processes that it starts stay there."""
+        """Call `start` with this thread in the namespace. Processes that it starts stay in it."""
         with open("/proc/thread-self/ns/net") as here, open(_NAMESPACES / self.name) as there:
             _enter(there)
             try:
@@ -54,7 +54,7 @@ class Host:
 
     @contextlib.contextmanager
     def cut_off(self) -> Iterator[None]:
-        """Inside, the cable is out."""
+        """Take the link down while the block runs."""
         _ip("link", "set", self.link, "down")
         try:
             yield
@@ -62,14 +62,14 @@ class Host:
             _ip("link", "set", self.link, "up")
 
     def remove(self) -> None:
-        """Its processes, if any live, keep a dead network."""
+        """Remove the namespace. Processes that still live in it keep a dead network."""
         _ip("link", "delete", self.link)
         _ip("netns", "delete", self.name)
 
 
 @dataclass
 class Network:
-    """A bridge with this process's side of it, and hosts."""
+    """A bridge, this process's address on it, and the hosts."""
 
     subnet: str = field(default_factory=lambda: f"10.{150 + os.getpid() // 250 % 100}.{1 + os.getpid() % 250}")
     hosts: list[Host] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Network:
 
     @property
     def address(self) -> str:
-        """This process's own."""
+        """This process's address."""
         return f"{self.subnet}.1"
 
     def __enter__(self) -> Network:
@@ -102,7 +102,7 @@ class Network:
         _ip("link", "delete", self._bridge)
 
     def host(self) -> Host:
-        """Another one; addresses are not used twice."""
+        """Add a host. No address is used twice."""
         number = next(self._numbers)
         host = Host(f"{self._bridge}-{number}", f"rpv{os.getpid()}-{number}"[:15], f"{self.subnet}.{number}")
         _ip("netns", "add", host.name)
@@ -121,7 +121,7 @@ class Network:
 
 
 def _sweep() -> None:
-    """Remove what killed processes left behind."""
+    """Remove namespaces and links that killed processes left."""
     found = [path.name for folder in (_NAMESPACES, Path("/sys/class/net")) for path in sorted(folder.glob("rp[cv]*"))]
     for name in found:
         pid = re.match(r"rp[cv](\d+)", name)

@@ -1,10 +1,10 @@
-"""An arm in a process of its own, which does one step when it is told to.
+"""A function in a process of its own that does one step each time it is told to.
 
     with Arm("trl", trl.step_by_step, setting) as arm:
         step = arm.step()
 
-The function gets its arguments and a `Pace`: it says `ready` when it is set up, and then, as long as `next` says so,
-does a step and tells of it.
+The function gets its arguments and a `Pace`. It calls `ready` when it is set up. Then, as long as `next` returns True,
+it does a step and reports it with `done`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Self
 from tests.support.step_tables import MeasuredStep
 
 _PATIENCE = 60.0
-"""Seconds that an arm may take to end."""
+"""Seconds that the process may take to end."""
 
 
 class Pace:
-    """The arm's side."""
+    """The process's side."""
 
     def __init__(self, channel: Connection) -> None:
         self._channel = channel
@@ -32,7 +32,7 @@ class Pace:
         self._channel.send(None)
 
     def next(self) -> bool:
-        """Wait for the word; whether there is another step."""
+        """Wait for the command, and return whether there is another step."""
         another: bool = self._channel.recv()
         return another
 
@@ -41,7 +41,7 @@ class Pace:
 
 
 class PacedProcess:
-    """The measuring side. Raises `RuntimeError` where the arm's process dies; its message is on standard error."""
+    """The measuring side. Raises `RuntimeError` if the process dies; its message is on standard error."""
 
     def __init__(self, name: str, work: Callable[..., None], *arguments: Any) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""A reward of short runs' own: a barely trained policy seldom solves anything."""
+"""A reward that programs earn by parsing, for short runs whose policy seldom solves a problem."""
 
 from raypoly.values import Problem, Rollout, Verdict
 

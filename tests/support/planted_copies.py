@@ -1,4 +1,4 @@
-"""Copies of a problem as they turn up in other data sets: each kind changes the text, and leaves the task as it is.
+"""Copies of a problem as other data sets have them. Each kind changes the text and keeps the task.
 
 copy = planted("html", prompt, random.Random(0))
 """
@@ -38,14 +38,14 @@ _EXAMPLE = re.compile(
 
 
 def parameters(prompt: str) -> list[str]:
-    """The names in the signature of the code to be completed, `self` apart."""
+    """Parameter names in the signature of the code to complete, without `self`."""
     found = _SIGNATURE.search(prompt)
     names = re.findall(r"(?:^|,)\s*(\w+)\s*(?=[:,=]|$)", found[1]) if found else []
     return [name for name in names if name != "self" and not keyword.iskeyword(name)]
 
 
 def rename_parameters(prompt: str, rng: random.Random) -> str:
-    """Every parameter gets another name, in the statement, the examples and the code."""
+    """Rename every parameter in the statement, the examples and the code."""
     old = parameters(prompt)
     words = set(re.findall(r"\w+", prompt)) - {"a"}
     new = dict(zip(old, rng.sample([name for name in NAMES.split() if name not in words], len(old)), strict=True))
@@ -53,7 +53,7 @@ def rename_parameters(prompt: str, rng: random.Random) -> str:
 
 
 def change_numbers(prompt: str, rng: random.Random) -> str:
-    """Other numbers in the examples, and other letters in their texts."""
+    """Change the numbers in the examples, and shuffle the letters of their strings."""
 
     def changed(found: re.Match[str]) -> str:
         text = re.sub(r"\d+", lambda _: str(rng.randrange(1000)), found[0])
@@ -63,7 +63,7 @@ def change_numbers(prompt: str, rng: random.Random) -> str:
 
 
 def convert_to_html(prompt: str, rng: random.Random) -> str:
-    """A web page: paragraphs, code spans, entities, preformatted examples."""
+    """Write the text as a web page: paragraphs, code spans, entities."""
     text, fence, code = prompt.partition("```")
     text = html.escape(text, quote=rng.random() < 0.5).replace(" \n", "&nbsp;\n")
     for name in parameters(prompt):
@@ -77,7 +77,7 @@ def convert_to_html(prompt: str, rng: random.Random) -> str:
 
 
 def change_whitespace(prompt: str, rng: random.Random) -> str:
-    """Lines end in other places, and what is between words is something else."""
+    """Break lines elsewhere, and put other white space between words."""
     text, fence, code = prompt.partition("```")
     lines = []
     for line in text.split("\n"):
@@ -91,7 +91,7 @@ def change_whitespace(prompt: str, rng: random.Random) -> str:
 
 
 def translate_headings(prompt: str, rng: random.Random) -> str:
-    """Headings in another language, some set as Markdown."""
+    """Translate the headings, and set some of them as Markdown."""
     table = HEADINGS[rng.choice(sorted(HEADINGS))]
     before, after, colon = rng.choice([("", "", ":"), ("**", "**", ":"), ("### ", "", ""), ("", "", "：")])
     prompt = re.sub(
@@ -104,7 +104,7 @@ def translate_headings(prompt: str, rng: random.Random) -> str:
 
 
 def change_everything(prompt: str, rng: random.Random) -> str:
-    """All of it at once."""
+    """Make all changes at once."""
     for change in (rename_parameters, change_numbers, translate_headings, change_whitespace, convert_to_html):
         prompt = change(prompt, rng)
     return prompt

@@ -1,4 +1,4 @@
-"""Preparations in processes of their own, to be killed, and what they end in, to be compared."""
+"""Start `raypoly prepare` in a process of its own, kill it, and compare the files that it ends with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.support.driver_process import ROOT, Driver
 
 TINY = ROOT / "configs" / "prepare" / "tiny.yaml"
 OUTPUT = ("data/*", "stages/*", "card.*", "excluded.jsonl")
-"""What has to be the same however often a preparation was killed."""
+"""Files that have to be the same however often a preparation was killed."""
 
 
 class PreparationDriver(Driver):
-    """`python -m raypoly.prepare` into a folder of this machine; its log lies beside the folder."""
+    """`python -m raypoly.prepare` into a local folder. Its log is beside the folder."""
 
     module: ClassVar[str] = "raypoly.prepare"
 
@@ -26,23 +26,23 @@ class PreparationDriver(Driver):
         self.folder = folder
 
     def complete(self) -> None:
-        """Go to the end, however long it takes. Raises `RuntimeError` where it fails."""
+        """Wait for the end, however long it takes. Raises `RuntimeError` if the command fails."""
         if self.finish(timeout=None) != 0:
             raise RuntimeError(f"raypoly prepare failed:\n{self.log()[-2000:]}")
 
     def commits(self) -> int:
-        """Objects of the journal and completed steps that are there."""
+        """A count of journal objects; a completed step counts as a hundred."""
         steps = len(list(self.folder.glob("rollouts/*.parquet")))
         return 100 * steps + len(list(self.folder.glob("journal/*/*.arrow")))
 
 
 def read_outputs(folder: Path) -> dict[str, bytes]:
-    """What a preparation ended in, by name."""
+    """The files of a finished preparation: bytes by name."""
     found = (path for pattern in OUTPUT for path in folder.glob(pattern))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
 
 
 def changed_outputs(one: Path, another: Path) -> list[str]:
-    """Files that are not the same in both."""
+    """Names of the files that differ."""
     ours, theirs = read_outputs(one), read_outputs(another)
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))

@@ -27,7 +27,7 @@ WORDS = (
 
 
 def problem_row(name: str, number: int = 0, **more: Any) -> dict[str, Any]:
-    """A row of LeetCodeDataset's kind, whose statement is like no other number's."""
+    """A row in LeetCodeDataset's format. Each `number` gives another statement."""
     what = WORDS[number % len(WORDS)]
     asked = f"Count all {what} that {number + 3} guests of the {what} guild saw before {what} closed."
     return {
@@ -43,7 +43,7 @@ def problem_row(name: str, number: int = 0, **more: Any) -> dict[str, Any]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any] | str]) -> Path:
-    """A file of JSON lines; a text is a line as it is."""
+    """Write rows as JSON lines. A string becomes a line unchanged."""
     path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in rows))
     return path
 
@@ -54,7 +54,7 @@ def candidate(name: str, prompt: str = "Say what you see in the picture.", **fac
 
 
 def written_bytes(write: Callable[[Iterable[Candidate], IO[bytes]], None], candidates: Iterable[Candidate]) -> bytes:
-    """What is written of them to a file."""
+    """The bytes that `write` writes for the candidates."""
     file = io.BytesIO()
     write(candidates, file)
     return file.getvalue()

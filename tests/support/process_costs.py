@@ -1,4 +1,4 @@
-"""What a process and all it started cost, from /proc."""
+"""CPU time and memory of a process and its descendants, from /proc."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the family, and of those of its children that have ended and were waited for."""
+    """User and system seconds of the family, with its children that ended and were waited for."""
     return sum(_ticks(member) for member in family(pid)) / TICKS
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of the family; a page that several of its processes share counts once, in parts (PSS)."""
+    """Resident bytes of the family. A page shared by several processes counts once, in parts (PSS)."""
     return sum(_kibibytes(member, "smaps_rollup", "Pss:") for member in family(pid)) * 1024
 
 
 def largest_resident_bytes(pid: int) -> int:
-    """The largest resident size that the process itself ever had."""
+    """The largest resident size that the process itself had so far."""
     return _kibibytes(pid, "status", "VmHWM:") * 1024
 
 
 @contextmanager
 def peak(measure: Callable[[], int]) -> Iterator[list[int]]:
-    """The values of `measure` while the block runs, a few a second."""
+    """Collect values of `measure` while the block runs, every `EVERY_SECONDS`."""
     values: list[int] = []
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Small files of problems and programs, and the command that scores them."""
+"""Small files of problems and programs, and `raypoly score` run on them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def score_command(*arguments: str | Path) -> list[str]:
 
 
 def score_environment(folder: Path) -> dict[str, str]:
-    """Temporary files go below the folder, where a test can look for what was left."""
+    """Environment whose temporary files are below the folder, where a test can find what was left."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
 
 
@@ -72,7 +72,7 @@ def run_score(folder: Path, *arguments: str | Path, **more: Any) -> subprocess.C
 
 
 def descendants(pid: int, generations: int = 100) -> dict[int, str]:
-    """Living processes below `pid`: their start times by process id, which tell them from later ones."""
+    """Start times of the living processes below `pid`, by process id. With its start time an id is unique."""
     parents: dict[int, int] = {}
     begun: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -93,7 +93,7 @@ def descendants(pid: int, generations: int = 100) -> dict[int, str]:
 
 
 def still_running(processes: Mapping[int, str]) -> list[int]:
-    """Those that still run."""
+    """Ids of the processes that still run."""
     alive = []
     for pid, begun in processes.items():
         try:

@@ -1,4 +1,4 @@
-"""A small random Qwen3 policy with its tokenizer; one that was shown some puzzles is `tests.support.warm_model`."""
+"""A small random Qwen3 policy with its tokenizer. `tests.support.warm_model` has one that was trained a little."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ TEXTS = ["def f(n):\n s = 0\n for x in range(1, n + 1):\n  s += x\n return s", "
 
 
 def random_model(folder: Path) -> Path:
-    """A Hugging Face folder whose head is scaled up, so that what it samples is not uniform."""
+    """Write a Hugging Face folder. The head is scaled up, so that samples are not uniform."""
     tokenizer = build_tokenizer(TEXTS)
     model = build_model(len(tokenizer), seed=0)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Rows of random tokens for the random model, and what their step is divided by."""
+"""Training rows of random tokens for the random model, and the normalisers of their step."""
 
 from __future__ import annotations
 

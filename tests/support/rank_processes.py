@@ -1,7 +1,7 @@
-"""Learner ranks as processes of this machine, forked from one that has imported what they need.
+"""Learner ranks as local processes, forked from one process that has imported what they need.
 
-with Together() as together:
-    answers = together.run(4, function, "argument")       # function(ranks, "argument") on each rank
+with RankProcesses() as ranks:
+    answers = ranks.run(4, function, "argument")       # function(ranks, "argument") on each rank
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ with contextlib.suppress(ImportError):
 
 
 class RankProcesses:
-    """At most four ranks at a time. Up inside `with`."""
+    """At most four ranks at a time, while the `with` block runs."""
 
     def __enter__(self) -> RankProcesses:
         context = multiprocessing.get_context("forkserver")
@@ -42,7 +42,7 @@ class RankProcesses:
     def run(
         self, size: int, function: Callable[Concatenate[Ranks, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> list[T]:
-        """What the function gives on each rank. Raises what it raises."""
+        """Call the function on each rank and return the results in rank order. Raises what the function raises."""
         meeting = Meeting(HOST)
         places = [Place(rank, size, HOST, meeting.port) for rank in range(size)]
         answers: list[Any] = [self._pool.submit(_rank, place, function, *args, **kwargs) for place in places]

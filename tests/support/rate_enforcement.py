@@ -1,4 +1,4 @@
-"""Ways in which servers enforce requests and tokens a minute.
+"""Three ways in which servers enforce requests and tokens per minute.
 
     limits = Enforcement("bucket", requests=500, tokens=200_000)
     limits.admit(now, tokens=1800)      # False: answer 429

@@ -1,4 +1,4 @@
-"""A Ray cluster of several machines that all are this one, for many drivers, to be killed in parts.
+"""A Ray cluster of simulated machines on this one, for many drivers. Tests kill parts of it.
 
     with Machines() as machines:
         driver.environment["RAY_ADDRESS"] = machines.address
@@ -6,8 +6,8 @@
         machines.kill_node("generator")           # the node that the generator is on; another one joins
         machines.partition("scorer", seconds=2)
 
-The head has no room for actors, so every actor is on one of two worker nodes. Where this machine has network namespaces
-each worker node lives in its own; `why_no_partition` says why not.
+The head has no room for actors, so every actor is on one of two worker nodes. Each worker node has a network namespace
+of its own if this machine allows them; if not, `why_no_partition` says why.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from workflows.liveness.reaper import parents
 T = TypeVar("T")
 
 TITLES = {"generator": "GeneratorActor", "scorer": "Scorer", "judge": "JudgeActor", "learner": "LearnerActor"}
-"""The class of each actor, which Ray shows as the title of its process."""
+"""The class of each actor. Ray shows it as the title of the actor's process."""
 _WORKER_NODES = 2
 _TRIES = 8
 _SYSTEM = {"prestart_worker_first_driver": False}
-"""No processes that no actor uses."""
+"""Start no processes that no actor uses."""
 _CUT_OFF = {
     "health_check_initial_delay_ms": 5000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 3000,
     "health_check_failure_threshold": 3,
 }
-"""A node that can't be reached is taken for dead after some 12 s, not after a minute."""
+"""Ray takes a node that it can't reach for dead after some 12 s, not after a minute."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class _Node:
 
     @property
     def raylet(self) -> int:
-        """Its process id; 0 where it is dead."""
+        """The raylet's process id; 0 if it is dead."""
         for info in self.node.all_processes.get("raylet", []):
             if info.process.poll() is None:
                 return int(info.process.pid)
@@ -61,10 +61,10 @@ class _Node:
 
 
 class Machines:
-    """Up inside `with`."""
+    """The cluster; it runs while the `with` block runs."""
 
     def __init__(self, partitions: bool = True) -> None:
-        """`partitions`: whether each node gets a network of its own, in which 127.0.0.1 is another place."""
+        """`partitions`: each node gets a network of its own. Then 127.0.0.1 is another place on each node."""
         self.why_no_partition = "" if partitions else "it was not asked for"
         self._stack = contextlib.ExitStack()
         self._network: Network | None = None
@@ -94,20 +94,20 @@ class Machines:
 
     @property
     def address(self) -> str:
-        """For RAY_ADDRESS."""
+        """The value for RAY_ADDRESS."""
         return str(self._cluster.address)
 
     @property
     def here(self) -> str:
-        """This process's own address, as every node reaches it."""
+        """The address at which every node reaches this process."""
         return self._network.address if self._network else "127.0.0.1"
 
     def is_there(self, actor: str, *calls: str) -> bool:
-        """Whether there is such an actor, and at work on one of these calls where any are named."""
+        """Whether the actor exists and, if calls are named, works on one of them."""
         return self._find(actor, calls or ("",)) is not None
 
     def wait_until_idle(self, timeout: float = 600) -> None:
-        """Return when no actor is there: Ray ends a dead driver's. Raises `TimeoutError`."""
+        """Wait until no actor is left: Ray ends those of a dead driver. Raises `TimeoutError`."""
         until = time.monotonic() + timeout
         while any(map(self.is_there, TITLES)):
             if time.monotonic() > until:
@@ -115,7 +115,7 @@ class Machines:
             time.sleep(0.05)
 
     def kill_actor(self, actor: str) -> bool:
-        """SIGKILL to an actor's process; False where there is none."""
+        """Send SIGKILL to an actor's process. Returns False if there is no such actor."""
         found = self._find(actor)
         if found is None:
             return False
@@ -126,7 +126,7 @@ class Machines:
         return True
 
     def kill_node(self, actor: str) -> bool:
-        """End the node that an actor is on, all of it; then another joins."""
+        """Kill the whole node that an actor is on; then another node joins. Returns False if there is no such actor."""
         found = self._find(actor)
         if found is None:
             return False
@@ -135,7 +135,7 @@ class Machines:
         return True
 
     def partition(self, actor: str, seconds: float) -> bool:
-        """Take the cable of an actor's node out for a time; where Ray gave it up meanwhile, another joins."""
+        """Cut the network of an actor's node for a time. Returns False if there is no such actor or no namespace."""
         found = self._find(actor)
         if found is None or found[1].host is None:
             return False
@@ -144,13 +144,13 @@ class Machines:
         return True
 
     def mend(self) -> None:
-        """Nodes that have ended by themselves make way for new ones."""
+        """Replace nodes that have ended by themselves."""
         for node in [node for node in self._nodes if not node.raylet]:
             self._remove(node)
             self._add_node()
 
     def _find(self, actor: str, calls: Sequence[str] = ("",)) -> tuple[int, _Node] | None:
-        """An actor's process and its node; Ray puts the call that it is at work on into the title."""
+        """An actor's process id and node. Ray puts the current call into the process title."""
         nodes = {node.raylet: node for node in self._nodes}
         for pid, parent in parents():
             title = _title(pid) if parent in nodes else ""
@@ -170,7 +170,7 @@ class Machines:
         self._nodes.append(_Node(node, host))
 
     def _start(self, start: Callable[[], T]) -> T:
-        """Start something of Ray's: on a busy machine its own patience (30 s) may need more tries."""
+        """Start a part of Ray. On a busy machine Ray's own timeout (30 s) may need several tries."""
         before, handler = _children(), signal.getsignal(signal.SIGTERM)
         with patch.dict(os.environ, {"RAY_TMPDIR": self._folder}):  # so that this cluster is nobody else's default
             for last in (*(_TRIES - 1) * [False], True):
@@ -197,7 +197,7 @@ def _children() -> set[int]:
 
 
 def _title(pid: int) -> str:
-    """What a process calls itself; empty where it is dead."""
+    """A process's title; empty if it is dead."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a run that was killed ended as the undisturbed one did."""
+"""Compare a run that was killed with an undisturbed one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 from raypoly import Run
 
 TIMED = ("cpu_seconds",)
-"""Columns of the rollouts that say what took its time, and may differ."""
+"""Columns of the rollouts that hold times and may differ."""
 
 
 def run_differences(run: Run, undisturbed: Run) -> list[str]:
-    """What differs, in sentences: weights, digests of each step's weights, contents of the rollouts."""
+    """Sentences about what differs: weights, digests of each step's weights, contents of the rollouts."""
     return list(_differences(run, undisturbed))
 
 
@@ -47,6 +47,6 @@ def weights_hash(run: Run) -> str:
 
 
 def rollout_content(table: pa.Table) -> list[object]:
-    """What a step's rollouts say, but for what took its time."""
+    """The rows of a step's rollouts without the columns of times."""
     rows: list[object] = table.drop_columns(list(TIMED)).to_pylist()
     return rows

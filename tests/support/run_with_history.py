@@ -1,4 +1,4 @@
-"""A run folder with files of every kind in it, written by the parts that write real ones; no model, no Ray."""
+"""Write a run folder with files of every kind with the product's own writers, without a model and without Ray."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from workflows.durability.journal import Journal
 from workflows.observers.summary import Summary
 
 STEPS = 124
-"""Completed; the first hundred are bundled, those to 119 indexed, and 124 is half done."""
+"""Completed steps. The first hundred are bundled, steps to 119 are indexed, and step 124 is half done."""
 EVERY = 10
-"""Steps between checkpoints; evaluations come as often."""
+"""Steps between checkpoints, and between evaluations."""
 RESUMED = 60
-"""A second start took over here."""
+"""The step at which a second start took over."""
 
 
 @cache
@@ -49,7 +49,7 @@ def config_of(root: Path) -> Config:
 
 
 def groups_of(step: int) -> tuple[Group, ...]:
-    """One group; three in the step that is half done."""
+    """One group; three groups for the step that is half done."""
     return tuple(
         make_group(step, slot, 2, tokens=4, unjudged=step % 7 == 0) for slot in range(3 if step == STEPS else 1)
     )
@@ -86,7 +86,7 @@ def checkpoint_of(step: int) -> Mapping[str, bytes]:
 
 
 def write_run_with_history(root: Path, old: Path) -> None:
-    """The run in `root`; in `old`, its files as they were when the second start began."""
+    """Write the run to `root`, and to `old` its files as they were when the second start began."""
     asyncio.run(_make(root, old))
 
 

@@ -1,4 +1,4 @@
-"""An S3 server on loopback that can be told to misbehave, and keeps a log of what it was asked.
+"""An S3 server on loopback that commits the faults that you ask for and logs its requests.
 
     with s3_server() as s3:
         open_store(f"s3://{s3.bucket}/run?endpoint_override={s3.endpoint}&region=us-east-1")
@@ -52,7 +52,7 @@ class Request:
 
 @dataclass
 class Fault:
-    """What happens to some of the requests that arrive after it was set."""
+    """A fault that strikes some of the requests that arrive after it was set."""
 
     kind: Kind
     at: int = 1
@@ -93,7 +93,7 @@ class S3Server:
         return {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
 
     def end_faults(self) -> None:
-        """No more faults; what hangs ends."""
+        """Commit no more faults, and let hanging requests end."""
         self.faults.clear()
         self.conditions = "kept"
         self.on_request = lambda request: None
@@ -106,7 +106,7 @@ class S3Server:
         return f"s3://{self.bucket}/{prefix}?{query}"
 
     def client(self) -> Any:
-        """boto3's client, for a look from outside; its requests count as well."""
+        """A boto3 client for a look from outside. Its requests are logged too."""
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -116,12 +116,12 @@ class S3Server:
         )
 
     def count(self, method: str = "", key: str = "") -> int:
-        """Requests so far of a method whose key contains a text."""
+        """Number of requests so far of a method whose key contains a text."""
         return sum(request.method.startswith(method) and key in request.key for request in self.requests)
 
 
 class _Layer:
-    """WSGI around moto: log, fault, then the store itself, one request at a time where it writes."""
+    """WSGI around moto: it logs, commits the fault, then calls moto. Writing requests go one at a time."""
 
     def __init__(self, server: S3Server) -> None:
         self._app = DomainDispatcherApplication(create_backend_app)
@@ -199,13 +199,13 @@ class _Handler(MotoRequestHandler):
 
 
 def _drain(environ: dict[str, Any]) -> None:
-    """Take the request's body, or the client sees a reset instead of the answer."""
+    """Read the request's body, or the client sees a reset instead of the answer."""
     environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
 
 
 @contextmanager
 def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
-    """A server with an empty bucket, gone at the end; `host`: the address of this machine that it listens on."""
+    """Run a server with an empty bucket while the block runs. `host`: the local address that it listens on."""
     server = S3Server(bucket=f"runs-{next(_COUNTER)}")  # moto's content is the process's: a new bucket is empty
     listener = make_server(host, 0, _Layer(server), threaded=True, request_handler=_Handler)
     server.endpoint = f"http://{host}:{listener.server_port}"

@@ -1,4 +1,4 @@
-"""A small run whose every verdict is known: two steps and an evaluation, scored by the real sandbox."""
+"""Write a small run with known verdicts: two steps and an evaluation, scored by the real sandbox."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ BUILT_IN = "def f(ns):\n    return sum(ns)\n"
 WRONG = "def f(ns):\n    return 0\n"
 RAISES = "def f(ns):\n    return ns.total\n"
 PROGRAMS = (LOOP, BUILT_IN, WRONG, RAISES)
-"""Of each training group: two pass, in two ways, one is wrong, one raises."""
+"""The programs of each training group: two pass in two ways, one is wrong, one raises."""
 SAMPLES = (LOOP, LOOP, LOOP, BUILT_IN, BUILT_IN, WRONG, WRONG, WRONG)
-"""Of each problem in the evaluation: five of eight pass."""
+"""The programs of each problem in the evaluation: five of eight pass."""
 NAMES = ("one", "two", "three", "four")
 STEPS = 2
 SCORER = ["scorer.workers=1"]
 
 Label = Callable[[int, int], tuple[int, ...] | None]
-"""(step, slot) to the strategies that the judge is said to have found, 0 where degenerate."""
+"""Maps (step, slot) to the strategies that the run stores as the judge's; 0 is degenerate."""
 Change = Callable[[str, int, Verdict], Verdict]
-"""(problem, place, verdict) to what the run is said to have stored."""
+"""Maps (problem, place, verdict) to the verdict that the run stores."""
 
 
 def as_scored(problem: str, place: int, verdict: Verdict) -> Verdict:
@@ -62,7 +62,7 @@ def write_problems(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 @cache
 def verdicts(programs: tuple[str, ...]) -> tuple[Verdict, ...]:
-    """What the sandbox says of the programs, with evidence; the same for every problem here."""
+    """The sandbox's verdicts with evidence. They are the same for every problem here."""
     path = Path(__file__).with_name("problem.jsonl")
     (problem,) = read_problems(path).problems
     return tuple(score([problem], [Program(i, "one", code) for i, code in enumerate(programs)], _ONE_WORKER, True))
@@ -78,13 +78,13 @@ def rollout(code: str, seed: int) -> Rollout:
 
 
 def without_labels(step: int, slot: int) -> None:
-    """As a run whose objective needs no judge."""
+    """Label nothing, as a run does whose objective needs no judge."""
 
 
 def write_scored_run(
     folder: Path, stored: Change = as_scored, label: Label = without_labels, place: str | None = None, *overrides: str
 ) -> str:
-    """The run's place. Its problems lie in `problems.jsonl` beside it."""
+    """Write the run and return its URI. Its problems are in `problems.jsonl` beside it."""
     path = write_problems(folder / "problems.jsonl", [row_of(name) for name in NAMES])
     own = [f"run.dir={place or folder / 'run'}", "train.steps=2", "train.prompts_per_step=2", "train.rollouts=4"]
     source = ["problems.source=jsonl", f"problems.path={path}", "problems.validation=2", "problems.test=0"]
@@ -114,7 +114,7 @@ def write_scored_run(
 
 
 def evaluation_payload(names: Sequence[str], stored: Change) -> dict[str, Any]:
-    """What an evaluation reports of `SAMPLES`."""
+    """The numbers that an evaluation of `SAMPLES` reports."""
     groups = [[stored(name, i, verdict) for i, verdict in enumerate(verdicts(SAMPLES))] for name in names]
     return {"problems": len(names), **summarise([GroupOutcomes.of(group, None).outcome(None) for group in groups])}
 
@@ -127,7 +127,7 @@ def _group(step: int, slot: int, name: str, stored: Change, label: Label) -> Gro
 
 
 def evaluation_table(names: Sequence[str], stored: Change) -> pa.Table:
-    """An evaluation's table."""
+    """The table of an evaluation, one row a sample."""
     rows = []
     for name in names:
         for i, (code, found) in enumerate(zip(SAMPLES, verdicts(SAMPLES), strict=True)):

@@ -1,4 +1,4 @@
-"""Small problems for the sandbox's tests."""
+"""Small problems whose tests are calls or a check, and the folder of shared data."""
 
 import json
 from pathlib import Path
@@ -20,6 +20,6 @@ def check(source: str, entry_point: str = "f", prelude: str = "") -> Problem:
 
 
 def budgeted(steps: int = 100, elements: int = 50, depth: int = 10) -> Problem:
-    """The sum of squares below 1000, which every honest way goes over the steps of."""
+    """Ask for the sum of squares below 1000. Every honest program exceeds the steps of this budget."""
     budget = {"steps": steps, "elements": elements, "depth": depth}
     return calls(([3], 5), ([1000], sum(i * i for i in range(1000)), budget))

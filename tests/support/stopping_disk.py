@@ -1,4 +1,4 @@
-"""Disks that stop at a chosen call, as a dying process, a lost power line or a full disk does."""
+"""Disks that stop at a chosen call, as a dying process, a power cut or a full disk does."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from raypoly.store.disk_calls import Disk
 
 
 class Stopped(BaseException):
-    """The process is dead: nothing of ours catches it."""
+    """The process is dead. The product must not catch it."""
 
 
 class QuickDisk(Disk):
-    """Waits for no real disk: what a power cut would take is simulated here, or is not the test's matter."""
+    """A disk that syncs nothing, which is quick. Power cuts are simulated, or not part of the test."""
 
     def sync(self, file: BinaryIO) -> None:
         pass
@@ -26,7 +26,7 @@ class QuickDisk(Disk):
 
 
 class StoppingDisk(QuickDisk):
-    """Stops at call number `at` (half-way, if that is a write) with `error`, and at every call after a death."""
+    """Raises `error` at call number `at`, half-way through if that is a write. After a death every call raises."""
 
     def __init__(self, at: int | None = None, error: BaseException | None = None) -> None:
         self.calls = 0
@@ -34,7 +34,7 @@ class StoppingDisk(QuickDisk):
         self.error = error or Stopped()
 
     def _call(self) -> bool:
-        """Whether this is the call to stop at."""
+        """Count the call, and return whether to stop at it."""
         self.calls += 1
         if self.at is not None and self.calls > self.at and isinstance(self.error, Stopped):
             raise self.error
@@ -84,7 +84,7 @@ class StoppingDisk(QuickDisk):
 
 
 class PoweredDisk(StoppingDisk):
-    """Forgets on `lose_power` every name, removal and content that was not synced."""
+    """On `lose_power`, undoes every name, removal and content that was not synced."""
 
     def __init__(self, at: int | None = None) -> None:
         super().__init__(at)

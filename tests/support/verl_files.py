@@ -33,7 +33,7 @@ def gsm8k_row(index: int, **changes: Any) -> dict[str, Any]:
 
 
 def code_row(index: int, **tests: Any) -> dict[str, Any]:
-    """A row of the kind of Eurus-2-RL-Data or code-r1: the ground truth is JSON."""
+    """A row as in Eurus-2-RL-Data or code-r1: the ground truth is JSON."""
     held = tests or {"inputs": [f"{index} 1\n"], "outputs": [f"{index + 1}\n"]}
     return gsm8k_row(
         index,

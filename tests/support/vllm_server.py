@@ -1,4 +1,4 @@
-"""vLLM's own OpenAI server on a CPU, with a random long-context model too small to know anything.
+"""vLLM's own OpenAI server on a CPU, with a tiny random model of a long context.
 
     with serving(build(folder)) as server:                   # up in half a minute; ended with all its processes
         OpenAIJudge(JudgeConfig(name="openai", base_url=server.url, model=MODEL, answer_schema="indexed"))

@@ -1,4 +1,4 @@
-"""The policy that short runs start from."""
+"""A tiny policy with a short supervised training, from which short runs start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from raypoly.problems.puzzles import puzzle_of
 
 
 def warm_model(folder: Path, steps: int = 110) -> Path:
-    """A briefly supervised tiny model: most of what it samples parses, some of it is right. Some 30 seconds."""
+    """Train a tiny model for some 30 seconds and write its folder. Most of its samples parse, and some are right."""
     torch.set_num_threads(1)
     config = WarmStartConfig(steps=steps, batch_size=64)
     problems = build_problem_set(ProblemsConfig())
@@ -34,7 +34,7 @@ def warm_model(folder: Path, steps: int = 110) -> Path:
 
 
 def cached_warm_model() -> Path:
-    """`warm_model`, made once for this user."""
+    """The folder of such a model, made once for each user."""
     folder = cache_root() / "chaos-model-1"
     if not folder.is_dir():
         aside = folder.with_name(f".{folder.name}-{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Worked numbers of the field, from a folder beside the repository where it exists."""
+"""Worked numbers of published methods, from a folder beside the repository if there is one."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ FILE = Path(__file__).parents[3] / "shared" / "vectors" / "methods.json"
 
 
 def worked_cases(topic: str) -> list[Any]:
-    """Parameters for `pytest.mark.parametrize`, or one that skips with the reason."""
+    """Parameters for `pytest.mark.parametrize`; one that skips with a reason if the folder is missing."""
     if not FILE.exists():
         return [pytest.param(None, marks=pytest.mark.skip(reason=f"{FILE} is not here"))]
     return [pytest.param(case, id=case["name"]) for case in json.loads(FILE.read_text())[topic]]

@@ -1,4 +1,4 @@
-"""A driver whose judge needs a key: judges, fails, kills its judge, and writes down what the dashboard shows.
+"""A driver whose judge needs a key. It judges, fails, kills its judge, and saves the dashboard's pages.
 
     JUDGE_TEST_KEY=... python -m tests.workflows.secrets_script URL FOLDER
 

@@ -1,4 +1,4 @@
-"""Experiments of short made runs: files as real trainings leave them, without a model."""
+"""Experiments whose runs are made: files as trainings write them, without a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
 
 
 def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None) -> None:
-    """Make its files; `gain` is added to what it came to at the end."""
+    """Write a run's files. `gain` is added to its last step's results."""
     overrides = [text for text in run.overrides if not text.startswith("run.dir=")]
     made = finished_run.write_finished_run(place or run.place, run.config.objective.name, False, *overrides)
     summary = {**finished_run.summary(run.config.objective.name), "state": "finished"}

@@ -1,4 +1,4 @@
-"""Groups to try objectives on: judged rollouts, their order, and what merging two strategies makes of them."""
+"""Judged groups to try objectives on, with their rollouts reordered or two strategies merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raypoly.values import Float64
 
 @dataclass(frozen=True)
 class Judged:
-    """N rewards of 0 and 1 with strategies; 100 is a degenerate one."""
+    """N rewards of 0 or 1 with raw strategy labels; 100 is degenerate."""
 
     rewards: tuple[int, ...]
     labels: tuple[int, ...]
@@ -25,7 +25,7 @@ class Judged:
         return Judged(tuple(self.rewards[i] for i in order), tuple(self.labels[i] for i in order))
 
     def merged(self) -> Judged:
-        """Strategies 1 and 2 taken for one."""
+        """The group with strategies 1 and 2 merged into one."""
         return replace(self, labels=tuple(1 if label == 2 else label for label in self.labels))
 
     @property

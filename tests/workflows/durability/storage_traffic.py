@@ -1,4 +1,4 @@
-"""A run's whole traffic with its storage, without a model: what tests stop at every call.
+"""All storage calls of a run, without a model. Tests stop it at every call.
 
     store, lease = take_up("s3://bucket/run?...")        # config, lease, record of this start
     asyncio.run(drive(store, lease, promises.append))    # from wherever the run stands to its end
@@ -38,13 +38,13 @@ Promise = Callable[[str], object]
 
 
 def take_up(place: str | Path) -> tuple[Store, Lease]:
-    """As a driver starts. Raises `UsageError` where the place can't be used."""
+    """Open the run as a driver does. Raises `UsageError` if the place can't be used."""
     config = load(None, [f"run.dir={place}", f"train.steps={STEPS}", "run.storage_patience=20"], lambda text: None)
     return resolve_run(config).open("test")
 
 
 async def drive(store: Store, lease: Lease, promise: Promise) -> None:
-    """Take the run from wherever it stands to its end."""
+    """Continue the run from where it stands to its end."""
     journal, checkpoints = Journal(store, lease, window_seconds=0), Checkpoints(store, lease, keep_last=1)
     newest = checkpoints.newest_valid()
     saved = newest.step if newest else 0
@@ -64,7 +64,7 @@ async def drive(store: Store, lease: Lease, promise: Promise) -> None:
 
 
 def check_promises(store: Store, lease: Lease, promises: Collection[str]) -> None:
-    """What had been promised before the stop is there, and nothing is damaged."""
+    """Check that everything promised before the stop is there, and that nothing is damaged."""
     journal = Journal(store, lease)
     for step in range(STEPS):
         if step in journal.completed_steps():
@@ -82,7 +82,7 @@ def check_promises(store: Store, lease: Lease, promises: Collection[str]) -> Non
 
 
 def check_end(store: Store, lease: Lease) -> None:
-    """The end of an undisturbed run, and nothing left lying about."""
+    """Check that the run ended as an undisturbed one, and that no file is left over."""
     journal = Journal(store, lease)
     for step in range(STEPS):
         completed = journal.load_step(step)

@@ -1,4 +1,4 @@
-"""`raypoly train` in a world where a second is a minute: the longest wait between two probes is 1 s in place of 60.
+"""`raypoly train` with short waits: the longest wait between two probes of the judge is 1 s instead of 60 s.
 
 python -m tests.workflows.liveness.short_waits train.steps=20 judge.name=openai
 
