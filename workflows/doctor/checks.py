@@ -1,7 +1,7 @@
-"""One object of each kind, held against its checksum.
+"""Checks one object of each kind against its checksum.
 
-A check takes the object's key and content, notes what the object says in `RunFacts`, and raises `CorruptData` or
-`NewerSchema` where it can't be trusted.
+A check takes the object's key and content, and notes in `RunFacts` what it says. It raises `CorruptData` or
+`NewerSchema` if the object can't be trusted.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Check = Callable[[RunFacts, re.Match[str], bytes], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """Objects of one kind."""
+    """A kind of object: the key's pattern, and how its content is checked."""
 
     area: str
     pattern: re.Pattern[str]
     check: Check | None
-    """None where the content carries no checksum."""
+    """None if the content carries no checksum."""
 
 
 def kind_of(key: str) -> tuple[Kind, re.Match[str]] | None:
-    """What a key is of; None for what raypoly did not put there."""
+    """The kind of a key; None if raypoly did not put it there."""
     for kind in KINDS:
         if match := kind.pattern.fullmatch(key):
             return kind, match
@@ -86,7 +86,7 @@ def _table(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
 def _rows(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         try:
-            if line.endswith(b"\n"):  # the last one may be being written
+            if line.endswith(b"\n"):  # the last line may be half-written
                 row = json.loads(line)
                 facts.rows[int(row["step"])] = row
         except (ValueError, KeyError, TypeError) as error:
@@ -112,4 +112,4 @@ KINDS = (
     _kind("derived", re.escape(METRICS), _rows),
     _kind("derived", r"figure\.png|report\.html|model/.+|tensorboard/.+|stacks/.+|raypoly-error-[^/]+\.txt", None),
 )
-"""Checkpoints are not among them: their manifests say what belongs to them."""
+"""Checkpoints are not among them: their manifests list their files."""

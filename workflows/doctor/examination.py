@@ -1,4 +1,4 @@
-"""Reading a run object by object."""
+"""Examines a run object by object."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from workflows.durability.manifests import NAME, Manifest
 
 _AT_ONCE = 4
 _LOOKS = 4
-Told = Callable[[int, int], None]
-"""Objects looked at, and all there are."""
+OnProgress = Callable[[int, int], None]
+"""Called with the number of checked objects and the number of all."""
 
 
-def examine(place: str, told: Told = lambda done, total: None) -> DoctorReport:
-    """Check every object of a run. Raises `UsageError` where there is no run; `StorageError`."""
+def examine(place: str, on_progress: OnProgress = lambda done, total: None) -> DoctorReport:
+    """Check every object of a run. Raises `UsageError` if there is no run; `StorageError`."""
     run = Run(place)
     for _ in range(_LOOKS):
-        report = _examined(run, told)
+        report = _examine_once(run, on_progress)
         if not any(finding.state == "gone" and finding.area != "journal" for finding in report.findings):
-            break  # else a live driver replaced what was listed: what it wrote instead was not seen
+            break  # else a live driver replaced listed objects, and the new ones were not seen
     return report
 
 
-def _examined(run: Run, told: Told) -> DoctorReport:
+def _examine_once(run: Run, on_progress: OnProgress) -> DoctorReport:
     store, facts = run.store, RunFacts()
     keys = store.list()
     jobs = [*_checkpoint_jobs(store, keys, facts), *_object_jobs(store, keys, facts)]
@@ -49,16 +49,16 @@ def _examined(run: Run, told: Told) -> DoctorReport:
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="doctor") as pool:
         for done, found in enumerate(pool.map(lambda job: job(), jobs), 1):
             findings.extend(found)
-            told(done, len(jobs))
+            on_progress(done, len(jobs))
     blocking = _folders_for_files(store)
     findings += [*blocking, *_half_written(store), *_contradictions(facts)]
     resume = find_resume_point(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
-    findings += _holes(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
+    findings += _lost_rollouts(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
     return DoctorReport(run.uri, tuple(findings), probe_lease(store), _free(store), resume)
 
 
 def _last_config(run: Run, facts: RunFacts) -> Config | None:
-    """As the last start changed it, where what it wrote is sound."""
+    """The last start's config if its file is sound, else the first start's."""
     try:
         return run.config
     except (CorruptData, StorageError, NewerSchema):
@@ -71,10 +71,10 @@ Job = Callable[[], Sequence[Finding]]
 def _object_jobs(store: Store, keys: Sequence[str], facts: RunFacts) -> Iterator[Job]:
     for key in keys:
         if not key.startswith(PREFIX):
-            yield lambda key=key: [_looked_at(store, key, facts)]  # type: ignore[misc]
+            yield lambda key=key: [_check_object(store, key, facts)]  # type: ignore[misc]
 
 
-def _looked_at(store: Store, key: str, facts: RunFacts) -> Finding:
+def _check_object(store: Store, key: str, facts: RunFacts) -> Finding:
     if key.startswith(DAMAGED):
         return Finding("set aside", key, "set aside", "an earlier start found it damaged")
     found = kind_of(key)
@@ -86,7 +86,7 @@ def _looked_at(store: Store, key: str, facts: RunFacts) -> Finding:
     try:
         data = store.read(key)
     except StorageError as error:
-        return _unread(store, kind.area, key, error)
+        return _unreadable(store, kind.area, key, error)
     try:
         kind.check(facts, match, data)
     except (CorruptData, NewerSchema) as error:
@@ -116,7 +116,7 @@ def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -
         data = store.read(manifest_key)
         manifest = Manifest.parse(step, data)
     except StorageError as error:
-        return [_unread(store, "checkpoints", manifest_key, error)]
+        return [_unreadable(store, "checkpoints", manifest_key, error)]
     except (CorruptData, NewerSchema) as error:
         return [Finding("checkpoints", manifest_key, "damaged", _reason(error))]
     findings = [Finding("checkpoints", manifest_key, "sound", bytes=len(data))]
@@ -125,7 +125,7 @@ def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -
         try:
             fits = store.digest(key) == (entry.sha256, entry.bytes)
         except StorageError as error:
-            findings.append(_unread(store, "checkpoints", key, error, missing=store.exists(manifest_key)))
+            findings.append(_unreadable(store, "checkpoints", key, error, missing=store.exists(manifest_key)))
             continue
         reason = "" if fits else "its checksum does not match its content"
         findings.append(Finding("checkpoints", key, "sound" if fits else "damaged", reason, entry.bytes))
@@ -135,22 +135,22 @@ def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -
     return findings + [Finding("checkpoints", key, "foreign", "its manifest does not name it") for key in strangers]
 
 
-def _unread(store: Store, area: str, key: str, error: StorageError, missing: bool = False) -> Finding:
-    """What is listed and can't be read: a live driver removed it, or the disk does not give it back."""
+def _unreadable(store: Store, area: str, key: str, error: StorageError, missing: bool = False) -> Finding:
+    """An object that is listed and can't be read: a live driver removed it, or the disk fails."""
     if store.exists(key):
         return Finding(area, key, "damaged", str(error))
     return Finding(area, key, "missing" if missing else "gone", "it is not there")
 
 
 def _folders_for_files(store: Store) -> list[Finding]:
-    """Folders where a start needs to write a file of its own."""
+    """Folders in places where a start has to write a file."""
     folder = store.location.folder
     found = [key for key in (LOCK_KEY, OWNER_KEY) if folder and (folder / key).is_dir()]
     return [Finding("lease", key, "damaged", "it is a folder and has to be a file: remove it") for key in found]
 
 
 def _half_written(store: Store) -> list[Finding]:
-    """What dead writers left on a local disk; object stores never show half an object."""
+    """Half-written files of dead writers on a local disk. Object stores never show half an object."""
     folder = store.location.folder
     found = sorted(folder.rglob(".*.part")) if folder else []
     reason = "it is being written, or its writer died; the next start removes it"
@@ -158,7 +158,7 @@ def _half_written(store: Store) -> list[Finding]:
 
 
 def _contradictions(facts: RunFacts) -> list[Finding]:
-    """What does not say of a step what its own file says: segments of the index, the row in metrics.jsonl."""
+    """Objects that contradict a step's own file: segments of the index, and the row in metrics.jsonl."""
     wrong = {key: step for step, (key, head) in facts.indexed.items() if facts.heads.get(step, head) != head}
     findings = [("index", key, step) for key, step in sorted(wrong.items())]
     known = {**{step: head for step, (_, head) in facts.indexed.items()}, **facts.heads}
@@ -170,8 +170,8 @@ def _contradictions(facts: RunFacts) -> list[Finding]:
     ]
 
 
-def _holes(before: int, facts: RunFacts, damaged: Sequence[str]) -> list[Finding]:
-    """Steps before this one whose rollouts are in no file that is sound or was named already."""
+def _lost_rollouts(before: int, facts: RunFacts, damaged: Sequence[str]) -> list[Finding]:
+    """Steps before this one whose rollouts are neither in a sound file nor in one that is reported as damaged."""
     named = Catalogue.of(damaged).files
     lost = [step for step in range(before) if step not in facts.heads and step not in named]
     reason = "the rollouts are lost; the run goes on without them"

@@ -1,4 +1,4 @@
-"""What the doctor found: one finding an object, and what they come to."""
+"""The doctor's findings, one for each object, and its report."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from raypoly.store.lease_probe import LeaseState
 from raypoly.store.step_records import Head, Record
 
 State = Literal["sound", "damaged", "missing", "foreign", "half-written", "set aside", "unchecked", "gone"]
-"""`gone`: a live driver removed it while it was looked at. `unchecked`: derived files that carry no checksum."""
+"""`gone`: a live driver removed it during the examination. `unchecked`: derived files without a checksum."""
 BAD: tuple[State, ...] = ("damaged", "missing")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One object."""
+    """The state of one object."""
 
     area: str
     key: str
     state: State
     reason: str = ""
-    """One clause for a person; empty where all is well."""
+    """One clause for a person; empty if it is sound."""
     bytes: int = 0
 
 
 @dataclass
 class RunFacts:
-    """What sound objects say; filled while they are checked."""
+    """The content of sound objects that the report needs, collected while they are checked."""
 
     config: Config | None = None
     checkpoints: set[int] = field(default_factory=set)
     """Steps whose checkpoints are sound in every file."""
     heads: dict[int, Head] = field(default_factory=dict)
-    """Of the steps whose rollouts are sound, by what their own file or bundle says."""
+    """Of the steps whose rollouts are sound, from their own file or bundle."""
     indexed: dict[int, tuple[str, Head]] = field(default_factory=dict)
-    """Key of the index's segment, and what it says of the step."""
+    """By step: the key of the index's segment, and the head in it."""
     rows: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     """metrics.jsonl, by step."""
     records: dict[int, dict[int, Sequence[Record]]] = field(default_factory=dict)
@@ -46,36 +46,36 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Where the same command would go on."""
+    """Where the same command would resume the run."""
 
     checkpoint: int | None
-    """Its step; None for the starting model."""
+    """The checkpoint's step; None for the starting model."""
     replayed: int
-    """Completed steps that the learner goes through again."""
+    """How many completed steps the learner replays."""
     step: int
-    """The step that it goes on with."""
+    """The step to go on with."""
     groups: Mapping[str, int]
-    """Of that step, by the last stage that is committed: `generated, scored, judged`."""
+    """Groups of that step, by their last committed stage: `generated, scored, judged`."""
     of: int | None
-    """Groups of a step; None where the config can't be read."""
+    """Groups in a step; None if the config can't be read."""
     finished: bool
     refused: str
-    """Why it would not go on; else empty."""
+    """Why the command would refuse; empty if it would not."""
     command: str
 
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All of it."""
+    """Everything that an examination found."""
 
     uri: str
     findings: Sequence[Finding]
     lease: LeaseState | None
     free_bytes: int
-    """On the disk of the run, or of the scratch where it is in remote storage."""
+    """On the run's disk, or on the scratch folder's if the run is in remote storage."""
     resume: ResumePoint
 
     @property
     def damaged(self) -> bool:
-        """Whether something that was committed is not what it was."""
+        """Whether a committed object is damaged or missing, or the run can't resume."""
         return bool(self.resume.refused) or any(finding.state in BAD for finding in self.findings)

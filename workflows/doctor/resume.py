@@ -1,4 +1,4 @@
-"""Where the same command would go on, worked out from what is sound; as `Journal.replayable` and `Learning` do it."""
+"""Works out where the same command would resume, as `Journal.replayable` and `LearnerSession` do it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE_START = ("run.dir", "run.fresh")
 
 
 def find_resume_point(uri: str, facts: RunFacts, config: Config | None, blocking: str) -> ResumePoint:
-    """`config`: of the run's last start; None where it can't be read. `blocking`: a folder in a file's place, or ""."""
+    """`config`: of the last start; None if it can't be read. `blocking`: a folder in a file's place, or ""."""
     checkpoint = max(facts.checkpoints, default=None)
     base = checkpoint or 0
     step = base
@@ -58,14 +58,14 @@ def _stages(found: StepRecords) -> Mapping[str, int]:
 
 
 def _command(uri: str, config: Config) -> str:
-    """A command that means this run, whichever file its config came from."""
+    """A command that means this run without its config file."""
     overrides = [f"{key}={_text(value)}" for key, value in _differences(config)]
     command = ["python", "-m", "raypoly.train", f"run.dir={uri}", *overrides]
     return shlex.join(command)
 
 
 def _differences(config: Config) -> Iterator[tuple[str, Any]]:
-    """Keys whose values are not those of the embedded default."""
+    """Keys with values other than those of the embedded default."""
     chosen = {"objective.name": config.objective.name, "loss.name": config.loss.name}
     plain = dotted_values(load(None, (), _silent))
     named = [f"{key}={name}" for key, name in chosen.items() if plain[key] != name]
@@ -76,7 +76,7 @@ def _differences(config: Config) -> Iterator[tuple[str, Any]]:
 
 
 def _silent(text: str) -> None:
-    """What `load` drops is not in the config either."""
+    """Ignores what `load` drops, since it is not in the config either."""
 
 
 def _text(value: Any) -> str:

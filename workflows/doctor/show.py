@@ -1,4 +1,4 @@
-"""The doctor's report for a person, and as JSON for a script."""
+"""Prints the doctor's report for a person, or as JSON for a script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED_AT_MOST = 50
 
 
 def print_report(place: str, as_json: bool) -> bool:
-    """Examine a run and print the report; whether it is sound. Progress goes to stderr where that is a terminal."""
+    """Examine a run, print the report, and return whether it is sound. Progress goes to stderr if it is a terminal."""
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("objects", total=None)
         report = examine(place, lambda done, total: progress.update(task, completed=done, total=total))
@@ -33,7 +33,7 @@ def print_report(place: str, as_json: bool) -> bool:
 
 
 def _values(report: DoctorReport) -> dict[str, object]:
-    """All objects that are not simply sound, and the counts of those that are."""
+    """The report as JSON values: counts of all objects, and each object that is not sound."""
     counts: dict[str, Counter[str]] = {}
     lease = report.lease
     for finding in report.findings:

@@ -1,11 +1,11 @@
-"""Whether the judge still judges as it did: every so many steps it labels a few gold groups anew.
+"""Measures whether the judge drifts: every so many steps it labels a few gold groups anew.
 
-    canary.start_if_due(step)       # returns at once; the run's own judge is asked beside the step
-    canary.take_agreement()          # mean agreement with the gold labels since this was last asked, or None
+    monitor.start_if_due(step)      # returns at once; the run's own judge is asked beside the step
+    monitor.take_agreement()        # mean agreement with the gold labels, once a measurement has ended; else None
 
-The groups are always the same, for every run and arm, so a change of the curve is the judge's. Their programs run once,
-on the run's scorers. Answers that are kept are passed by: a kept one shows no drift. Nothing here holds up a step or
-changes its labels; while the judge is away the agreement is unknown.
+The groups are the same for every run and arm, so a change of the curve is a change of the judge. Their programs run
+once, on the run's scorers. Cached answers are not used, since they show no drift. A measurement never holds up a step
+or changes its labels. While the judge is away, the agreement is unknown.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ from raypoly.offline.judge.program_groups import ObservedGroup, group_of_gold
 from raypoly.seeds import derive
 
 EVERY = 25
-"""Steps between looks at a judge that may drift, where the config does not say."""
+"""Steps between measurements of a judge that may drift, unless the config says otherwise."""
 
 
 def check_interval(config: JudgeConfig) -> int:
-    """Steps between looks; 0 is never."""
+    """Steps between measurements; 0 for never."""
     if config.canary_every is None:
         return 0 if config.name == "structural" else EVERY
     return config.canary_every
 
 
 def pick_gold_groups(count: int, golds: Sequence[GoldGroup]) -> list[GoldGroup]:
-    """So many of the groups, always the same; first those over whose labels careful readers would not argue."""
+    """That many of the groups, always the same; first those whose labels are beyond doubt."""
     order = list(golds)
     random.Random(derive("judge canary")).shuffle(order)
     return sorted(order, key=lambda gold: gold.certainty != "high")[:count]
 
 
 class JudgeDriftMonitor:
-    """Looks for drift of one run's judge."""
+    """Measures the drift of one run's judge."""
 
     def __init__(self, config: Config, scorers: ScorerPool, judge: JudgeClient, note: Callable[[str], None]) -> None:
         self._every, self._count = check_interval(config.judge), config.judge.canary_groups
         self._scorers, self._judge, self._note = scorers, judge, note
-        self._looking: asyncio.Task[float | None] | None = None
+        self._measuring: asyncio.Task[float | None] | None = None
         self._seen: list[tuple[GoldGroup, ObservedGroup]] = []
 
     def start_if_due(self, step: int) -> None:
-        """Look where it is time to, unless the last look still goes on."""
-        if self._every and step % self._every == 0 and self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._try_to_look())
+        """Start a measurement if one is due at this step and none is under way."""
+        if self._every and step % self._every == 0 and self._measuring is None:
+            self._measuring = asyncio.get_running_loop().create_task(self._try_to_measure())
 
     def take_agreement(self) -> float | None:
-        """Mean adjusted Rand index of a look that has ended since this was last asked; None where none has."""
-        if self._looking is None or not self._looking.done():
+        """Mean adjusted Rand index of the measurement that has ended since the last call; None if none has."""
+        if self._measuring is None or not self._measuring.done():
             return None
-        ended, self._looking = self._looking, None
+        ended, self._measuring = self._measuring, None
         return ended.result()
 
     def stop(self) -> None:
-        """Give up a look that still goes on."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Cancel a measurement under way."""
+        if self._measuring is not None:
+            self._measuring.cancel()
 
     async def measure_agreement(self) -> float:
-        """Mean adjusted Rand index now. Raises what the scorers and the judge raise."""
+        """Measure the mean adjusted Rand index now. Raises the errors of the scorers and the judge."""
         if not self._seen:
             golds = pick_gold_groups(self._count, groups())
             seen = await asyncio.gather(*map(self._run, golds))
@@ -77,11 +77,11 @@ class JudgeDriftMonitor:
         agreements = await asyncio.gather(*(self._agreement(*pair) for pair in self._seen))
         return math.fsum(agreements) / len(agreements)
 
-    async def _try_to_look(self) -> float | None:
+    async def _try_to_measure(self) -> float | None:
         try:
             return await self.measure_agreement()
         except RaypolyError as error:
-            # a mean over other groups than last time would look like drift
+            # a mean over fewer groups than last time would look like drift
             self._note(f"The judge's agreement with the gold groups is unknown this time: {error}")
             return None
 

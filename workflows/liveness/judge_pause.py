@@ -1,6 +1,6 @@
-"""The pause: while the judge is away training waits, says so, asks again, and goes on by itself.
+"""The pause of training while the judge is away: it is shown, the judge is probed, and training goes on by itself.
 
-An outage never becomes a label, a reward or an end, unless `judge.max_pause` says how long is too long.
+An outage never becomes a label or a reward. It ends the run only if `judge.max_pause` sets a limit.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LONGEST_WAIT = 60.0
 
 
 class JudgeOutagePause:
-    """Lets every caller ask the judge, and holds them all back while it is away.
+    """Lets every caller ask the judge, and makes them all wait while it is away.
 
-    `on_change` hears of each pause when it begins and when it ends (then with its `seconds`), and whether the run is
-    `paused` or `running` from then on.
+    `on_change` is called when a pause begins and when it ends (then with its `seconds`), with the new state of the
+    run: `paused` or `running`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class JudgeOutagePause:
         self._pauses: list[dict[str, Any]] = []
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The judge's answer, however long it takes. Raises `PausedTooLong` and whatever else the judge raises."""
+        """The judge's answer, after any pause. Raises `PausedTooLong`, and the judge's errors other than an outage."""
         while True:
             await self._open.wait()
             try:
@@ -55,11 +55,11 @@ class JudgeOutagePause:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the run waits for the judge right now."""
+        """Whether the run waits for the judge now."""
         return not self._open.is_set()
 
     def take_pauses(self) -> list[dict[str, Any]]:
-        """The pauses that ended since this was last asked: `{since, seconds, reason}`."""
+        """The pauses that ended since the last call: `{since, seconds, reason}`."""
         ended, self._pauses = self._pauses, []
         return ended
 
@@ -71,10 +71,10 @@ class JudgeOutagePause:
         self._progress.pause(reason, since)
         try:
             if self._on_pause is not None:
-                await self._tell(self._on_pause, reason, since)
-            await self._until_back(started)
+                await self._run_command(self._on_pause, reason, since)
+            await self._wait_until_back(started)
         except BaseException:
-            # the run ends in this pause, and what is known of it has to outlive the run
+            # the run ends in this pause, which has to be recorded
             self._on_change({**pause, "seconds": round(time.monotonic() - started, 3)}, "paused")
             raise
         seconds = time.monotonic() - started
@@ -83,28 +83,28 @@ class JudgeOutagePause:
         self._on_change(self._pauses[-1], "running")
         self._open.set()
 
-    async def _until_back(self, started: float) -> None:
+    async def _wait_until_back(self, started: float) -> None:
         wait = self._config.probe_seconds
         while True:
-            left = self._left(started)
+            left = self._seconds_left(started)
             await asyncio.sleep(min(wait, left))
             try:
                 await self._probe()
                 return
             except JudgeUnavailable as error:
-                if self._left(started) <= 0:
+                if self._seconds_left(started) <= 0:
                     raise PausedTooLong(
                         f"The judge stayed away for judge.max_pause={self._config.max_pause:g} s ({error}); "
                         "everything is committed, resume with the same command."
                     ) from error
                 wait = min(2 * wait, LONGEST_WAIT)
 
-    def _left(self, started: float) -> float:
+    def _seconds_left(self, started: float) -> float:
         limit = self._config.max_pause
         return float("inf") if limit is None else max(0.0, limit - (time.monotonic() - started))
 
-    async def _tell(self, command: str, reason: str, since: datetime) -> None:
-        """Run the user's command; that it failed is worth a line, not the run."""
+    async def _run_command(self, command: str, reason: str, since: datetime) -> None:
+        """Run the user's `run.on_pause`. If it fails, note it and go on."""
         environment = os.environ | {"RAYPOLY_PAUSE_REASON": reason, "RAYPOLY_PAUSE_SINCE": since.isoformat()}
         process = await asyncio.create_subprocess_shell(command, env=environment)
         code = await process.wait()

@@ -1,7 +1,7 @@
-"""Whether Ray is still there. Ray ends a driver half a second after its raylet's death, without a word, and aborts one
-whose head is gone for a minute.
+"""Detects that Ray is gone. Ray ends a driver half a second after its raylet's death, without a message, and aborts a
+driver whose head is gone for a minute.
 
-    with Lifeline(lambda why: ending.without_ray(ray_gone(why), ...)):
+    with RayLiveness(lambda why: shutdown.end_without_ray(ray_gone(why), ...)):
         ...
 """
 
@@ -23,32 +23,32 @@ from raypoly.errors import RayGone
 
 EVERY_SECONDS = 2.0
 GONE_SECONDS = 20.0
-"""A head that can't be reached for so long is gone. A raylet that died never comes back."""
+"""A head that can't be reached for this long is gone. A raylet that died never comes back."""
 _CONNECT_SECONDS = 5.0
 _DIED = "its raylet on this machine died"
 
 
 class RayLiveness:
-    """Watches this driver's raylet, and looks for the head every two seconds, from threads of their own."""
+    """Watches this driver's raylet, and connects to the head every two seconds, each in a thread of its own."""
 
     def __init__(self, lost: Callable[[str], None], gone_seconds: float = GONE_SECONDS) -> None:
         self._lost, self._gone_seconds = lost, gone_seconds
         self._over = threading.Event()
         self._head = str(ray.get_runtime_context().gcs_address)
         node: Any = ray._private.worker.global_worker.node
-        self._raylet = -1 if node is None else _owner(str(node.raylet_socket_name))
+        self._raylet = -1 if node is None else _pidfd_of_listener(str(node.raylet_socket_name))
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._watch_head, name="lifeline", daemon=True).start()
+        threading.Thread(target=self._watch_head, name="ray-head", daemon=True).start()
         if self._raylet >= 0:
-            threading.Thread(target=self._watch_raylet, name="lifeline-raylet", daemon=True).start()
+            threading.Thread(target=self._watch_raylet, name="ray-raylet", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """An error that came of Ray's death is told as that."""
+        """Raises `RayGone` in place of an error that Ray's death has caused."""
         self._over.set()
         if isinstance(error, Exception) and not isinstance(error, RayGone):
-            missing = self._missing()
+            missing = self._find_missing()
             if missing is not None:
                 raise ray_gone(missing) from error
 
@@ -62,7 +62,7 @@ class RayLiveness:
     def _watch_head(self) -> None:
         seen = time.monotonic()
         while not self._over.wait(EVERY_SECONDS):
-            missing = self._missing()
+            missing = self._find_missing()
             if missing is None:
                 seen = time.monotonic()
             elif time.monotonic() - seen > self._gone_seconds and not self._over.is_set():
@@ -70,14 +70,14 @@ class RayLiveness:
                 return
 
     def _raylet_died(self, seconds: float = 0.0) -> bool:
-        """Whether it is dead, or dies within these seconds."""
+        """Whether the raylet is dead, or dies within these seconds."""
         if self._raylet < 0:
             return False
         poll = select.poll()
         poll.register(self._raylet, select.POLLIN)
         return bool(poll.poll(1000 * seconds))
 
-    def _missing(self) -> str | None:
+    def _find_missing(self) -> str | None:
         if self._raylet_died():
             return _DIED
         host, _, port = self._head.rpartition(":")
@@ -88,8 +88,8 @@ class RayLiveness:
         return None
 
 
-def _owner(path: str) -> int:
-    """A descriptor (pidfd) of the process that listens at a socket; -1 where this machine can't tell."""
+def _pidfd_of_listener(path: str) -> int:
+    """A pidfd of the process that listens at a Unix socket; -1 if it can't be found out."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_CONNECT_SECONDS)
@@ -101,5 +101,5 @@ def _owner(path: str) -> int:
 
 
 def ray_gone(why: str) -> RayGone:
-    """What the user is told."""
+    """The error for the user; `why` is a clause."""
     return RayGone(f"Ray is gone: {why}. Everything is committed; resume with the same command.")

@@ -1,10 +1,10 @@
-"""A small process that outlives its driver by seconds and clears up what is left of it then, however it ended.
+"""A small process that outlives its driver by seconds and removes what is left of it, however the driver ended.
 
-Ray's agents live on for minutes where their raylet was killed: they wait for a head that is gone.
+Ray's agents live on for minutes after their raylet was killed: they wait for a head that is gone.
 
     with Reaper(folder) as reaper:
         ...                         # Ray starts
-        reaper.watch(pids())        # what has to end with this process
+        reaper.watch(pids())        # these have to end with this process
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ for _ in range(10):
         break
     time.sleep(1)
 """
-"""Its input ends with the driver. A process is told by id and time of birth, for ids are used again."""
+"""Its input ends with the driver. A process is identified by pid and start time, since pids are reused."""
 
 
 class Reaper:
-    """Of one temporary folder and the processes that belong to it."""
+    """Removes one temporary folder and kills the processes that belong to it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -57,8 +57,8 @@ class Reaper:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a signal to the driver's group is not for it
-            env={},  # no key of the driver's is its business
+            start_new_session=True,  # it gets no signal to the driver's group
+            env={},  # it gets none of the driver's keys
             text=True,
         )
         return self
@@ -72,17 +72,17 @@ class Reaper:
         return self._process.pid
 
     def watch(self, processes: Iterable[int]) -> None:
-        """These are killed where they outlive the block, or this process."""
+        """Kill these processes if they outlive the block, or this process."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write("".join(f"{pid}\n" for pid in processes))
             self._process.stdin.flush()
-        except BrokenPipeError:  # somebody killed it: then Ray's own ways have to do
+        except BrokenPipeError:  # somebody killed the reaper: Ray's own clean-up has to do
             return
 
 
 def descendants(pid: int) -> set[int]:
-    """Every process that this one has started, or that those have."""
+    """Every process that this one has started, directly or through others."""
     parent_of = dict(parents())
     found = {pid}
     while more := {child for child, parent in parent_of.items() if parent in found} - found:
@@ -91,7 +91,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def parents() -> Iterator[tuple[int, int]]:
-    """Id and parent's id of every process of this machine."""
+    """Pid and parent's pid of every process of this machine."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:

@@ -1,12 +1,12 @@
-"""How a run ends before its work is done: by a signal, by the watchdog, or because Ray is gone.
+"""Ends a run before its work is done: on a signal, by the watchdog, or because Ray is gone.
 
-    ending = Ending(grace_seconds)
-    with on_signals(ending):
-        asyncio.run(work())             # in it: `with ending.guard(): ...`
+    shutdown = Shutdown(grace_seconds)
+    with stop_on_signals(shutdown):
+        asyncio.run(work())             # inside it: `with shutdown.guard(): ...`
 
-SIGTERM (a spot node that goes, `ray job stop`) and the first Ctrl-C cancel the work, so that everything on the way out
-still happens: what is being committed is finished first. Whoever asks for the end, it comes in bounded time: what hangs
-is left behind. The second Ctrl-C leaves at once.
+SIGTERM (a spot node that goes away, `ray job stop`) and the first Ctrl-C cancel the work. Everything on the way out
+still happens: a commit under way is finished first. The end comes in bounded time: work that hangs is left behind. The
+second Ctrl-C ends the process at once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from raypoly.errors import RaypolyError, RunStopped
 from workflows.startup.ray_cluster import kill_local_ray
 
 AFTER_ERROR_SECONDS = 30.0
-"""For the way out where something hangs or is gone."""
+"""Time for the way out if something hangs or is gone."""
 RESERVED_SECONDS = 10.0
-"""Of the time of grace, for ending actors and Ray."""
+"""The part of the grace time that is kept for ending actors and Ray."""
 
 
 class Shutdown:
-    """Why the run has to end; the first reason counts."""
+    """A request to end the run, and its reason. The first request counts."""
 
     def __init__(self, grace: float | None = None) -> None:
-        """`grace`: seconds after which this whole process ends, whatever hangs; None where it is not the run's own."""
+        """`grace`: seconds after which this whole process ends, whatever hangs; None to not end it."""
         self.reason: RaypolyError | None = None
         self._grace = grace
         self._until = float("inf")
@@ -46,14 +46,14 @@ class Shutdown:
 
     @property
     def seconds_left(self) -> float:
-        """For whatever would be good to do still, such as a checkpoint; 0 where something is broken."""
+        """Time left for useful work, such as a checkpoint; 0 if something is broken."""
         if not isinstance(self.reason, RunStopped) or self._grace is None:
             return 0.0
         return max(0.0, self._until - time.monotonic() - RESERVED_SECONDS)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Inside, this task is cancelled where the end is asked for; the reason is raised on the way out."""
+        """Inside, a request cancels this task, and its reason is raised on the way out."""
         if self.reason is not None:
             raise self.reason
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -68,7 +68,7 @@ class Shutdown:
             self._over.set()
 
     def request(self, reason: RaypolyError) -> None:
-        """End the run for this reason; from any thread, or a signal's handler."""
+        """End the run for this reason. May be called from any thread or a signal handler."""
         if self.reason is not None:
             return
         self.reason = reason
@@ -80,32 +80,33 @@ class Shutdown:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def end_without_ray(
-        self, reason: RaypolyError, flushed: Callable[[], Coroutine[Any, Any, None]], release: Callable[[], None]
+        self, reason: RaypolyError, flush: Callable[[], Coroutine[Any, Any, None]], release: Callable[[], None]
     ) -> None:
-        """Ray has died, and would end this process at its next word to it: commit, say so, and end it here."""
+        """Ray is gone, and will end this process at the next call to it: flush, print the reason, and end it here."""
         if self._grace is None or self._loop is None:
             self.request(reason)
             return
         print(f"\n{reason}", file=sys.stderr, flush=True)  # at once: there may be no time for more
         with suppress(TimeoutError, RaypolyError):
-            asyncio.run_coroutine_threadsafe(flushed(), self._loop).result(RESERVED_SECONDS)
+            asyncio.run_coroutine_threadsafe(flush(), self._loop).result(RESERVED_SECONDS)
             release()
         exit_process(None)
 
     @property
     def is_guarding(self) -> bool:
+        """Whether a task is inside `guard`."""
         return self._task is not None
 
     def _force(self, within: float) -> None:
         if not self._over.wait(within):
             exit_process(self.reason)
-        # what follows is the end of the process; a thread that hangs in the storage can't be waited for
+        # the process ends now; a thread that hangs in the storage can't be waited for
         time.sleep(AFTER_ERROR_SECONDS)
         exit_process(self.reason)
 
 
 def exit_process(reason: RaypolyError | None) -> None:
-    """Say why, end Ray's processes where they are this driver's own, and end this process, whatever it is doing."""
+    """Print the reason, kill Ray's processes if they are this driver's own, and end this process at once."""
     if reason is not None:
         print(f"\n{reason}", file=sys.stderr)
     sys.stdout.flush()
@@ -115,8 +116,8 @@ def exit_process(reason: RaypolyError | None) -> None:
 
 
 @contextmanager
-def stop_on_signals(ending: Shutdown) -> Iterator[None]:
-    """Within the block, in the main thread: signals ask for the end."""
+def stop_on_signals(shutdown: Shutdown) -> Iterator[None]:
+    """Inside, in the main thread, SIGINT and SIGTERM request the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -125,15 +126,15 @@ def stop_on_signals(ending: Shutdown) -> Iterator[None]:
         stopped = RunStopped(f"Stopped; everything is committed. Resume with: {this_command()}")
         if number == signal.SIGINT:
             stopped.exit_code = 128 + number
-        if ending.reason is not None:
+        if shutdown.reason is not None:
             if number == signal.SIGINT:
                 exit_process(stopped)
             return
         if number == signal.SIGINT:
             print("\nStopping: what is under way is committed; press Ctrl-C again to stop now.", file=sys.stderr)
-        if ending.is_guarding:
-            ending.request(stopped)
-        else:  # nothing is up yet
+        if shutdown.is_guarding:
+            shutdown.request(stopped)
+        else:  # nothing has started yet
             raise stopped
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -145,14 +146,14 @@ def stop_on_signals(ending: Shutdown) -> Iterator[None]:
 
 
 def this_command() -> str:
-    """The command that this process was started with."""
+    """The command line of this process."""
     return shlex.join(["python", *sys.orig_argv[1:]])
 
 
-def run_workflow(work: Coroutine[Any, Any, None], ending: Shutdown | None = None) -> None:
-    """Run to the end; of a group of tasks the error that ended it is raised, the others were cancelled for it."""
+def run_workflow(work: Coroutine[Any, Any, None], shutdown: Shutdown | None = None) -> None:
+    """Run a workflow to its end. Of a task group's errors the first is raised; it has cancelled the other tasks."""
     try:
-        with stop_on_signals(ending or Shutdown()):
+        with stop_on_signals(shutdown or Shutdown()):
             asyncio.run(work)
     except BaseExceptionGroup as group:
         error: BaseException = group

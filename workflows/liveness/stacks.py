@@ -1,6 +1,6 @@
 """The Python stacks of a run's processes, in `<run>/stacks/<time>.txt`.
 
-An actor tells its own. One whose interpreter is held by C code is sent a signal, on whatever node it is.
+An actor reports its own stacks. If C code holds its interpreter, a signal is sent to it, on any node.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from raypoly.store import Store
 
 ANSWER_SECONDS = 5.0
 SIGNAL_SECONDS = 20.0
-"""For a task that has to start on another node first."""
+"""Longer, since a task has to start on another node first."""
 WRITE_SECONDS = 10.0
 
 
 class Stacks:
-    """Used from a thread beside the event loop, which may hang."""
+    """Writes stacks from a thread beside the event loop, which may hang."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def write(self, headline: str, actors: Mapping[str, Any], pulses: Mapping[str, Pulse | None]) -> str:
-        """Write them; the file's place. `pulses` by the actors' ids: the last that is known of each."""
+        """Write all stacks and return the file's place. `pulses`: the last known of each actor, by its id."""
         parts = [headline, f"=== the driver\n{all_stacks()}"]
         asked = {name: actor.stacks.remote() for name, actor in actors.items()}
         if asked:
@@ -41,18 +41,11 @@ class Stacks:
         for name, answer in asked.items():
             pulse = pulses.get(actors[name]._actor_id.hex())
             pid = "" if pulse is None else f" (pid {pulse.pid} on node {pulse.node[:12]})"
-            parts.append(f"=== {name}{pid}\n{self._told(answer) or _forced(pulse)}")
-        return self._keep("\n\n".join(parts).encode())
+            parts.append(f"=== {name}{pid}\n{_ask_actor(answer) or _signal_actor(pulse)}")
+        return self._save("\n\n".join(parts).encode())
 
-    def _told(self, answer: Any) -> str:
-        try:
-            told: str = ray.get(answer, timeout=0.1)
-        except RayError:  # no answer, or it is gone
-            return ""
-        return told
-
-    def _keep(self, data: bytes) -> str:
-        """In the run; on this machine's disk where the run's storage is what hangs."""
+    def _save(self, data: bytes) -> str:
+        """Saves in the run, or on this machine's disk if the run's storage hangs. Returns the place."""
         key = f"stacks/{datetime.now(UTC):%Y%m%dT%H%M%S}.txt"
         written = threading.Event()
 
@@ -71,7 +64,17 @@ class Stacks:
         return str(Path(file.name))
 
 
-def _forced(pulse: Pulse | None) -> str:
+def _ask_actor(answer: Any) -> str:
+    """The actor's own report; empty if it did not answer."""
+    try:
+        stacks: str = ray.get(answer, timeout=0.1)
+    except RayError:  # no answer, or it is gone
+        return ""
+    return stacks
+
+
+def _signal_actor(pulse: Pulse | None) -> str:
+    """The stacks that the actor's process writes when it gets a signal, or why there are none."""
     if pulse is None:
         return "(it never answered)\n"
     there = NodeAffinitySchedulingStrategy(pulse.node, soft=False)

@@ -1,12 +1,12 @@
-"""The watchdog: a stage that makes no progress is found, its stacks are kept, its actor is restarted once.
+"""The watchdog finds a stage that makes no progress, saves all stacks, and restarts its actor once.
 
     with Watchdog(seconds, calls, actors, stacks, progress.note, failed=shutdown.request, paused=...):
         ...
 
-Progress is what an actor's pulse shows (tokens, programs, answers), and each answer that comes. What waits for an
-answer longer than `seconds` without any is stalled: the stacks of all actors and of the driver are written, and the
-actor is killed, upon which whoever waits replaces it and asks again. A second time, or where no actor is the culprit
-(the storage, the driver's own code), the run ends. Runs in a thread, so that a driver that hangs is found too.
+Progress is what an actor's pulse shows (tokens, programs, answers), and each answer that arrives. A call that waits
+longer than `seconds` without any progress is stalled. The stacks of all actors and of the driver are written, and the
+actor is killed, upon which its caller replaces it and asks again. The run ends if the same actor stalls again, or if no
+actor is the cause (the storage, the driver's own code). The watchdog is a thread, so it also finds a driver that hangs.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from raypoly.errors import RaypolyError, Stalled
 from workflows.liveness.stacks import Stacks
 
 START_SECONDS = 900.0
-"""An actor that starts says nothing until it is up: it has so long at least."""
-_LONGEST_LOOK = 15.0
+"""The least time for an actor to start, during which it has no pulse."""
+_LONGEST_INTERVAL = 15.0
 DRIVER, STORAGE = "the driver", "the storage"
 
 
 @dataclass
 class _Known:
-    """What is known of an actor."""
+    """What is known about an actor."""
 
     actor: Any
     pulse: Pulse | None = None
     asked: Any = None
-    """A pulse that is not there yet."""
+    """The answer to the last request for a pulse, until it arrives."""
 
 
 class Watchdog:
-    """Up inside `with`, which is entered in the driver's event loop."""
+    """Runs inside `with`, which has to be entered in the driver's event loop."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Watchdog:
     ) -> None:
         self._seconds, self._calls, self._actors = seconds, calls, actors
         self._stacks, self._note, self._failed, self._paused = stacks, note, failed, paused
-        self._every = min(_LONGEST_LOOK, seconds / 8)
+        self._every = min(_LONGEST_INTERVAL, seconds / 8)
         self._known: dict[str, _Known] = {}
         self._struck: set[str] = set()
         self._over = threading.Event()
@@ -74,30 +74,30 @@ class Watchdog:
         self._over.set()
 
     def step_done(self) -> None:
-        """What was restarted has helped: the next stall is a first one again."""
+        """A step is done, so the restart has helped: the next stall counts as the first again."""
         self._struck.clear()
 
     def _watch(self) -> None:
         last = time.monotonic()
         while not self._over.wait(self._every):
             now = time.monotonic()
-            if now - last > self._every + self._seconds / 4:  # this process was stopped, and time went by for all
-                self._forgive()
+            if now - last > self._every + self._seconds / 4:  # this process itself was stopped
+                self._restart_all_clocks()
             last = now
             try:
                 self._loop.call_soon_threadsafe(self._driver.beat)
-                self._look()
+                self._find_stall()
             except (RayError, RuntimeError, ValueError, OSError) as error:  # Ray or the loop is about to end
                 if self._over.is_set():
                     return
                 self._note(f"The watchdog could not look: {type(error).__name__}: {error}")
 
-    def _forgive(self) -> None:
+    def _restart_all_clocks(self) -> None:
         for call in [*self._calls.open, self._driver]:
             call.beat()
 
-    def _look(self) -> None:
-        self._feel_pulses()
+    def _find_stall(self) -> None:
+        self._read_pulses()
         if self._paused():
             for call in self._calls.open:
                 if call.stage != PROBE:
@@ -106,10 +106,10 @@ class Watchdog:
         for call in [*self._calls.open, self._driver]:
             limit = max(self._seconds, START_SECONDS) if call.stage == START else self._seconds
             if now - call.since > limit and not self._over.is_set():
-                self._stalled(call, now - call.since)
+                self._handle_stall(call, now - call.since)
                 return
 
-    def _feel_pulses(self) -> None:
+    def _read_pulses(self) -> None:
         actors = {actor._actor_id.hex(): actor for actor in self._actors().values()}
         self._known = {key: self._known.get(key) or _Known(actor) for key, actor in actors.items()}
         for key, known in self._known.items():
@@ -127,7 +127,7 @@ class Watchdog:
                             call.beat()
                 known.pulse = pulse
 
-    def _stalled(self, call: InFlightCall, seconds: float) -> None:
+    def _handle_stall(self, call: InFlightCall, seconds: float) -> None:
         what = f"{call.who} made no progress for {seconds:.0f} s ({call.stage})"
         place = self._stacks.write(f"{what}.", self._actors(), {key: known.pulse for key, known in self._known.items()})
         if call.actor is None or call.who in self._struck:

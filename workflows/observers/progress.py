@@ -1,6 +1,6 @@
-"""What a person sees while a run goes on: bars in a terminal, one line a step in a log.
+"""Shows a person how a run goes on: bars in a terminal, one line a step in a log.
 
-Both say when training pauses, since when and why, and that it goes on by itself.
+Both show a pause of training: since when, why, and that it ends by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STAGES = ("generate", "score", "judge", "learn")
 
 
 class Progress(Protocol):
-    """Told by the workflow what happens; `row` is a row of metrics.jsonl. No method raises for a missing number.
+    """The workflow reports to it. `row` is a row of metrics.jsonl. No method raises for a missing number.
 
     Steps are counted from 0 in rows and from 1 for people.
     """
@@ -35,14 +35,14 @@ class Progress(Protocol):
     def pause(self, reason: str, since: datetime) -> None: ...
     def resume(self, seconds: float) -> None: ...
     def exclude_seconds(self, seconds: float) -> None:
-        """Time went by that belongs to no step (an evaluation): the time left is not judged by it."""
+        """Leave out time that belongs to no step (an evaluation) when the time left is estimated."""
 
     def note(self, text: str) -> None: ...
     def finish(self) -> None: ...
 
 
 def make_progress() -> Progress:
-    """Bars where standard output is a terminal that can redraw, else plain lines (a pipe, a Ray job's log)."""
+    """Bars if standard output is a terminal that can redraw, else plain lines (a pipe, a Ray job's log)."""
     console = Console()
     return RichProgress(console) if console.is_terminal and not console.is_dumb_terminal else PlainProgress(sys.stdout)
 
@@ -58,7 +58,7 @@ def format_duration(seconds: float) -> str:
 
 
 def describe_step(row: Mapping[str, Any]) -> str:
-    """The numbers of one step in one line; what the row lacks is left out."""
+    """The numbers of one step in one line, without those that the row lacks."""
     parts = []
     for key, template in (
         ("reward", "reward {:.3f}"),
@@ -85,7 +85,7 @@ def pause_text(reason: str, since: datetime) -> str:
 
 
 class _Clock:
-    """The time that is left, from the pace of this start's steps without its pauses."""
+    """Estimates the time left from this start's steps, without its pauses."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -99,15 +99,15 @@ class _Clock:
     def paused(self, seconds: float) -> None:
         self._paused += seconds
 
-    def left(self, done_steps: int) -> float | None:
-        """Seconds that the rest will take once `done_steps` are done; None before this start's first."""
+    def seconds_left(self, done_steps: int) -> float | None:
+        """Seconds to the end after `done_steps` steps; None before this start's first step is done."""
         done = done_steps - self.first
         elapsed = self._now() - self._began - self._paused
         return elapsed / done * (self.total - done_steps) if done > 0 else None
 
 
 class PlainProgress:
-    """Whole lines, flushed; of steps at most one line a second (the latest), of a long stage one line in thirty."""
+    """Whole lines, flushed. Prints a step at most once a second (the latest), a long stage every thirty seconds."""
 
     STEP_SECONDS = 1.0
     STAGE_SECONDS = 30.0
@@ -130,7 +130,7 @@ class PlainProgress:
 
     def step(self, row: Mapping[str, Any]) -> None:
         number = int(row["step"]) + 1
-        left = self._clock.left(number)
+        left = self._clock.seconds_left(number)
         eta = f"  {format_duration(left)} left" if left is not None and number < self._clock.total else ""
         self._held = f"step {number}/{self._clock.total}  {describe_step(row)}{eta}"
         if self._now() - self._printed >= self.STEP_SECONDS or number == self._clock.total:
@@ -164,7 +164,7 @@ class PlainProgress:
 
 
 class RichProgress:
-    """A bar for the run and one for each stage of the step, with the last step's numbers or the pause under them."""
+    """A bar for the run and one for each stage of the step; under them the last step's numbers, or the pause."""
 
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -203,7 +203,7 @@ class RichProgress:
 
     def step(self, row: Mapping[str, Any]) -> None:
         number = int(row["step"]) + 1
-        left = self._clock.left(number)
+        left = self._clock.seconds_left(number)
         if self._all is not None:
             self._run.update(
                 self._all, completed=number, eta=f"{format_duration(left)} left" if left is not None else ""

@@ -41,7 +41,7 @@ STATUS = "statuses/"
 
 
 class RayMetrics:
-    """A sink of the driver: gauges for the newest step, counters for what adds up. Needs a connected Ray."""
+    """A metrics sink: gauges for the newest step, counters for sums. Needs a connected Ray."""
 
     def __init__(self, run: str, objective: str) -> None:
         self._tags = {"run": run, "objective": objective}
@@ -83,11 +83,11 @@ class RayMetrics:
                 counter.inc(numbers[name], self._tags)
 
     def paused(self, paused: bool) -> None:
-        """Say that the run waits, or that it goes on."""
+        """Set whether the run waits for the judge."""
         self._paused.set(int(paused), self._tags)
 
     def close(self) -> None:
-        """Nothing is held: Ray's own exporter serves the last values until the driver ends."""
+        """Does nothing: Ray's own exporter serves the last values until the driver ends."""
 
 
 def _metric(name: str) -> str:

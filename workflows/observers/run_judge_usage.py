@@ -1,11 +1,11 @@
-"""What this run has used of its judge, over all its starts; a judge that others share knows only the sum of all.
+"""What this run has used of its judge, over all its starts. A judge that runs share only knows the sum of all.
 
-    use = RunUse(store)                       # goes on from judge.json
-    judge = JudgeClient(..., spent=lambda: use.spent_usd, on_use=use.add)
-    row = {..., "judge_step": told(use.take_unreported())}
+    usage = RunJudgeUsage(store)              # goes on from judge.json
+    judge = JudgeClient(..., spent=lambda: usage.spent_usd, on_use=usage.add)
+    row = {..., "judge_step": told(usage.take_unreported())}
 
-`judge.json` is written about once a second while the judge answers, so that what a killed driver had spent in a step
-that it did not finish still counts towards the budget, and stands in that step's row when it is done.
+`judge.json` is written about once a second while the judge answers. So the spending of a killed driver counts towards
+the budget even if its step was not finished, and stands in that step's row when it is done.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ WRITE_SECONDS = 1.0
 
 
 class RunJudgeUsage:
-    """The sum, and what of it no row and no evaluation has reported yet. Used from one event loop."""
+    """The total use, and the part that no row and no evaluation has reported yet. Used from one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._total, self._reported = _kept(store), Counter[str]()
+        self._total, self._reported = _read_total(store), Counter[str]()
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
         self._one_at_a_time = threading.Lock()
 
     @property
     def spent_usd(self) -> float:
-        """What counts towards `judge.budget_usd`."""
+        """US dollars that count towards `judge.budget_usd`."""
         return spent_usd(self._total)
 
     @property
@@ -45,29 +45,29 @@ class RunJudgeUsage:
         """Whether the judge has counted anything for this run."""
         return bool(self._total)
 
-    def restore_reported(self, told: Mapping[str, Any] | None) -> None:
-        """A committed row or evaluation that reports so much; for each, before anything is asked."""
-        for name, value in (told or {}).items():
+    def restore_reported(self, reported: Mapping[str, Any] | None) -> None:
+        """Count the use that a committed row or evaluation reports. Call it for each before the judge is asked."""
+        for name, value in (reported or {}).items():
             if name != "cost_usd" and value:
                 self._reported[name] += value
-                # where judge.json was lost, the rows know the most of it
+                # if judge.json was lost, the rows know most of it
                 self._total[name] = max(self._total[name], self._reported[name])
 
     def add(self, use: Use) -> None:
-        """One question used so much."""
+        """Add the use of one question."""
         self._total.update(use)
         self._dirty = True
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def take_unreported(self) -> Use:
-        """What was used since this was last asked."""
+        """The use since the last call."""
         new = {name: value - self._reported[name] for name, value in self._total.items()}
         self._reported = Counter(self._total)
         return {name: value for name, value in new.items() if value > 0}
 
     async def close(self) -> None:
-        """Return when all is written."""
+        """Return when everything is written."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])
@@ -81,16 +81,16 @@ class RunJudgeUsage:
         self._writing = None
 
     def _put(self) -> None:
-        with self._one_at_a_time:  # a write that was given up may still be under way, with older numbers
+        with self._one_at_a_time:  # a cancelled write may still be under way, with older numbers
             self._dirty = False
             try:
                 self._store.put_mutable(KEY, seal({"use": dict(self._total)}))
             except StorageError:
-                self._dirty = True  # the journal, which meets the same storage, is what stops the run
+                self._dirty = True  # the journal meets the same error, and stops the run
 
 
-def _kept(store: Store) -> Counter[str]:
-    """What the last start wrote; nothing where it is missing or damaged: the rows know most of it."""
+def _read_total(store: Store) -> Counter[str]:
+    """The total of the last start; empty if it is missing or damaged, since the rows know most of it."""
     try:
         if not store.exists(KEY):
             return Counter()

@@ -1,26 +1,29 @@
-"""Every part of a run tried once, before it is started for real: `raypoly train --rehearse`.
+"""Tries every part of a run once, before the real start: `raypoly train --rehearse`.
 
-The real config does one step on two problems in a folder that is gone afterwards: actors start, weights go to the
-engine and are verified there, responses are sampled, scored and judged, gradients are computed, also of rows at their
-limits, and a checkpoint is written and read back. Each part is a line. From what they took follows what the whole run
-will take.
+The real config does one step on two problems in a temporary folder. Actors start; weights go to the engine and are
+verified there; responses are sampled, scored and judged; gradients are computed, also for rows at their limits; a
+checkpoint is written and read back. Each part prints a line. Their times give a forecast of the whole run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from raypoly.config import Config
+from raypoly.crash import describe_error, root_cause
 from raypoly.errors import RaypolyError, RunStopped, UsageError
 from raypoly.planning.gpus import chosen
+from raypoly.planning.memory_in_use import Peak
+from raypoly.planning.memory_parts import size
 from raypoly.planning.plan_text import refuse_what_does_not_fit
 from raypoly.preflight import existing_parent, machine
 from raypoly.run_identity import RunDirectory, resolve_run
@@ -28,41 +31,99 @@ from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.open_run import open_run
-from workflows.startup.rehearsal_probe import RehearsalFailed, RehearsalProbe
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.parts import Parts
 from workflows.step.stopwatch import Stopwatch
 from workflows.train import Training
 
+T = TypeVar("T")
+
 PROBLEMS = 2
-JUDGE_PATIENCE = 60.0
-"""Seconds after which a judge that is away has failed the rehearsal."""
+JUDGE_SECONDS = 60.0
+"""Seconds without the judge after which the rehearsal has failed."""
+_WIDTH = 36
+_MEMORY = (
+    "lower train.token_budget or generator.gpu_memory_fraction, or set train.activation_checkpointing=layers; "
+    "`raypoly train --dry-run` shows memory by part"
+)
+_ADVICE = {
+    "engine": "its last words above say more; generator.engine=transformers shows whether it is vLLM",
+    "learner": "`raypoly train --dry-run` shows what it needs by part",
+    "sandbox": "docs/verifier.md says what it needs of a machine",
+    "judge": "docs/judge.md says how a judge is reached",
+    "checkpoint": "see that the disk under run.dir has room (`raypoly train --dry-run` says how much)",
+}
+"""What to do, by the first word of a part's name, if the error itself does not say it."""
+
+
+class RehearsalFailed(RaypolyError):
+    """A part of the run does not work on this machine."""
+
+
+class RehearsalProbe:
+    """Tries the parts of a run, and prints a line for each: its time and memory in use, or why it failed.
+
+    await probe.part("weights to the engine, verified", ...); probe.seconds["weights to the engine, verified"]
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        """By part."""
+
+    async def part(self, name: str, work: Awaitable[T]) -> T:
+        """The result of `work`. Raises `RehearsalFailed`."""
+        started = time.monotonic()
+        with Peak() as peak:
+            try:
+                done = await work
+            except Exception as error:
+                self._line(name, "FAILED", time.monotonic() - started, "")
+                raise RehearsalFailed(f"The rehearsal failed at `{name}`: {_why(name, error)}") from error
+        self.seconds[name] = time.monotonic() - started
+        gpu = "" if peak.gpu is None else f"GPU {size(peak.gpu)}, "
+        self._line(name, "ok", self.seconds[name], f"in use: {gpu}machine {size(peak.host)}")
+        return done
+
+    def _line(self, name: str, state: str, seconds: float, memory: str) -> None:
+        print(f"{name:{_WIDTH}} {state:6} {seconds:8.1f} s   {memory}".rstrip(), flush=True)
+
+
+def _why(name: str, error: BaseException) -> str:
+    """One sentence: what failed, and what to do."""
+    first = root_cause(error)
+    if isinstance(first, RaypolyError):
+        return str(first)
+    said = describe_error(error).rstrip(".")
+    if "out of memory" in said.lower():
+        return f"{said}: {_MEMORY}."
+    advice = _ADVICE.get(name.replace(",", " ").split()[0])
+    return f"{said}: {advice}." if advice else f"{said}."
 
 
 def rehearse(config: Config, directory: RunDirectory) -> None:
-    """Print a line a part, then the outlook; `directory` is the real run's, and stays as it is.
+    """Print a line for each part, then the forecast. `directory` is the real run's, and is not touched.
 
     Raises `RehearsalFailed` (exit code 1), which says what to do.
     """
-    tried, ending = RehearsalProbe(), Shutdown(config.run.grace_seconds)
+    probe, shutdown = RehearsalProbe(), Shutdown(config.run.grace_seconds)
     device = chosen(None, machine(directory.path).memory)
     try:
         refuse_what_does_not_fit(config, device)
-    except UsageError as error:  # a prediction; what follows is the truth
-        tried.remark(f"by the plan: {error}")
+    except UsageError as error:  # a prediction, which the rehearsal tests
+        print(f"Note: by the plan: {error}", flush=True)
     beside = existing_parent(directory.path.parent)
     with tempfile.TemporaryDirectory(prefix=".raypoly-rehearsal-", dir=beside, ignore_cleanup_errors=True) as folder:
         small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve_run(small), ending, tried.part) as parts:
-                measured = await Rehearsal(parts, config, tried).run()
+            async with open_run(resolve_run(small), shutdown, probe.part) as parts:
+                measured = await Rehearsal(parts, config, probe).run()
                 problems: dict[str, int] = {name: len(split) for name, split in parts.problems.splits.items()}
             whole_run = forecast(config, device, measured, problems)
             print(describe_forecast(config, measured, whole_run, datetime.now()), flush=True)
 
         try:
-            run_workflow(work(), ending)
+            run_workflow(work(), shutdown)
         except (RehearsalFailed, RunStopped):
             raise
         except RaypolyError as error:
@@ -70,18 +131,16 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
 
 
 def rehearsal_config(config: Config, folder: Path) -> Config:
-    """The same run in another folder: one step on two problems, watched and told by nobody, that gives up soon."""
+    """The same run in another folder: one step on two problems, without sinks, which gives up soon."""
     alone = {"fresh": False, "retries": 0, "tensorboard": False, "wandb_project": None, "on_pause": None}
     one_gold_group = {"canary_every": 0, "canary_groups": 1, "cache_mib": 0}  # a kept answer would prove nothing
     when = "always" if config.judge.when == "sampled" else config.judge.when
     one_step = {"steps": 1, "prompts_per_step": PROBLEMS, "checkpoint_every": 1, "keep_last": 1, "keep_every": None}
-    plain = {
-        "refill": 0,
-        "max_mismatch": None,
-    }  # of made-up rows a mismatch would mean nothing; the step's is looked at
+    # a mismatch of made-up rows would mean nothing; the step's own is checked
+    plain = {"refill": 0, "max_mismatch": None}
     changes: dict[str, dict[str, Any]] = {
         "run": {"dir": str(folder), "max_set_aside": 1.0, **alone},
-        "judge": {"when": when, "max_pause": JUDGE_PATIENCE, "max_unjudged": 1.0, **one_gold_group},
+        "judge": {"when": when, "max_pause": JUDGE_SECONDS, "max_unjudged": 1.0, **one_gold_group},
         "train": {**one_step, **plain},
         "evaluate": {"every": 0},
     }
@@ -90,39 +149,33 @@ def rehearsal_config(config: Config, folder: Path) -> Config:
 
 
 class Rehearsal:
-    """What is tried once every actor is up."""
+    """The parts that are tried after every actor has started."""
 
-    def __init__(self, parts: Parts, config: Config, tried: RehearsalProbe) -> None:
-        self.parts, self.config, self.tried = parts, config, tried
+    def __init__(self, parts: Parts, config: Config, probe: RehearsalProbe) -> None:
+        self.parts, self.config, self.probe = parts, config, probe
 
     async def run(self) -> RehearsalTimes:
         """Raises `RehearsalFailed`."""
-        parts, tried = self.parts, self.tried
+        parts, probe = self.parts, self.probe
         parts.progress.start(1, 0, parts.path)
         if parts.stages.judging or self.config.evaluate.judge:
-            await tried.part("judge, a gold group", parts.canary.measure_agreement())
-        await tried.part("weights to the engine, verified", parts.publish_weights())
-        await tried.part("one step", Training(parts).step(0))
-        row = self._row()
+            await probe.part("judge, a gold group", parts.canary.measure_agreement())
+        await probe.part("weights to the engine, verified", parts.publish_weights())
+        await probe.part("one step", Training(parts).step(0))
+        applied = parts.journal.applied(0)
+        assert applied is not None, "the step was committed"
+        row = applied.metrics
         self._check_mismatch(row["mismatch_mean"])
         groups = parts.journal.load_step(0).groups
         longest = [self._at_the_limit(group) for group in groups]
-        await self._let_the_engine_sleep()
-        await tried.part("update without rows", self._update(1, []))
-        await tried.part("gradients of rows at their limits", self._update(2, longest))
-        await tried.part("checkpoint, until it is written", parts.saver.wait())
-        await tried.part("checkpoint, read back", parts.learning.start())
-        await tried.part("weights to the engine once more", parts.publish_weights())
+        # where the engine shares the learner's GPU by sleeping; new weights wake it
+        await probe.part("engine, asleep where it has to be", parts.generator.rest())
+        await probe.part("update without rows", self._update(1, []))
+        await probe.part("gradients of rows at their limits", self._update(2, longest))
+        await probe.part("checkpoint, until it is written", parts.saver.wait())
+        await probe.part("checkpoint, read back", parts.learning.start())
+        await probe.part("weights to the engine once more", parts.publish_weights())
         return self._measured(row, groups, longest)
-
-    async def _let_the_engine_sleep(self) -> None:
-        """Where it shares the learner's GPU by sleeping; new weights wake it."""
-        await self.tried.part("engine, asleep where it has to be", self.parts.generator.rest())
-
-    def _row(self) -> Mapping[str, Any]:
-        applied = self.parts.journal.applied(0)
-        assert applied is not None, "the step was committed"
-        return applied.metrics
 
     def _check_mismatch(self, mean: float | None) -> None:
         limit = self.config.train.max_mismatch
@@ -133,7 +186,7 @@ class Rehearsal:
             )
 
     def _at_the_limit(self, group: Group) -> TrainingGroup:
-        """The group with responses and prompt as long as they may be, and advantages that none is left out for."""
+        """The group with prompt and responses of the greatest length, and advantages that leave no row out."""
         generator = self.config.generator
 
         def longest(rollout: Rollout) -> Rollout:
@@ -149,7 +202,7 @@ class Rehearsal:
         return TrainingGroup(replace(group, rollouts=rollouts), advantages, advantages)
 
     async def _update(self, step: int, groups: Sequence[TrainingGroup]) -> None:
-        """An update that nothing else of the run hears of; the checkpoint is of the version before."""
+        """An update that only the learner sees; the checkpoint holds the version before."""
 
         async def ready(group: TrainingGroup) -> TrainingGroup:
             return group
@@ -159,7 +212,7 @@ class Rehearsal:
     def _measured(
         self, row: Mapping[str, Any], groups: Sequence[Group], longest: Sequence[TrainingGroup]
     ) -> RehearsalTimes:
-        seconds, use = self.tried.seconds, row["judge_step"]
+        seconds, use = self.probe.seconds, row["judge_step"]
         fixed = seconds["update without rows"]
         calls, usd = (0, 0.0) if use is None else (use["calls"], use["cost_usd"])
         unknown = use is None and self.config.judge.name != "structural"

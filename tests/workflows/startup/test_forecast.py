@@ -13,7 +13,7 @@ from raypoly.errors import SandboxError
 from raypoly.planning.gpus import Device, named
 from raypoly.settings import load
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
-from workflows.startup.rehearsal_probe import RehearsalFailed, RehearsalProbe
+from workflows.startup.rehearsal import RehearsalFailed, RehearsalProbe
 
 MEASURED = RehearsalTimes(
     sampling=2.0,
