@@ -1,8 +1,8 @@
 """Problems that are the same although their rows differ: copies within a data set, and overlap with an evaluation set.
 
-    for pair in duplicates(problems):               # raypoly score --problems P.jsonl --duplicates
+    for pair in find_duplicates(problems):             # raypoly score --problems P.jsonl --duplicates
         print(pair.dropped.id, pair.kept.id, pair.reason, pair.similarity)
-    contaminated = {pair.dropped.id for pair in overlaps(training, evaluation)}
+    contaminated = {pair.dropped.id for pair in find_overlaps(training, evaluation)}
 
 What counts as the same, and how well it is found, is in docs/data.md. The result is a function of the problems alone:
 neither their order nor chance plays a part.
