@@ -1,7 +1,7 @@
-"""A run's folder, of a training as of a preparation: where it is, and its lease.
+"""The folder of a run, a training or a preparation: where it is, and its lease.
 
-location = place_of(config.run, "puzzles-grpo-s0-1a2b3c4d", options)      # touches nothing
-store, lease = hold(location, options, "raypoly train", record)           # makes the folder, takes the lease
+location = run_location(config.run, "puzzles-grpo-s0-1a2b3c4d", options)      # writes nothing
+store, lease = open_leased(location, options, "raypoly train", record)        # makes the folder, takes the lease
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from raypoly.store.location import Location, StorageOptions
 
 
 def run_location(run: RunConfig, name: str, options: StorageOptions) -> Location:
-    """Where a run goes: `run.dir`, else a folder of this `name`; with `run.fresh` a place that nothing is in yet.
+    """A run's location: `run.dir`, else a folder of this `name`. With `run.fresh` it is the first unused number.
 
-    Raises `UsageError` where it can't be written.
+    Raises `UsageError` if it can't be written.
     """
     location = Location.parse(runs_root()).child(name) if run.dir is None else Location.parse(run.dir)
     with explain_unusable(location):
@@ -33,16 +33,16 @@ def run_location(run: RunConfig, name: str, options: StorageOptions) -> Location
 
 
 def runs_root() -> str:
-    """The folder, or the URI, of runs that are not told where to go."""
+    """The folder or URI for runs without a `run.dir`."""
     return os.environ.get("RAYPOLY_RUNS") or "~/raypoly-runs"
 
 
 def open_leased(
     location: Location, options: StorageOptions, description: str, record: Callable[[Store, Lease], None]
 ) -> tuple[Store, Lease]:
-    """Make the folder, take its lease, and `record` what begins there; the lease is given back where that fails.
+    """Make the folder, take its lease, and call `record`. If that fails, the lease is given back.
 
-    Raises `LeaseHeld` where another driver lives, `UsageError` where the folder can't be written.
+    Raises `LeaseHeld` if another driver lives, `UsageError` if the folder can't be written.
     """
     try:
         store = open_store(location, options)
@@ -59,7 +59,7 @@ def open_leased(
 
 @contextmanager
 def explain_unusable(location: Location) -> Iterator[None]:
-    """Say of an error that the place can't be used. Raises `UsageError`."""
+    """Turn a storage error into a `UsageError` that names `run.dir`."""
     try:
         yield
     except StorageError as error:
@@ -69,7 +69,7 @@ def explain_unusable(location: Location) -> Iterator[None]:
 
 
 def _numbered(location: Location) -> Iterator[Location]:
-    """The place, then the same with -2, -3 ..."""
+    """The location, then the same with -2, -3 ..."""
     yield location
     yield from (location.sibling(f"{location.name}-{number}") for number in itertools.count(2))
 
@@ -82,7 +82,7 @@ def _taken(location: Location, options: StorageOptions) -> bool:
 
 
 def _check_writable(path: Path) -> None:
-    """Before anything starts: the folder, or the nearest one above it that exists, takes files."""
+    """Check that the folder, or the nearest existing one above it, is writable. Raises `UsageError`."""
     above = next(folder for folder in (path, *path.parents) if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         reason = "is no folder" if not above.is_dir() else "is not writable"

@@ -1,11 +1,11 @@
-"""Run identity: which folder a config means, and whether the run in it may go on under this config.
+"""Run identity: which folder a config names, and whether the run in it may go on under this config.
 
-    directory = resolve(config)                      # touches nothing
+    directory = resolve_run(config)                  # writes nothing
     store, lease = directory.open("raypoly train")   # makes the folder, takes the lease, commits config.json
 
 The same command names the same folder, so it resumes. Keys marked `on_resume` in `raypoly.config` may differ between
-the starts of a run, and each start's are kept in `starts/`; any other difference is refused. `train.steps` may grow;
-fewer steps than the run has completed are refused. Nothing is ever deleted.
+the starts of a run, and `starts/` keeps their values. Any other difference is refused. `train.steps` may not be less
+than the steps that the run has completed. Nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Change:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where a run lives."""
+    """The folder of a run under a config."""
 
     location: Location
     config: Config
     resumes: bool
-    """Whether a run is there already."""
+    """Whether it already holds a run."""
     changes: tuple[Change, ...]
-    """What differs from its first start, all of it allowed."""
+    """The allowed differences from its first start."""
 
     @property
     def name(self) -> str:
@@ -64,26 +64,25 @@ class RunDirectory:
 
     @property
     def uri(self) -> str:
-        """The folder's absolute path, or the URI: what another command is given."""
+        """The folder's absolute path or URI, as other commands take it."""
         return str(self.location)
 
     @property
     def path(self) -> Path:
-        """The folder on this machine that is the run's, or works for it where the run lives in remote storage."""
+        """The run's folder on this machine; for a run in remote storage, its workspace in the scratch."""
         return self.location.folder or storage_options(self.config).workspace(self.location)
 
     def open(self, description: str = "raypoly", problems: str | None = None) -> tuple[Store, Lease]:
         """Make the folder, take its lease, and commit `config.json` at the first start.
 
-        `problems` is the content hash of the problem set that this start trains on, kept with the start.
-        Raises `LeaseHeld` where another driver lives, `UsageError` where the folder can't be written or the run that
-        is there can't go on under this config.
+        `problems` is the content hash of the problem set of this start, and is recorded with it. Raises `LeaseHeld`
+        if another driver lives, `UsageError` if the folder can't be written or its run can't go on under this config.
         """
         record = partial(self._record_start, problems=problems)
         return open_leased(self.location, storage_options(self.config), description, record)
 
     def _record_start(self, store: Store, lease: Lease, problems: str | None) -> None:
-        """Compare again, now that nobody else can write, and keep what this start was asked to do."""
+        """Compare the configs again, now that nobody else can write, and record this start."""
         changes = _checked_changes(store, self.config)
         if not store.exists(CONFIG_KEY):
             store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
@@ -103,10 +102,10 @@ class RunDirectory:
 
 
 def resolve_run(config: Config) -> RunDirectory:
-    """The run directory that a config means. Reads, and touches nothing.
+    """The run directory of a config. Writes nothing.
 
-    Raises `UsageError` for a place that can't be used or holds something else than a run, and for keys that
-    differ from the run's first start and may not.
+    Raises `UsageError` if the place can't be used or holds something other than a run, and for keys that differ from
+    the run's first start but may not.
     """
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
@@ -119,14 +118,14 @@ def resolve_run(config: Config) -> RunDirectory:
 
 
 def storage_options(config: Config) -> StorageOptions:
-    """How the config wants remote storage treated."""
+    """The config's options for remote storage."""
     run = config.run
     scratch = None if run.scratch is None else Path(run.scratch).expanduser().absolute()
     return StorageOptions(run.storage_timeout, run.storage_patience, scratch)
 
 
 def read_config(store: Store) -> Config:
-    """What a run was first started with. Raises `UsageError` where there is no run, or a damaged one."""
+    """The config of a run's first start. Raises `UsageError` if there is no run or its config is damaged."""
     place = store.place(CONFIG_KEY)
     try:
         return parse_config(unseal(store.read(CONFIG_KEY), place), place)
@@ -136,13 +135,13 @@ def read_config(store: Store) -> Config:
 
 
 def problem_sets(store: Store) -> tuple[str, ...]:
-    """Content hashes of the problem sets of a run's starts, each once; empty where none of them said."""
-    said = (unseal(store.read(key), store.place(key)).get("problems") for key in store.list(STARTS))
-    return tuple(dict.fromkeys(name for name in said if name is not None))
+    """Content hashes of the problem sets of a run's starts, each once; empty if no start recorded one."""
+    hashes = (unseal(store.read(key), store.place(key)).get("problems") for key in store.list(STARTS))
+    return tuple(dict.fromkeys(name for name in hashes if name is not None))
 
 
 def parse_config(values: Mapping[str, Any], what: str) -> Config:
-    """A run's config from its file's values; keys that came later have their defaults. Raises `CorruptData`."""
+    """A run's config from its file's values. Keys that are newer than the file have defaults. Raises `CorruptData`."""
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -154,7 +153,7 @@ def parse_config(values: Mapping[str, Any], what: str) -> Config:
 def config_hash(config: Section) -> str:
     """8 hex digits of SHA-256 over the keys that affect results and differ from their defaults.
 
-    A key that a later version adds leaves the names of earlier runs as they are.
+    So a key that a later version adds does not change the names of earlier runs.
     """
     values = config.model_dump(mode="json", exclude_defaults=True)
     free = keys_without_effect(type(config))
@@ -163,7 +162,7 @@ def config_hash(config: Section) -> str:
 
 
 def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
-    """What differs from the first start; nothing where there was none. Raises `UsageError` for what may not differ."""
+    """The differences from the first start, if there was one. Raises `UsageError` for keys that may not differ."""
     first = _first_config(store)
     if first is None:
         return ()
@@ -179,7 +178,7 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
 
 
 def _first_config(store: Store) -> Config | None:
-    """What the run in a folder was started with; None where the folder is new."""
+    """The config of the first start; None if the folder is new. Raises `UsageError` if it holds something else."""
     if store.exists(CONFIG_KEY):
         return read_config(store)
     strange = find_foreign_entry(store)
@@ -192,12 +191,12 @@ def _first_config(store: Store) -> Config | None:
 
 
 def find_foreign_entry(store: Store) -> str | None:
-    """Something that is there and that a start which has not recorded itself can't have left; None for nothing."""
+    """An entry that can't be from an unrecorded start of a run; None if there is none."""
     return next((name for name in store.peek() if name not in _OURS_BEFORE_CONFIG), None)
 
 
 def diff_configs(old: Mapping[str, Any], new: Section) -> tuple[Change, ...]:
-    """The keys, in alphabetical order, that another config than `old` (its JSON values) has another value of."""
+    """The keys whose values differ between `old` (a config's JSON values) and `new`, in alphabetical order."""
     before, after = dict(flatten_keys(old)), dotted_values(new)
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return tuple(Change(key, before.get(key), after.get(key)) for key in keys)
@@ -220,12 +219,12 @@ def resumable_keys(section: type[Section], prefix: str = "") -> frozenset[str]:
 
 
 def dotted_values(config: Section) -> dict[str, Any]:
-    """All its dotted keys with their JSON values."""
+    """A config's JSON values by their dotted keys."""
     return dict(flatten_keys(config.model_dump(mode="json")))
 
 
 def flatten_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values, of sections within sections."""
+    """Dotted keys and values of nested sections."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from flatten_keys(value, f"{prefix}{name}.")

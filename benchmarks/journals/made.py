@@ -15,8 +15,7 @@ from raypoly.metrics.sinks import MetricsFile
 from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Applied, Store
-from raypoly.store.disk_calls import Disk
-from raypoly.store.local_store import LocalStore
+from raypoly.store.local_store import Disk, LocalStore
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import STATUSES, Evidence, Group, Labels, Rollout, Verdict
 from workflows.durability.checkpoints import Checkpoints

@@ -1,7 +1,7 @@
-"""What a remote storage is asked to do, one request (or one upload) a method, with no retry and no promise beyond it.
+"""The requests to remote storage, one request (or one upload) a method, without retries or further promises.
 
-`RemoteStore` builds its promises from these; `ObjectBackend` speaks to object stores, `FilesystemBackend` to whatever
-else pyarrow reaches.
+`RemoteStore` builds its promises on them. `ObjectBackend` speaks to object stores, `FilesystemBackend` to the other
+file systems of pyarrow.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 PART = 8 << 20
-"""Bytes that one request moves at most: each is bounded in time, however large the object."""
+"""The most bytes that one request moves, so that its time is bounded however large the object is."""
 
 
 class BackendFailure(Exception):
-    """One request did not succeed; whether it took effect is not known."""
+    """A request failed. It may or may not have taken effect."""
 
     def __init__(self, reason: str, hint: str = "", transient: bool = True) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hint = hint
-        """What to do about it; empty where time may heal it."""
+        """What the user can do; empty if waiting may help."""
         self.transient = transient
         """Whether the same request may succeed later."""
 
@@ -30,26 +30,26 @@ class Missing(Exception):
 
 
 class NoCondition(Exception):
-    """The storage has no writes that only create."""
+    """The storage has no writes that only create an object."""
 
 
 class Backend(ABC):
     """One bucket and prefix. Every method may raise `BackendFailure`."""
 
     conditional = True
-    """Whether `create` is decided by the storage itself."""
+    """Whether the storage itself decides `create`."""
 
     @abstractmethod
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object where none is; False where one is. Raises `NoCondition`."""
+        """Write an object if there is none; False if there is one. Raises `NoCondition`."""
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
-        """Write an object whole, over what is there."""
+        """Write an object whole, replacing any other."""
 
     @abstractmethod
     def upload(self, key: str, parts: Iterable[bytes]) -> None:
-        """`put` of what does not fit one request; parts are `PART` long, but the last."""
+        """`put` in several requests; all parts but the last are `PART` bytes long."""
 
     @abstractmethod
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
@@ -57,7 +57,7 @@ class Backend(ABC):
 
     @abstractmethod
     def size(self, key: str) -> int | None:
-        """Its length in bytes; None where there is no such object."""
+        """An object's length in bytes; None if there is none."""
 
     @abstractmethod
     def list_below(self, folder: str) -> Iterator[tuple[str, int]]:
@@ -69,12 +69,12 @@ class Backend(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object; one that is gone already is fine."""
+        """Remove an object; it may be gone already."""
 
     @abstractmethod
     def copy(self, key: str, target: str) -> None:
         """Give an object's content a second key. Raises `Missing`."""
 
     def with_timeout(self, timeout: float) -> Backend:
-        """The same place with another time for a request."""
+        """The same place with another timeout for requests."""
         return self

@@ -1,10 +1,10 @@
-"""Bundles: the rollouts of up to a hundred settled steps in one Parquet file; and one reader for a step wherever it is.
+"""Bundles: the rollouts of up to a hundred steps in one Parquet file; and a reader that finds a step in any file.
 
     files = RolloutFiles(store)
-    files.table(12)            # Arrow, from step-000012.parquet or from the bundle that took it in
+    files.table(12)            # Arrow, from step-000012.parquet or from its bundle
     files.step(12)             # as it was trained on
 
-A bundle has one row group a step, in order; what else a step's file says is in the bundle's metadata.
+A bundle has one row group for each step, in order. The metadata of the steps' files are in the bundle's metadata.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
 
 BLOCK = 100
-"""Steps of a bundle; it does not reach over a multiple of this."""
+"""The most steps in a bundle, which never crosses a multiple of this."""
 MAX_BYTES = 256 << 20
-"""Of a bundle, about: it is read whole."""
+"""The approximate size limit of a bundle, which is read whole."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose every byte was checked."""
+    """A bundle whose checksum holds."""
 
     heads: Mapping[int, Head]
     file: Any
 
     @classmethod
     def parse(cls, data: bytes, span: Span, what: str) -> Bundle:
-        """Raises `CorruptData` where it is not what was written, or spans other steps; `NewerSchema`."""
+        """Raises `CorruptData` if it differs from what was written or holds other steps; `NewerSchema`."""
         file, metadata = open_checked(data)
         check_schema(int(metadata.get("schema", "1")), what)
         heads = [head_of(entry) for entry in json.loads(metadata.get("steps", "[]"))]
@@ -54,7 +54,7 @@ class Bundle:
 
 
 def encode_bundle(files: Mapping[int, bytes]) -> bytes:
-    """The bundle of the rollout files, valid ones, of consecutive steps."""
+    """A bundle's bytes from the valid rollout files of consecutive steps."""
     heads = [read_head(data, step) for step, data in files.items()]
     metadata = {"schema": str(SCHEMA), "steps": json.dumps([metadata_of(head) for head in heads])}
     found = (open_checked(data)[0].schema_arrow.remove_metadata() for data in files.values())
@@ -68,7 +68,7 @@ def _table(data: bytes) -> pa.Table:
 
 
 class RolloutFiles:
-    """Reads a run's rollouts; the last bundle is kept, so that reading its steps one by one reads it once."""
+    """Reads a run's rollouts. Keeps the last bundle, so that reading its steps one by one reads it once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -77,12 +77,12 @@ class RolloutFiles:
     def table(self, step: int) -> pa.Table:
         """A step's rollouts, one row each.
 
-        Raises `StorageError` where there are none, `CorruptData` where they are damaged, `NewerSchema`.
+        Raises `StorageError` if there are none, `CorruptData` if they are damaged, `NewerSchema`.
         """
         return self._read(step)[0]
 
     def step(self, step: int) -> CompletedStep:
-        """A completed step with the bits it was trained on. Raises like `table`."""
+        """A completed step, bit for bit as it was trained on. Raises like `table`."""
         return decode_step(*self._read(step))
 
     def bundle(self, span: Span, key: str) -> Bundle:

@@ -1,10 +1,10 @@
-"""The names of the files that a run's history is kept in, and what a listing of them says.
+"""The names of a run's rollout and index files, and the steps that a listing of them holds.
 
     catalogue = Catalogue.of(store.list("rollouts/"))
-    catalogue.files[12]             # the file that holds step 12, its own or a bundle
+    catalogue.files[12]             # the file that holds step 12: its own, or a bundle
     completed_steps(store)          # without reading anything
 
-Steps count from 0. Nothing is checked here: content is, when it is read.
+Steps count from 0. Nothing is checked here: content is checked when it is read.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def segment_key(span: Span) -> str:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What lies in `rollouts/`."""
+    """The files in `rollouts/`."""
 
     singles: Mapping[int, str]
     """Keys of the steps that have a file of their own."""
@@ -89,13 +89,13 @@ class Catalogue:
 
     @property
     def files(self) -> dict[int, str]:
-        """The file of each step, ascending; a step's own where it is in a bundle too."""
+        """The file of each step, ascending. A step's own file comes before a bundle."""
         bundled = {step: key for span, key in self.bundles.items() for step in span.steps}
         return dict(sorted({**bundled, **self.singles}.items()))
 
 
 def parse_segments(keys: Iterable[str]) -> tuple[dict[Span, str], tuple[str, ...]]:
-    """The index's segments by what they span, and files in `index/` that are none."""
+    """The index's segments by their spans, and the files in `index/` that are no segments."""
     found: dict[Span, str] = {}
     strangers: list[str] = []
     for key in keys:

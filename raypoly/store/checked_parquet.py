@@ -1,7 +1,7 @@
 """Parquet files that carry their own checksum: SHA-256 over every byte of the file, kept in its key-value metadata.
 
-Any Parquet reader opens them. The checksum is taken with zeros in its own place and checked before anything is
-parsed, so damage anywhere in the file is found, and no decoder ever sees it.
+Any Parquet reader opens them. The checksum is computed with zeros in its own place. It is checked before anything is
+parsed, so damage anywhere in the file is found before a decoder sees it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode_table(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
 
 
 def encode_tables(schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, str]) -> bytes:
-    """One file of several tables of one schema, each a row group (of at most 2^20 rows), never all in memory."""
+    """One file of several tables of one schema, each a row group (of at most 2^20 rows), one in memory at a time."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for table in tables:
@@ -38,13 +38,13 @@ def encode_tables(schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mappi
 
 
 def decode_table(data: bytes) -> tuple[pa.Table, dict[str, str]]:
-    """The table and the metadata. Raises `CorruptData` where a byte differs from what was written."""
+    """The table and the metadata. Raises `CorruptData` if a byte differs from what was written."""
     file, metadata = open_checked(data)
-    return file.read(use_threads=False), metadata  # a file is small: waking a pool costs more than reading it
+    return file.read(use_threads=False), metadata  # files are small: starting threads costs more than reading
 
 
 def open_checked(data: bytes) -> tuple[pq.ParquetFile, dict[str, str]]:
-    """The file, of which nothing but the footer is decoded yet, and its metadata. Raises like `decode_table`."""
+    """The file, with only its footer decoded, and its metadata. Raises like `decode_table`."""
     verify_checksum(data)
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
@@ -52,7 +52,7 @@ def open_checked(data: bytes) -> tuple[pq.ParquetFile, dict[str, str]]:
 
 
 def verify_checksum(data: bytes) -> None:
-    """Return where the checksum holds; raise `CorruptData` else."""
+    """Return if the checksum holds, else raise `CorruptData`."""
     place = _checksum_place(data)
     digest = hashlib.sha256()
     view = memoryview(data)
@@ -63,7 +63,7 @@ def verify_checksum(data: bytes) -> None:
 
 
 def _checksum_place(data: bytes) -> int:
-    """Where the 64 hex digits stand: right after the last mention of the key, a length byte between."""
+    """The position of the 64 hex digits: after the last occurrence of the key and a length byte."""
     if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
         raise CorruptData("it is no Parquet file, or was cut short")
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")

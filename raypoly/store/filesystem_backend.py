@@ -1,6 +1,6 @@
-"""Any other file system that pyarrow reaches (hdfs://, or one that fsspec brings), by writing aside and moving.
+"""Other file systems of pyarrow (hdfs://, or one from fsspec). Files are written under another name, then moved.
 
-It has no write that only creates: the store looks before it writes, and the lease writes, waits and reads back.
+They have no write that only creates: the store looks before it writes, and the lease writes, waits and reads back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FilesystemBackend(Backend):
 
     @classmethod
     def at(cls, location: Location) -> FilesystemBackend:
-        """Raises `UsageError` where pyarrow knows no such scheme, or cannot connect."""
+        """The backend of a location. Raises `UsageError` if pyarrow does not know the scheme or can't connect."""
         try:
             return cls(*pafs.FileSystem.from_uri(str(location)))
         except (pa.ArrowException, OSError, ValueError) as error:

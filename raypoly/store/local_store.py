@@ -15,9 +15,9 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from raypoly.errors import StorageError
-from raypoly.store.disk_calls import Disk
 from raypoly.store.lease_owner import is_alive
 from raypoly.store.location import Location
 from raypoly.store.store import Store, check_key
@@ -33,11 +33,79 @@ _HINTS = {
 }
 
 
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+class Disk:
+    """The POSIX calls that change something, one method each; each may raise `OSError`.
+
+    A crash, a full disk or a power cut strikes between two of them: tests subclass this and stop at each in turn.
+    """
+
+    def create(self, path: Path) -> BinaryIO:
+        """Open a new file for writing; `FileExistsError` if there is one."""
+        return open(path, "xb", buffering=0)
+
+    def write(self, file: BinaryIO, data: bytes | memoryview) -> None:
+        """Write all of `data`."""
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+
+    def sync(self, file: BinaryIO) -> None:
+        """Return when the file's content has reached the disk."""
+        os.fsync(file.fileno())
+
+    def publish(self, aside: Path, path: Path) -> None:
+        """Give a finished file its name; `FileExistsError` if the name is taken."""
+        try:
+            os.link(aside, path)  # unlike rename, never replaces: two writers can't both win
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+            os.rename(aside, path)
+        else:
+            self.remove(aside)
+
+    def replace(self, aside: Path, path: Path) -> None:
+        """Give a file its name, replacing any file of that name."""
+        os.replace(aside, path)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return when the folder's entries have reached the disk."""
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems have no such call, and need none
+                raise
+        finally:
+            os.close(descriptor)
+
+    def make_folder(self, path: Path) -> None:
+        """Make one folder, whose parent exists."""
+        path.mkdir(exist_ok=True)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; it may be gone already."""
+        path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder; leave one that is gone or not empty."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY):
+                raise
+
+
 class LocalStore(Store):
     """Objects as files under one folder."""
 
     def __init__(self, root: Path, disk: Disk | None = None, make: bool = True) -> None:
-        """`make=False`: to look into a folder that may not be there."""
+        """`make=False`: do not make the folder, to look into one that may not exist."""
         super().__init__(Location.parse(root), root)
         self.root = root
         self._disk = disk or Disk()
@@ -123,7 +191,7 @@ class LocalStore(Store):
                     self._disk.remove(path)
 
     def _is_left_behind(self, path: Path, host: str, pid: int) -> bool:
-        """Other commands (a report) may be writing derived files right now: leave theirs alone."""
+        """Whether its writer is dead. Other commands (a report) may be writing derived files now."""
         if host == self._host and not is_alive(pid):
             return True
         try:
@@ -132,7 +200,7 @@ class LocalStore(Store):
             return False
 
     def _write_aside(self, path: Path, chunks: Iterable[bytes]) -> Path:
-        """A synced file beside `path` under a name that no reader looks at."""
+        """Write and sync a file beside `path`, under a name that readers ignore."""
         self._make_folder(path.parent)
         aside = path.with_name(f".{path.name}.{self._host}-{os.getpid()}-{next(self._counter)}.part")
         try:
@@ -141,13 +209,13 @@ class LocalStore(Store):
                     self._disk.write(file, chunk)
                 self._disk.sync(file)
         except OSError:
-            with contextlib.suppress(OSError):  # the first error is the one to tell; `clean` removes what stays
+            with contextlib.suppress(OSError):  # the first error is the one to raise; `clean` removes the file
                 self._disk.remove(aside)
             raise
         return aside
 
     def _publish(self, aside: Path, path: Path) -> bool:
-        """Whether the name was free. Either way the object under that name is durable on return."""
+        """Give the file its name; whether it was free. Either way the object of that name is durable on return."""
         try:
             self._disk.publish(aside, path)
             fresh = True
@@ -176,7 +244,7 @@ class LocalStore(Store):
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Every file below `folder`; none where it does not exist."""
+    """Every file below `folder`; none if it does not exist."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""Files that are written piece by piece (metrics.jsonl, TensorBoard's) for a run in remote storage.
+"""Copies files that are written piece by piece (metrics.jsonl, TensorBoard's) to a run in remote storage.
 
-    mirror = Mirror(store, "metrics.jsonl", "tensorboard/")     # brings back what an earlier start left there
-    mirror.log(row)     # after the files were written to; every so often they are copied, beside the training
+    mirror = Mirror(store, "metrics.jsonl", "tensorboard/")     # fetches the file of an earlier start
+    mirror.log(row)     # after the files were written to; every so often they are copied beside training
     mirror.close()
 
-What they say is in the journal as well: a copy that is some seconds behind when a driver dies costs nothing.
+Their content is in the journal too, so nothing is lost if the copy is some seconds behind when a driver dies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 _EVERY = 15.0
 _SHARE = 20
-"""Copying takes at most one part in as many of the time."""
+"""Copying takes at most 1/20 of the time."""
 
 
 class Mirror:
     """Copies of files in a store's workspace; a sink of `raypoly.metrics.sinks`."""
 
     def __init__(self, store: Store, file: str, folder: str) -> None:
-        """`file` is fetched from the store, to be appended to; of `folder` (ends in a slash) only new files count."""
+        """Fetches `file` from the store, to append to it. Of `folder` (ends in a slash) only new files are copied."""
         self._store, self._file, self._folder = store, file, folder
         self._copied: dict[Path, tuple[int, int]] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mirror")
@@ -46,12 +46,12 @@ class Mirror:
             self._copied[target] = _state(target)
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Start copying where it is due; returns at once."""
+        """Start copying if it is due; returns at once."""
         if time.monotonic() >= self._next and (self._running is None or self._running.done()):
             self._running = self._thread.submit(self._copy)
 
     def close(self) -> None:
-        """Copy what is left. Training has ended, and its results are committed: a failure is only told."""
+        """Copy the rest. A failure is only logged, since the results are committed."""
         self._thread.submit(self._copy).result()
         self._thread.shutdown()
 

@@ -9,23 +9,52 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from raypoly.errors import UsageError
 from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
 from raypoly.store.location import Location
-from raypoly.store.storage_errors import CREDENTIALS, explain_error, lacks_conditional_writes
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
+_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run where a service account gives them",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or run where an identity gives them",
+}
+_RIGHTS = "allow reading, writing, listing and deleting below this prefix"
+_STATUS = re.compile(r"status code: (\d{3}) ?([\w ]*)")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_URL = re.compile(r"Error performing \w+ (\S+) in ")
+_LATER = {"408", "409", "429"}
+_SENTENCES = {
+    "NoSuchBucket": ("the bucket does not exist", "create it, or correct run.dir"),
+    "ContainerNotFound": ("the container does not exist", "create it, or correct run.dir"),
+    "AccessDenied": ("the credentials may not do that", _RIGHTS),
+    "ExpiredToken": ("the credentials have expired", "renew them"),
+    "InvalidAccessKeyId": ("the credentials are not known", "correct them"),
+    "SignatureDoesNotMatch": ("the secret key is wrong", "correct it"),
+    "RequestTimeTooSkewed": ("this machine's clock is wrong", "set it"),
+    "PermanentRedirect": ("the bucket is in another region", "add region=... to run.dir, or set AWS_REGION"),
+    "AuthorizationHeaderMalformed": ("the region is not the bucket's", "add region=... to run.dir, or set AWS_REGION"),
+}
 _UPLOADS_AT_ONCE = 4
 _PART_RETRIES = 5
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
@@ -37,7 +66,7 @@ class ObjectBackend(Backend):
     def __init__(self, location: Location, timeout: float) -> None:
         self._location, self._family, self._timeout = location, location.family, timeout
         self._client = _open_client(location, timeout)
-        # A part that fails is repeated alone: by the library, or the whole upload would start again.
+        # The library repeats a part that fails; otherwise the whole upload would start again.
         self._uploader = _open_client(location, timeout, _PART_RETRIES)
 
     def create(self, key: str, data: bytes) -> bool:
@@ -56,7 +85,7 @@ class ObjectBackend(Backend):
         try:
             with self._explained():
                 self._uploader.put(key, iter(parts), chunk_size=PART, max_concurrency=_UPLOADS_AT_ONCE)
-        except Missing as error:  # a repeated request may meet an upload that is over: it is begun again
+        except Missing as error:  # a repeated request may find that the upload is over: start again
             raise BackendFailure("the server no longer knew of the upload") from error
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
@@ -107,18 +136,18 @@ class ObjectBackend(Backend):
             raise
         except (FileNotFoundError, NotFoundError) as error:
             if any(word in str(error) for word in _NO_BUCKET):
-                raise explain_error(error, self._family, self._timeout) from error
+                raise _explain_error(error, self._family, self._timeout) from error
             raise Missing from error
         except BaseError as error:
-            if lacks_conditional_writes(error):
+            if _lacks_conditional_writes(error):
                 raise NoCondition("the server answered that it is not implemented") from error
-            raise explain_error(error, self._family, self._timeout) from error
+            raise _explain_error(error, self._family, self._timeout) from error
         except OSError as error:
             raise BackendFailure(str(error)[:200]) from error
 
 
 def _open_client(location: Location, timeout: float, retries: int = 0) -> S3Store | GCSStore | AzureStore:
-    """One client. A request without an answer in `timeout` seconds fails. Raises `UsageError` for a bad location."""
+    """A client whose requests fail after `timeout` seconds. Raises `UsageError` for a bad location."""
     options = dict(location.options)
     endpoint = options.get("endpoint_override") or None
     if endpoint and "://" not in endpoint:
@@ -140,12 +169,12 @@ def _open_client(location: Location, timeout: float, retries: int = 0) -> S3Stor
     except Exception as error:
         reason = " ".join(str(error).split()).partition(" Debug source:")[0][:200]
         raise UsageError(
-            f"run.dir={location.plain} can't be opened ({reason}); {CREDENTIALS[location.family]}."
+            f"run.dir={location.plain} can't be opened ({reason}); {_CREDENTIALS[location.family]}."
         ) from error
 
 
 def _s3(bucket: str, endpoint: str | None, options: dict[str, str], common: dict[str, Any]) -> S3Store:
-    given: dict[str, Any] = {"disable_bulk_delete": True}  # not every S3 has it, and objects are deleted one by one
+    given: dict[str, Any] = {"disable_bulk_delete": True}  # not every S3 has it; objects are deleted one by one
     if not os.environ.get("AWS_ACCESS_KEY_ID") and _has_profile():
         given |= _from_profile()
     if endpoint:
@@ -204,3 +233,60 @@ def _retry(timeout: float, retries: int) -> RetryConfig:
         "retry_timeout": timedelta(seconds=2 * timeout),
         "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2},
     }
+
+
+def _explain_error(error: Exception, family: str, timeout: float) -> BackendFailure:
+    """obstore's `error` as one sentence, and whether the request may succeed later. `family`: `s3`, `gs` or `az`."""
+    text = " ".join(str(error).split())
+    message = text.partition(" Debug source:")[0]
+    status = _STATUS.search(message)
+    if _lacks_credentials(error, message):
+        # The machine that gives credentials may just be slow.
+        silent = "HTTP error" in message and (status is None or status[1].startswith("5"))
+        return BackendFailure("no valid credentials were found", _CREDENTIALS[family], transient=silent)
+    if status is None:
+        return _unanswered(text, message, timeout)
+    code = _CODE.search(message)
+    if code and code[1] in _SENTENCES:
+        return BackendFailure(*_SENTENCES[code[1]], transient=False)
+    answer = f"the server answered {status[1]} {code[1] if code else status[2]}".strip()
+    if status[1] in ("401", "403"):
+        hint = f"check the credentials, and {_RIGHTS}" if isinstance(error, PermissionDeniedError) else ""
+        return BackendFailure(answer, hint or _CREDENTIALS[family], transient=False)
+    if status[1].startswith("3"):
+        return BackendFailure(*_SENTENCES["PermanentRedirect"], transient=False)
+    return BackendFailure(
+        answer,
+        "" if status[1].startswith("5") or status[1] in _LATER else "check run.dir and its options",
+        transient=status[1].startswith("5") or status[1] in _LATER,
+    )
+
+
+def _lacks_conditional_writes(error: Exception) -> bool:
+    """Whether the error says that the store has no conditional writes."""
+    text = str(error)
+    return isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text
+
+
+def _lacks_credentials(error: Exception, message: str) -> bool:
+    asked_a_machine = "169.254." in message or "metadata.google" in message or "token request" in message
+    return isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message
+
+
+def _unanswered(text: str, message: str, timeout: float) -> BackendFailure:
+    """The failure of a request that reached no server, or got no complete answer."""
+    url = _URL.search(message)
+    host = urlsplit(url[1]).netloc if url else "the server"
+    if "kind: Timeout" in text or "TimedOut" in text:
+        return BackendFailure(f"{host} did not answer within {timeout:g} s")
+    if "dns error" in text:
+        return BackendFailure(f"the host {host} is not known", "")
+    if "ConnectionRefused" in text:
+        return BackendFailure(f"nothing answers at {host}", "")
+    if "InvalidContentType" in text or "BadScheme" in text:
+        return BackendFailure(
+            f"{host} does not speak the scheme of run.dir", "write scheme=http or https", transient=False
+        )
+    if "HTTP error" in message or "body error" in message:
+        return BackendFailure(f"the connection to {host} broke")
+    return BackendFailure(message[:200], "check run.dir and its options", transient=False)

@@ -1,9 +1,9 @@
-"""The store on remote storage: each commit is one whole write that only creates, repeated until its fate is known.
+"""The store on remote storage: each commit is one whole write that only creates, repeated until its result is known.
 
-A request that fails for a while (a slow or hung or restarting server) is repeated with growing waits for
-`StorageOptions.patience` seconds. A write that was repeated because its answer was lost finds its own bytes, which is
-success. Before each request that changes something the store asks its `fence`: the lease of a driver that was
-overtaken, or could have been, refuses there.
+A request that fails (the server is slow, hangs or restarts) is repeated with growing waits for
+`StorageOptions.patience` seconds. A write may be repeated because its answer was lost. It then finds its own bytes,
+which is a success. Before each request that changes something the store calls its `fence`. That is the lease's check,
+which raises in a driver that was, or could have been, overtaken.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _ONE_REQUEST = 2 * PART
-"""Longest object in bytes that is written by one request, hence by one that only creates."""
+"""The most bytes of an object that one request writes, so that it can be a request that only creates."""
 _FIRST_PATIENCE = 15.0
-"""Seconds for the first request ever: a wrong address is not worth minutes."""
+"""Seconds for the very first request, so that a wrong address is found soon."""
 _AGAIN = "; run the same command again when it is back"
 
 
@@ -41,18 +41,18 @@ class RemoteStore(Store):
         super().__init__(location, options.workspace(location))
         self.options = options
         self.fence: Callable[[], None] = lambda: None
-        """Called before each request that changes something; raises where this process may not."""
+        """Called before each request that changes something; raises if this process may not write."""
         self._backend = backend
         self._reached = False
         self._fetched = self.workspace / f"fetched-{os.getpid()}"
 
     @property
     def conditional(self) -> bool:
-        """Whether the storage itself decides who creates an object first."""
+        """Whether the storage itself decides which process creates an object."""
         return self._backend.conditional
 
     def forget_conditions(self) -> None:
-        """The storage was seen to ignore them."""
+        """Treat the storage as one without conditional writes, since it ignores them."""
         self._backend.conditional = False
 
     def for_lease(self) -> RemoteStore:
@@ -62,7 +62,7 @@ class RemoteStore(Store):
         return RemoteStore(self.location, self._backend.with_timeout(timeout), options)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Whether `key` holds `data` now; False where it held something else before."""
+        """Create an object. Whether `key` holds `data` now; False if it held something else."""
         check_key(key)
         return self._do("written", key, lambda: self._create(key, data), changes=True)
 
@@ -122,7 +122,7 @@ class RemoteStore(Store):
         return self._fetched / key
 
     def clean(self) -> None:
-        """Remove copies that dead processes fetched; the storage itself never shows half an object."""
+        """Remove copies that dead processes fetched. The storage itself never shows half an object."""
         for folder in self.workspace.glob("fetched-*"):
             pid = folder.name.removeprefix("fetched-")
             if pid.isdecimal() and not is_alive(int(pid)):
@@ -133,7 +133,7 @@ class RemoteStore(Store):
         self._do("moved", key, lambda: self._backend.delete(key), changes=True)
 
     def _create(self, key: str, data: bytes) -> bool:
-        """Without the storage's own condition: look, then write. The lease has made sure that nobody else writes."""
+        """Without conditional writes: look, then write. The lease ensures that nobody else writes."""
         if self._backend.conditional:
             try:
                 if self._backend.create(key, data):
@@ -144,14 +144,14 @@ class RemoteStore(Store):
         try:
             return self._backend.get(key) == data
         except Missing as error:
-            if self._backend.conditional:  # deleted, or being written, between the two requests
+            if self._backend.conditional:  # it was deleted, or is being written, between the two requests
                 raise BackendFailure("it was there and then was not") from error
-        self.fence()  # the look took its time
+        self.fence()  # again, since the look took some time
         self._backend.put(key, data)
         return True
 
     def _commit_large(self, key: str, data: bytes) -> None:
-        """Look first, then upload in parts: only the lease, and the checksum in a manifest, guard against another."""
+        """Look, then upload in parts: only the lease and a manifest's checksum protect it from other writers."""
         if not self.exists(key):
             self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
         elif self.digest(key)[0] != hashlib.sha256(data).hexdigest():
@@ -184,9 +184,9 @@ class RemoteStore(Store):
         return StorageError(f"{self.place(key)} is committed with other content and can't be replaced: this is a bug.")
 
     def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
-        """The request's result; repeated while it fails for a while and patience lasts."""
+        """The request's result. A transient failure is repeated for `patience` seconds."""
         patience = self.options.patience if self._reached else min(self.options.patience, _FIRST_PATIENCE)
-        started, wait, told = time.monotonic(), 0.1, False
+        started, wait, warned = time.monotonic(), 0.1, False
         while True:
             if changes:
                 self.fence()
@@ -195,13 +195,13 @@ class RemoteStore(Store):
             except Missing as error:
                 raise StorageError(f"{self.place(key)} could not be {verb}: it is missing.") from error
             except BackendFailure as failure:
-                gone = time.monotonic() - started
-                if not failure.transient or gone + wait > patience:
-                    hint = failure.hint or f"tried for {gone:.0f} s{_AGAIN}"
+                waited = time.monotonic() - started
+                if not failure.transient or waited + wait > patience:
+                    hint = failure.hint or f"tried for {waited:.0f} s{_AGAIN}"
                     raise StorageError(f"{self.place(key)} could not be {verb}: {failure.reason}; {hint}.") from failure
-                if not told:
+                if not warned:
                     logger.warning("%s could not be %s (%s): trying again", self.place(key), verb, failure.reason)
-                told = True
+                warned = True
                 time.sleep(wait)
                 wait = min(2 * wait, 10.0)
             else:

@@ -1,9 +1,9 @@
-"""JSON files that carry their schema version and a checksum, and can still be read by anybody.
+"""JSON files with their schema version and a checksum as keys, readable by any JSON reader.
 
     store.put_mutable("summary.json", seal({"state": "running"}))
     unseal(store.read("summary.json"), "summary.json")
 
-Files of the first runs have no seal: their content is taken as it stands.
+Files of the first runs have no seal: their content is not checked.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SEAL = ("schema", "sha256")
 
 
 def seal(values: Mapping[str, Any]) -> bytes:
-    """The file's bytes. Raises `ValueError` where a value's key is one of the seal's own."""
+    """The file's bytes. Raises `ValueError` if a key is one of the seal's own."""
     if taken := [key for key in _SEAL if key in values]:
         raise ValueError(f"the key {taken[0]!r} belongs to the seal")
-    body = json.loads(json.dumps({**values, "schema": SCHEMA}))  # as it will be read: its keys are all texts
+    body = json.loads(json.dumps({**values, "schema": SCHEMA}))  # as a reader gets it: all keys are strings
     return json.dumps({**body, "sha256": _digest(body)}, indent=2).encode()
 
 
 def unseal(data: bytes, what: str) -> dict[str, Any]:
-    """The values. Raises `CorruptData` where they are not what was sealed, `NewerSchema`; both name `what`."""
+    """The values. Raises `CorruptData` if they differ from what was sealed, or `NewerSchema`; both name `what`."""
     try:
         values = json.loads(data)
     except ValueError as error:

@@ -1,10 +1,10 @@
 """A checkpoint's shards: every rank of a learner writes its own straight to the store, and reads them back.
 
     writer = ShardWriter(store.location, options, step=10, epoch=2, ranks=4)     # picklable: goes to each rank
-    shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # what the manifest will say of them
+    shards = writer.write(rank, [("optimizer.safetensors", data), ...])          # the manifest's entries
 
-A file's name holds the epoch of the driver that asked for it and the rank. What a rank of an overtaken driver still
-writes is therefore another file, which no manifest names; it is removed with the next checkpoint.
+A file's name holds the rank and the epoch of its driver. A rank of an overtaken driver therefore writes other files,
+which no manifest names. They are removed with the next checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raypoly.store.location import Location, StorageOptions
 from raypoly.store.open_store import open_store
 
 WEIGHTS = "model.safetensors"
-"""The part whose tensors are the policy's weights by their transformers names."""
+"""The part that holds the policy's weights, by their names in transformers."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Shard:
 
     rank: int
     part: str
-    """What the rank calls it: `optimizer.safetensors`."""
+    """The rank's name for it: `optimizer.safetensors`."""
     name: str
     """The file's name in the checkpoint's folder."""
     sha256: str
@@ -49,9 +49,9 @@ class ShardWriter:
     ranks: int
 
     def write(self, rank: int, parts: Iterable[tuple[str, bytes]]) -> tuple[Shard, ...]:
-        """Commit a rank's parts, one at a time. Raises `StorageError`; `StaleEpoch` where the driver was overtaken.
+        """Commit a rank's parts, one at a time.
 
-        Raises `UsageError` where this machine does not see the run.
+        Raises `StorageError`, `StaleEpoch` if the driver was overtaken, `UsageError` if this machine can't see the run.
         """
         store = open_store(self.location, self.options, make=False)
         epoch = newest_epoch(store)
@@ -83,7 +83,7 @@ class ShardReader:
     shards: tuple[Shard, ...]
 
     def share(self, rank: int, ranks: int) -> tuple[Mapping[str, bytes], ...]:
-        """What one of any number of ranks reads: the parts of some that wrote, each given to one. Raises as `read`."""
+        """The parts for one of any number of ranks: every writer's parts go to one reader. Raises as `read`."""
         return tuple(self.read(writer) for writer in range(rank, self.ranks, ranks))
 
     def read(self, rank: int) -> Mapping[str, bytes]:
@@ -113,6 +113,6 @@ def shard_name(part: str, epoch: int, rank: int) -> str:
 
 
 def _tensor_names(data: bytes) -> tuple[str, ...]:
-    """Of a safetensors file: JSON behind its own length, 8 bytes little-endian."""
+    """The names in a safetensors header: JSON after its length, 8 bytes little-endian."""
     length = int.from_bytes(data[:8], "little")
     return tuple(sorted(name for name in json.loads(data[8 : 8 + length]) if name != "__metadata__"))

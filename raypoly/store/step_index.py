@@ -1,10 +1,10 @@
-"""The index: what opening a run needs of its settled steps, in few objects however many steps there are.
+"""The index: what opening a run needs to know of the steps before the checkpoint, in few objects.
 
     index/steps-000000-000999.parquet  index/steps-001000-001099.parquet  index/steps-001100-001109.parquet
 
-A segment has a row for each completed step (digest, metrics) and each evaluation (results) of its span. Spans are
-aligned blocks of 10, 100, 1,000 ... steps, at most nine of a size: ten small segments become one larger one. All of it
-is derived from the rollout files, which say the same: a lost segment is made again from them.
+A segment has a row for each completed step (digest, metrics) and each evaluation (results) in its span. Spans are
+aligned blocks of 10, 100, 1,000 ... steps, at most nine of a size: ten small segments become one larger one. The index
+is derived from the rollout files: a lost segment is made again from them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALLEST = 10
 
 @dataclass(frozen=True)
 class Segment:
-    """What one segment holds."""
+    """The content of one segment."""
 
     heads: Mapping[int, Head]
     evaluations: Mapping[tuple[int, str], Mapping[str, Any]]
@@ -35,7 +35,7 @@ class Segment:
 
 
 def index_spans(settled: int) -> tuple[Span, ...]:
-    """The aligned blocks that the first `settled` steps are indexed in; fewer than ten are left over."""
+    """The aligned blocks that index the first `settled` steps; fewer than ten steps are left over."""
     size = _SMALLEST
     while size * 10 <= settled:
         size *= 10
@@ -52,7 +52,7 @@ def index_spans(settled: int) -> tuple[Span, ...]:
 def encode_segment(
     span: Span, heads: Iterable[Head], evaluations: Mapping[tuple[int, str], Mapping[str, Any]]
 ) -> bytes:
-    """The bytes of a segment: those of the heads and evaluations that lie in its span."""
+    """The bytes of a segment, with the heads and evaluations in its span."""
     rows: list[tuple[int, str | None, str | None, int | None, str]] = [
         (head.step, None, head.digest, head.groups, head.metrics) for head in heads if head.step in span.steps
     ]
@@ -66,7 +66,7 @@ def encode_segment(
 
 
 def decode_segment(span: Span, data: bytes) -> Segment:
-    """The inverse of `encode_segment`. Raises `CorruptData` where it is damaged or another span's, `NewerSchema`."""
+    """The inverse of `encode_segment`. Raises `CorruptData` if it is damaged or another span's; `NewerSchema`."""
     table, metadata = decode_table(data)
     check_schema(int(metadata.get("schema", "1")), segment_key(span))
     if (metadata.get("first"), metadata.get("last")) != (str(span.first), str(span.last)):

@@ -1,4 +1,4 @@
-"""The store: immutable objects under keys, durable when `commit` returns, whatever lies underneath.
+"""The store: immutable objects under keys, durable when `commit` returns, on any kind of storage.
 
 A key is a relative path with forward slashes (`rollouts/step-000012.parquet`); no part of it starts with a dot.
 """
@@ -16,37 +16,37 @@ from raypoly.store.location import Location
 logger = logging.getLogger(__name__)
 
 DAMAGED = "damaged/"
-"""Where objects go whose content is not what their checksum promises: out of the way, never deleted."""
+"""The prefix that damaged objects are moved to. They are never deleted."""
 
 
 @dataclass(frozen=True)
 class DamagedObject:
-    """One object that was set aside because its content can't be trusted."""
+    """One quarantined object, whose content can't be trusted."""
 
     key: str
-    """Where it was."""
+    """Its key before."""
     moved_to: str
-    """Where it is now, under `damaged/`."""
+    """Its key now, under `damaged/`."""
     reason: str
     """One sentence for a person."""
 
 
 class Store(ABC):
-    """One run's objects. Where the storage itself fails a method raises `StorageError`; nothing committed is lost."""
+    """One run's objects. If the storage fails, a method raises `StorageError`, and nothing committed is lost."""
 
     def __init__(self, location: Location, workspace: Path) -> None:
         self.location = location
         self.workspace = workspace
-        """A folder of this machine, named like the run, for what must be a file while it is written.
+        """A folder on this machine, named like the run, for files that are written piece by piece.
 
-        The run folder itself where that is local; else a folder in the scratch, which may vanish with the machine.
+        It is the run folder itself if that is local, else a folder in the scratch, which may be lost with the machine.
         """
         self.damaged: list[DamagedObject] = []
-        """What this process has set aside, for the report to the user."""
+        """The objects that this process has quarantined, for the report to the user."""
 
     @property
     def uri(self) -> str:
-        """Where it is, for people and for `open_store`."""
+        """The path or URI, for people and for `open_store`."""
         return str(self.location)
 
     def place(self, key: str) -> str:
@@ -55,10 +55,10 @@ class Store(ABC):
 
     @abstractmethod
     def commit(self, key: str, data: bytes) -> None:
-        """Make `data` the object `key`, whole and durable on return, or not there at all.
+        """Make `data` the object `key`. It is whole and durable on return; before that it does not exist.
 
-        Committing the same bytes again does nothing. Raises `StorageError` where other bytes are committed
-        under that key already: an object never changes.
+        Committing the same bytes again does nothing. Raises `StorageError` if the key holds other bytes: an object
+        never changes.
         """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, key: str) -> bytes:
-        """The object's content, unchecked. Raises `StorageError` where it is missing."""
+        """The object's content, unchecked. Raises `StorageError` if it is missing."""
 
     @abstractmethod
     def digest(self, key: str) -> tuple[str, int]:
@@ -79,11 +79,11 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, prefix: str = "") -> tuple[str, ...]:
-        """The keys that start with `prefix`, sorted; half-written files are not among them."""
+        """The keys that start with `prefix`, sorted, without half-written files."""
 
     @abstractmethod
     def peek(self) -> tuple[str, ...]:
-        """What lies at the top: keys and folders' names, sorted; one look, however large the run is."""
+        """The names of objects and folders at the top, sorted, by one request however large the run is."""
 
     @abstractmethod
     def exists(self, key: str) -> bool:
@@ -91,19 +91,19 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Remove an object whose content is committed elsewhere (compacted journal objects, superseded checkpoints)."""
+        """Remove an object whose content is committed elsewhere (journal objects of a sealed step, old checkpoints)."""
 
     @abstractmethod
     def fetch(self, key: str) -> Path:
-        """The path on this machine of an object, or of a folder of objects, for code that needs a path to read.
+        """The path on this machine of an object, or of a folder of objects, for code that reads from a path.
 
-        A local store's own file; else a copy made now in the scratch, whose bytes the caller checks as any it reads.
-        A folder's name ends in a slash. Raises `StorageError` where an object is missing.
+        A local store gives its own file, a remote one makes a copy in the scratch, which the caller has to check. A
+        folder's name ends in a slash. Raises `StorageError` if an object is missing.
         """
 
     @abstractmethod
     def clean(self) -> None:
-        """Remove what dead writers left half-written. The lease's holder calls it once."""
+        """Remove half-written files of dead writers. The lease's owner calls it once."""
 
     def quarantine(self, key: str, reason: str) -> DamagedObject:
         """Move a damaged object under `damaged/`, log it, and remember it in `self.damaged`."""
@@ -117,11 +117,11 @@ class Store(ABC):
 
     @abstractmethod
     def _move(self, key: str, target: str) -> None:
-        """Give an object another key, which is free."""
+        """Give an object another key, which is not in use."""
 
 
 def check_key(key: str) -> str:
-    """The key itself. Raises `ValueError` where it could leave the run or hide in it."""
+    """The key itself. Raises `ValueError` if it could leave the run or hide in it."""
     if not all(part and part[0] != "." for part in key.split("/")):
         raise ValueError(f"{key!r} is no key: give a relative path whose parts don't start with a dot.")
     return key

@@ -20,8 +20,7 @@ from raypoly.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
 from raypoly.engines import SampleRequest
 from raypoly.errors import RaypolyError, Stalled
 from raypoly.store import acquire_lease
-from raypoly.store.disk_calls import Disk
-from raypoly.store.local_store import LocalStore
+from raypoly.store.local_store import Disk, LocalStore
 from raypoly.store.step_records import Applied
 from tests.actors.conftest import ACTOR_OPTIONS
 from tests.actors.hanging_engine import hang

@@ -1,4 +1,4 @@
-"""Folders that are dear to make, kept by content hash, checked by checksums, safe for several processes at once.
+"""Caches folders that take long to make, by content hash, with checksums, safe for several processes at once.
 
 FolderCache(cache_root() / "warm-start").ensure(key, make)      # make(folder) fills an empty folder
 """
@@ -21,16 +21,16 @@ MANIFEST = "manifest.json"
 
 
 class FolderCache:
-    """One kind of folder under `root`; `say` gets one line for what a person would want to know."""
+    """One kind of folder under `root`. `say` prints a line for a person."""
 
     def __init__(self, root: Path, say: Callable[[str], None] = print) -> None:
         self.root = root
         self.say = say
 
     def ensure(self, key: str, make: Callable[[Path], None]) -> Path:
-        """The sound folder of `key`, made aside and renamed into place where there is none.
+        """The sound folder of `key`. If there is none, `make` fills a temporary folder, which is renamed into place.
 
-        Another process that makes the same one is waited for. Raises `UsageError` where the cache can't be written.
+        Waits for another process that makes the same folder. Raises `UsageError` if the cache can't be written.
         """
         folder = self.root / key[:24]
         try:
@@ -59,7 +59,7 @@ class FolderCache:
 
 
 def find_damage(folder: Path) -> str | None:
-    """What is wrong with a cached folder in a few words, None where every file is what the manifest promises."""
+    """What is wrong with a cached folder, in a few words; None if every file matches the manifest."""
     try:
         promised = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):
@@ -86,7 +86,7 @@ def _digest(path: Path) -> str:
 
 
 def _write_manifest(folder: Path) -> None:
-    """SHA-256 of each file, everything brought to the disk first."""
+    """Sync all files, then write a manifest with the SHA-256 of each."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
         _sync(path)

@@ -1,8 +1,8 @@
-"""From what a rehearsal took to what the whole run will take: hours, GPU-hours, the judge's cost, when it ends.
+"""Forecasts the whole run from a rehearsal's times: hours, GPU-hours, the judge's cost, the end.
 
-A rehearsal samples two problems at a time. A wider batch is faster by the token, so on a known GPU sampling takes the
-rehearsal's time multiplied by the ratio that the plan gives (`raypoly.planning.step_seconds`). Elsewhere the time is
-taken to grow with the tokens, which is an upper bound. Gradients grow with the tokens.
+A rehearsal samples two problems at a time. A wider batch takes less time per token. So on a known GPU the rehearsal's
+sampling time is multiplied by the ratio that the plan gives (`raypoly.planning.step_seconds`). On other devices it is
+scaled with the tokens, which is an upper bound. Gradient times are scaled with the tokens.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from raypoly.planning.step_seconds import sampling_seconds
 
 @dataclass(frozen=True)
 class RehearsalTimes:
-    """By a rehearsal; seconds."""
+    """Times that a rehearsal measured, in seconds."""
 
     sampling: float
     prompts: int
     responses: int
     response_tokens: int
     update: float
-    """Of an update without rows: AdamW, and the digest of the weights."""
+    """An update without rows: AdamW, and the digest of the weights."""
     gradients: float
-    """Of rows at their limits."""
+    """Gradients of rows at their limits."""
     gradient_tokens: int
-    """Of their responses."""
+    """Tokens of those rows' responses."""
     hand_over: float
     judge_call_usd: float | None
-    """US dollars of one question; None where unknown."""
+    """US dollars of one question; None if unknown."""
     crossing: float = 0.0
-    """Of the learner's log-probabilities behind several prompts, where the objective needs them."""
+    """The learner's log-probabilities behind several prompts, if the objective needs them."""
 
     @property
     def length(self) -> float:
-        """Mean tokens of a response."""
+        """Mean tokens in a response."""
         return self.response_tokens / self.responses
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of the whole run; seconds."""
+    """The forecast of a whole run, in seconds."""
 
     sampling: float
     gradients: float
@@ -58,17 +58,17 @@ class Forecast:
     total: float
     gpus: int
     at_most: bool
-    """Whether sampling was taken to grow with the tokens."""
+    """Whether the times are upper bounds, since sampling was scaled with the tokens."""
     judge_usd: float | None
-    """None where unknown."""
+    """None if unknown."""
     crossing: float = 0.0
 
 
 def forecast(config: Config, device: Device, measured: RehearsalTimes, problems: Mapping[str, int]) -> Forecast:
-    """`problems`: how many each split has."""
+    """The forecast of a run. `problems`: the size of each split."""
     train = config.train
     responses = train.prompts_per_step * train.rollouts
-    factor, at_most = _wider(config, device, measured, responses)
+    factor, at_most = _sampling_factor(config, device, measured, responses)
     sampling = measured.sampling * factor
     tokens = responses * measured.length
     gradients = measured.gradients * tokens / measured.gradient_tokens
@@ -92,7 +92,7 @@ def forecast(config: Config, device: Device, measured: RehearsalTimes, problems:
 
 
 def describe_forecast(config: Config, measured: RehearsalTimes, found: Forecast, now: datetime) -> str:
-    """Lines for a person."""
+    """The forecast as lines for a person."""
     most = ", at most" if found.at_most else ""
     crossing = f"log-probs behind several prompts {duration(found.crossing)}, " if found.crossing else ""
     lines = [
@@ -114,8 +114,8 @@ def describe_forecast(config: Config, measured: RehearsalTimes, found: Forecast,
     return "\n".join(lines)
 
 
-def _wider(config: Config, device: Device, measured: RehearsalTimes, responses: int) -> tuple[float, bool]:
-    """How much longer a step's sampling takes than the rehearsal's, and whether that is only the most."""
+def _sampling_factor(config: Config, device: Device, measured: RehearsalTimes, responses: int) -> tuple[float, bool]:
+    """The ratio of a step's sampling time to the rehearsal's, and whether it is an upper bound."""
     shape, layout = shape_of(config.model.path), layout_of(config, device)
     linear = responses / measured.responses
     if shape is None:

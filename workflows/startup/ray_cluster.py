@@ -1,4 +1,4 @@
-"""Ray: the cluster this process belongs to, else one of its own."""
+"""Connects to Ray: the cluster that this process belongs to, else a local one of its own."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from workflows.liveness.reaper import Reaper, descendants
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
 ACTOR_CPUS = 0.1
-"""What Ray is told an actor needs: the stages of a step take turns, so two cores hold them all."""
+"""The CPUs that Ray reserves for an actor. The stages of a step take turns, so two cores are enough for all."""
 
 
 @contextmanager
 def connect_ray(config: Config, namespace: str) -> Iterator[None]:
-    """Inside, Ray is there: `RAY_ADDRESS`'s cluster (a job has it), else a local one in a temporary folder of its own.
+    """Inside, Ray is connected: the cluster of `RAY_ADDRESS` (set in a job), else a local one in a temporary folder.
 
-    Actors live in a namespace named by the run. The modules of parts named `package.module:Class` travel with them.
+    Actors live in a namespace named by the run. The modules of parts named `package.module:Class` are sent to them.
     """
     modules = user_modules(config)
     common: dict[str, Any] = {
@@ -43,27 +43,27 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
         "runtime_env": {"py_modules": modules} if modules else {},
     }
     if os.environ.get("RAY_ADDRESS"):
-        with _shut_down(_joined(common)):
+        with _shut_down_ray(_join_cluster(common)):
             yield
         return
-    _sweep()
-    others = descendants(os.getpid())  # of whoever calls this: not Ray's
+    _remove_stale_folders()
+    others = descendants(os.getpid())  # the caller's own, not Ray's
     # AF_UNIX paths are short: Ray's sockets lie some 60 characters below this folder.
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
         Reaper(folder) as reaper,
         _own_authentication(),
     ):
-        with _hidden(key_variables(config.judge)):
+        with _without_variables(key_variables(config.judge)):
             context = start_local_ray(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
-        with _shut_down(context):
+        with _shut_down_ray(context):
             reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
             yield
 
 
 @contextmanager
-def _hidden(names: Sequence[str]) -> Iterator[None]:
-    """Inside, this process has no such environment variables: Ray's processes inherit what it has when they start."""
+def _without_variables(names: Sequence[str]) -> Iterator[None]:
+    """Inside, this process does not have these environment variables, so that Ray's processes don't inherit them."""
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -73,20 +73,20 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _own_authentication() -> Iterator[None]:
-    """A local Ray asks for tokens, and so would this process of every Ray that it joins later; afterwards not."""
+    """Inside, a local Ray requires tokens. Afterwards this process joins other clusters without them."""
     before = os.environ.get(_AUTHENTICATION)
     try:
         yield
     finally:
         os.environ[_AUTHENTICATION] = before or "disabled"
-        ray._raylet.Config.initialize("")  # Ray keeps what the variable said, and its token
+        ray._raylet.Config.initialize("")  # Ray caches the variable and its token
         ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
         if before is None:
             del os.environ[_AUTHENTICATION]
 
 
-def _joined(options: dict[str, Any]) -> Any:
-    """The cluster of `RAY_ADDRESS`. Raises `RaypolyError` where there is none."""
+def _join_cluster(options: dict[str, Any]) -> Any:
+    """Join the cluster of `RAY_ADDRESS`. Raises `RaypolyError` if there is none."""
     with _own_sigterm():
         try:
             return ray.init(**options)
@@ -101,7 +101,7 @@ def _joined(options: dict[str, Any]) -> Any:
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Ray sets a handler of its own when it starts; here the one before stays."""
+    """Keep this process's SIGTERM handler, which Ray replaces when it starts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,13 +113,13 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def kill_local_ray() -> None:
-    """End the processes of a local Ray at once; what belongs to a shared cluster notices this process's death."""
+    """Kill the processes of a local Ray at once. A shared cluster notices this process's death by itself."""
     node: Any = ray._private.worker._global_node
     if node is not None and ray.is_initialized():
         node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
-def _sweep() -> None:
+def _remove_stale_folders() -> None:
     """Remove the temporary folders that killed drivers of this user left behind."""
     for folder in Path("/tmp").glob("rp-*-*"):
         pid = folder.name.split("-")[1]
@@ -128,9 +128,9 @@ def _sweep() -> None:
 
 
 def start_local_ray(**options: Any) -> Any:
-    """A cluster of this machine alone; on a busy machine Ray's own patience (30 s) may need more tries.
+    """Start a cluster on this machine. Three tries, since Ray's timeout (30 s) is short for a busy machine.
 
-    `options` are `ray.init`'s. Raises `RaypolyError` where Ray does not come up.
+    `options` are those of `ray.init`. Raises `RaypolyError` if Ray does not start.
     """
     if ray.is_initialized():
         raise RaypolyError("This process is connected to a Ray already: call ray.shutdown() first.")
@@ -138,7 +138,7 @@ def start_local_ray(**options: Any) -> Any:
         try:
             with _own_sigterm():
                 return ray.init(**{"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
-        except Exception as error:  # Ray raises a bare Exception where its processes are slow to come up
+        except Exception as error:  # Ray raises a bare Exception if its processes start slowly
             ray.shutdown()
             if last:
                 raise RaypolyError(f"Ray did not start on this machine: {error}") from error
@@ -146,7 +146,7 @@ def start_local_ray(**options: Any) -> Any:
 
 
 @contextmanager
-def _shut_down(context: Any) -> Iterator[None]:
+def _shut_down_ray(context: Any) -> Iterator[None]:
     try:
         yield
     finally:
@@ -154,18 +154,18 @@ def _shut_down(context: Any) -> Iterator[None]:
 
 
 def dashboard_url() -> str | None:
-    """Where this run's Ray dashboard listens, if there is one."""
+    """The URL of this run's Ray dashboard; None if there is none."""
     url: str | None = ray._private.worker.get_dashboard_url()
     return f"http://{url}" if url and not url.startswith("http") else url
 
 
 def actor_options() -> dict[str, Any]:
-    """Resources of an actor that needs no GPU."""
+    """The resources of an actor without a GPU."""
     return {"num_cpus": ACTOR_CPUS}
 
 
 def user_modules(config: Config) -> list[str]:
-    """Folders or files of the user's own modules that the config names, for Ray's `py_modules`."""
+    """The folders or files of the user's modules that the config names, for Ray's `py_modules`."""
     names = (
         config.objective.name,
         config.loss.name,

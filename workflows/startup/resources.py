@@ -1,9 +1,9 @@
 """Ray's resources for the learner and the engines, by their placement.
 
-    places = placed(config)
-    Generator(config, model_path, places.options, care, places.placement)
+    resources = reserve_resources(config)
+    Generator(config, model_path, resources.options, context, resources.placement)
 
-A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, hence one GPU.
+A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, and so one GPU.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from raypoly.errors import RaypolyError
 from raypoly.placement import Placement, resolve
 from workflows.startup.ray_cluster import ACTOR_CPUS
 
-PATIENCE = 300.0
-"""Seconds for which a busy cluster may hold back the bundles of a colocated run."""
+WAIT_SECONDS = 300.0
+"""How long to wait for a busy cluster to give the bundles of a colocated run."""
 
 
 @dataclass(frozen=True)
 class ActorResources:
-    """Room for the policy's actors."""
+    """The reserved resources of the policy's actors."""
 
     placement: Placement
     gpus: int
-    """Of the cluster."""
+    """How many GPUs the cluster has."""
     group: Any = None
-    """The placement group; None where each actor stands alone."""
+    """The placement group; None if no actors are colocated."""
 
     def options(self, index: int) -> dict[str, Any]:
-        """Of the engine, and of the learner's rank, that has this number."""
+        """Ray's options for the engine, and for the learner's rank, with this index."""
         options: dict[str, Any] = {"num_cpus": ACTOR_CPUS}
         if self.placement.gpu_share:
             options["num_gpus"] = self.placement.gpu_share
@@ -49,22 +49,22 @@ class ActorResources:
 
 
 def reserve_resources(config: Config) -> ActorResources:
-    """The places that the config asks for; Ray gives them back when this driver disconnects.
+    """Reserve the resources for a config. Ray frees them when this driver disconnects.
 
-    Raises `UsageError` where the cluster can't have them, `RaypolyError` where it has no room for too long.
+    Raises `UsageError` if the cluster does not have them, `RaypolyError` if they are in use for too long.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
     placement = resolve(config.generator, gpus, config.train.ranks)
     if not placement.sleeps:
         return ActorResources(placement, gpus)
     bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
-    # without GPUs all pairs stand on one machine, whose memory they share
+    # without GPUs all pairs are on one machine, whose memory they share
     strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
     pairs = max(config.generator.engines, config.train.ranks)
     group = placement_group([bundle] * pairs, strategy=strategy)
-    if not group.wait(PATIENCE):
+    if not group.wait(WAIT_SECONDS):
         raise RaypolyError(
-            f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {PATIENCE:.0f} s: "
+            f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {WAIT_SECONDS:.0f} s: "
             "end what holds it (`ray status` shows it), then run the same command again."
         )
     return ActorResources(placement, gpus, group)

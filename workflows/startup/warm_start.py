@@ -1,8 +1,8 @@
-"""The tiny policy's supervised start: Ray Data writes the examples, Ray Train learns them, a cache keeps the result.
+"""The warm start of the tiny policy: Ray Data writes examples, Ray Train learns them, a cache keeps the result.
 
     path = ensure_warm_start(config, problems)     # a Hugging Face folder
 
-The folder is named by a hash of all that decides its content, and committed by rename with a manifest of checksums.
+The folder is named by a hash of everything that decides its content, and committed by a rename, with checksums.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from workflows.startup.folder_cache import FolderCache
 BLOCK = 2048
 """Examples that one Ray Data task writes."""
 THREADS = 2
-"""Compute threads of the worker: a constant, since sums in another order would be other weights."""
+"""Compute threads of the worker. A constant, since another order of sums gives other weights."""
 REPORT_EVERY = 20
 """Steps between lines of progress."""
 PROGRESS = "progress.txt"
@@ -57,9 +57,9 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str], None] = print) -> Path:
-    """The folder of the tiny policy after its warm start, trained now if no sound one is cached. Ray must be up.
+    """The folder of the tiny policy after its warm start. Trains it if no sound one is cached. Ray must be connected.
 
-    Raises `UsageError` where the problems are no puzzles, `RaypolyError` where training fails.
+    Raises `UsageError` if the problems are not puzzles, `RaypolyError` if training fails.
     """
     puzzles = [puzzle_of(problem) for problem in problems.splits["train"]]
     cache = FolderCache(cache_root() / "warm-start", say)
@@ -68,7 +68,7 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
         say(f"warm start: {config.warm_start.steps} supervised steps through Ray Train; the result is cached")
         with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as name:
             storage = Path(name)
-            with _followed(storage / PROGRESS, say):
+            with _print_lines_of(storage / PROGRESS, say):
                 _train(config.warm_start, puzzles, folder, storage)
 
     return cache.ensure(_key(config.warm_start, puzzles), train)
@@ -87,8 +87,8 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
 
 
 @contextmanager
-def _followed(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Inside, what the worker appends to `path` is said, line by line; it runs on this node, in another process."""
+def _print_lines_of(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Inside, prints the lines that the worker, a process on this node, appends to `path`."""
     path.touch()
     over = threading.Event()
 
@@ -135,7 +135,7 @@ def _train(config: WarmStartConfig, puzzles: list[Puzzle], folder: Path, storage
 
 
 def _examples(recipe: Recipe) -> ray.data.Dataset:
-    """Encoded examples in the order of their index, written lazily, block by block."""
+    """Encoded examples in the order of their index, made lazily, block by block."""
     count = recipe.config.steps * recipe.config.batch_size
     ray.data.DataContext.get_current().enable_progress_bars = False  # one line every few steps says enough
     indices = ray.data.range(count, override_num_blocks=max(1, count // BLOCK))
@@ -143,7 +143,7 @@ def _examples(recipe: Recipe) -> ray.data.Dataset:
 
 
 def _batches(batch_size: int) -> Iterator[Arrays]:
-    """Batches of this worker's shard. Raises `RaypolyError` where they come out of order."""
+    """The batches of this worker's shard. Raises `RaypolyError` if they are out of order."""
     expected = 0
     for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=batch_size, batch_format="numpy"):
         if not np.array_equal(batch["id"], np.arange(expected, expected + len(batch["id"]))):

@@ -12,8 +12,7 @@ import pytest
 
 from raypoly.errors import StorageError
 from raypoly.store import acquire_lease
-from raypoly.store.disk_calls import Disk
-from raypoly.store.local_store import LocalStore
+from raypoly.store.local_store import Disk, LocalStore
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
 from tests.support.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 from tests.workflows.durability.test_journal_crashes import forget_own_pid

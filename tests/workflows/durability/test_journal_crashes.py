@@ -21,8 +21,7 @@ import pytest
 
 from raypoly.errors import StorageError, UsageError
 from raypoly.store import Lease, Store
-from raypoly.store.disk_calls import Disk
-from raypoly.store.local_store import LocalStore
+from raypoly.store.local_store import Disk, LocalStore
 from tests.support.stopping_disk import PoweredDisk, QuickDisk, Stopped, StoppingDisk
 from tests.workflows.durability import storage_traffic
 
