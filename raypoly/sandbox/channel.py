@@ -130,7 +130,7 @@ class Child:
     def kill(self) -> None:
         """SIGKILL: a child has no descendants, so this ends all of it."""
         with contextlib.suppress(SandboxError):
-            self._greeted()
+            self._await_greeting()
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -138,7 +138,7 @@ class Child:
             self._pidfd = -1
         self.channel.close()
 
-    def _greeted(self) -> None:
+    def _await_greeting(self) -> None:
         """Wait for the child's first, empty message; the kernel tells with it who sent it.
 
         Its id stays its own until its forker is asked to reap it.
@@ -163,7 +163,7 @@ class Child:
 
     def _wait(self, window: int) -> None:
         """Read what there is, once there is something; look for it every `window` ms, or at once where that is 0."""
-        self._greeted()
+        self._await_greeting()
         self._look_at_scratch()
         start = last = self.spent()
         begin = asked = time.monotonic()

@@ -32,9 +32,9 @@ class CheckRun:
         outcome = self._outcome
         checker = self._forker.fork(self._clock.in_all, Clock(self._clock.in_all, self._clock.in_all))
         try:
-            self._program = self._started()
+            self._program = self._start_program()
             checker.send(plain_data.pack(("checker", self._problem.tests.source, all_tests)))
-            while (message := _from(checker))[0] == "call":
+            while (message := _message_of(checker))[0] == "call":
                 _, outcome.passed, args, kwargs = message
                 answer = self._answer(args, kwargs)
                 if answer is None and not all_tests:
@@ -49,7 +49,7 @@ class CheckRun:
             self._end_program()
         return outcome
 
-    def _started(self) -> CandidateProcess:
+    def _start_program(self) -> CandidateProcess:
         left = self._clock.in_all - self._outcome.cpu_seconds
         if left <= 0:
             raise TestStopped("timeout", f"more than {self._clock.in_all:g} s of CPU in all", by_clock=True)
@@ -69,7 +69,7 @@ class CheckRun:
         self._call = call_text(self._problem.entry_point.rpartition(".")[2], args, kwargs)
         self._got = ""
         try:
-            program = self._program = self._program or self._started()
+            program = self._program = self._program or self._start_program()
             before = program.spent()
             program.send(plain_data.pack((args, kwargs, None, True)))
             result, after, _ = program.answer(program.message())
@@ -100,7 +100,7 @@ class CheckRun:
             self._program = None
 
 
-def _from(checker: Child) -> tuple[Any, ...]:
+def _message_of(checker: Child) -> tuple[Any, ...]:
     try:
         message = plain_data.decode(checker.receive())
     except ChildGone as error:

@@ -1,10 +1,10 @@
-"""Programs that can't be compiled are found without a process for each: most that an untrained model writes are such.
+"""Find programs that can't be compiled without a process for each. Most that an untrained model writes are such.
 
-    reader = Reader(lambda: zygote)
-    refusal = reader.refusal(code)    # None: it compiles, or its own process has to say
+    check = CompileCheck(lambda: zygote)
+    refusal = check.refusal(code)    # None: it compiles, or its own process has to say
 
-One confined child compiles them and runs none. All it can say of a program is that it can't be compiled; what it does
-not answer within its limits is left to the program's own process.
+One confined child compiles them and runs none. All that it can say of a program is that it can't be compiled. Where it
+gives no answer within its limits, the program's own process decides.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from raypoly.sandbox.outcome import Refusal
 from raypoly.sandbox.zygote_client import Forker
 
 PROGRAMS = 1000
-"""That one child reads; then another takes its place."""
+"""How many one child compiles; then another takes its place."""
 LONGEST = 1 << 16
-"""Bytes of a program that it reads: compiling so many took up to 90 MiB."""
+"""Bytes of a program that it compiles: so many took up to 90 MiB."""
 SECONDS = 1.0
-"""CPU that one program may take to be compiled here."""
+"""CPU seconds that one program may take here."""
 
 
 class CompileCheck:
     """Owns one child at a time, started at the first program. Raises `SandboxError` where the forker is gone."""
 
     def __init__(self, forker: Callable[[], Forker]) -> None:
-        """`forker` gives the one that there is now; it changes only while the reader is closed."""
+        """`forker` returns the current zygote; that changes only while this check is closed."""
         self._forker = forker
         self._child: Child | None = None
         self._programs, self._spent = 0, 0.0
@@ -39,7 +39,7 @@ class CompileCheck:
         content = code.encode("utf-8", "surrogatepass")
         if len(content) > LONGEST:
             return None
-        child = self._child = self._child or self._started()
+        child = self._child = self._child or self._start()
         child.send(content)
         try:
             reply = child.receive()
@@ -61,7 +61,7 @@ class CompileCheck:
             child, self._child = self._child, None
             self._forker().reap(child)
 
-    def _started(self) -> Child:
+    def _start(self) -> Child:
         seconds = PROGRAMS * SECONDS
         child = self._forker().fork(seconds, Clock(SECONDS, seconds))
         child.send(plain_data.pack(("compile",)))

@@ -1,4 +1,4 @@
-"""How far a program came, and how that is told to a person."""
+"""How far a program came in its tests, and the words for it."""
 
 from __future__ import annotations
 

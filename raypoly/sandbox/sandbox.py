@@ -27,21 +27,21 @@ from raypoly.strategies.evidence import EVIDENCE_SECONDS, observe_question, read
 from raypoly.values import Evidence, Problem, Verdict
 
 READING_SECONDS = 20.0
-"""CPU seconds a child may take to read the cases in a `check`."""
+"""CPU seconds that a child may take to read the cases of a `check`."""
 SUITES_KEPT = 256
 SUITE_CHARACTERS = 32 << 20
-"""Of the tests that are kept; parsed, they take several times the memory."""
+"""Characters of all cached tests; parsed, they take several times the memory."""
 TEMPLATES_KEPT = 6
 LEAST_LIMIT, REFERENCE_FACTOR = 1.0, 10
-"""A test may take `max(1 s, 10 x the reference time)`, where there is one, and never more than the cap."""
-READ_AFTER = 16
-"""Programs in a row that compile, and none is read ahead any more: that costs a twentieth of a program's run, and saves
-nearly all of it where one does not compile."""
+"""A test may take `max(1 s, 10 x the reference time)` where a reference is known, and never more than the cap."""
+READ_AHEAD_WINDOW = 16
+"""After so many programs in a row that compile, none is compiled ahead. Compiling ahead costs a twentieth of a
+program's run, and saves nearly all of it where the program does not compile."""
 T = TypeVar("T")
 
 
 class Sandbox:
-    """Owns one zygote; used by one thread. Raises `IsolationMissing` at start where a probe breaks out."""
+    """Owns one zygote and is used by one thread. Raises `IsolationMissing` at start where a probe breaks out."""
 
     def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
         self._limits = limits
@@ -49,11 +49,11 @@ class Sandbox:
         self._suites = LRUCache[str, Suite](SUITES_KEPT, SUITE_CHARACTERS)
         self._templates: OrderedDict[str, PreludeTemplate] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
-        self._reader = CompileCheck(self._living)
-        self._compiled: deque[bool] = deque(maxlen=READ_AFTER)
-        """Which of the last programs did."""
+        self._compile_check = CompileCheck(self._running_zygote)
+        self._compiled: deque[bool] = deque(maxlen=READ_AHEAD_WINDOW)
+        """Which of the last programs compiled."""
         try:
-            self.protection = self._probed()
+            self.protection = self._probe()
         except BaseException:
             self.close()
             raise
@@ -67,10 +67,10 @@ class Sandbox:
     @property
     def zygote_pid(self) -> int:
         """The zygote's process id."""
-        return self._living().pid
+        return self._running_zygote().pid
 
     def score(self, problem: Problem, code: str | None) -> Verdict:
-        """The verdict of one program. What is the sandbox's own fault, twice, is `infra`.
+        """The verdict of one program; `infra` where the sandbox itself failed twice.
 
         Raises `BrokenTests` where the problem's tests or prelude can't be run, whatever the program.
         """
@@ -79,7 +79,7 @@ class Sandbox:
         if code is None:
             return Verdict("no_code", 0, 0, 0.0, "no code in the response")
         try:
-            return self._insisting(lambda: self._score(problem, code))
+            return self._with_one_retry(lambda: self._score(problem, code))
         except SandboxError as error:
             return Verdict("infra", 0, 0, 0.0, one_line(str(error)))
 
@@ -90,9 +90,9 @@ class Sandbox:
         """
         if not problem.solution:
             return None
-        outcome = self._insisting(lambda: self._run(problem, problem.solution))
+        outcome = self._with_one_retry(lambda: self._run(problem, problem.solution))
         if outcome.status == "passed" and isinstance(self._suite(problem), Cases):
-            outcome = self._insisting(lambda: self._case_run(problem, problem.solution).measure(counted=False))
+            outcome = self._with_one_retry(lambda: self._case_run(problem, problem.solution).measure(counted=False))
         return max(outcome.seconds, default=0.0) if outcome.status == "passed" else None
 
     def measure(self, problem: Problem, code: str) -> list[dict[str, int]]:
@@ -107,7 +107,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End the zygote and all that it started."""
-        for close in (*(template.close for template in self._templates.values()), self._reader.close):
+        for close in (*(template.close for template in self._templates.values()), self._compile_check.close):
             with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
                 close()
         self._templates.clear()
@@ -115,8 +115,8 @@ class Sandbox:
             self._zygote.close()
             self._zygote = None
 
-    def _insisting(self, work: Callable[[], T]) -> T:
-        """`work`, once more with a new zygote where the sandbox failed."""
+    def _with_one_retry(self, work: Callable[[], T]) -> T:
+        """The result of `work`, tried once more with a new zygote where the sandbox failed."""
         try:
             return work()
         except SandboxError:
@@ -141,13 +141,13 @@ class Sandbox:
         )
 
     def _run(self, problem: Problem, code: str) -> TestsOutcome:
-        run = self._any_run(problem, code)
-        refusal = None if all(self._compiled) else self._reader.refusal(code)
+        run = self._new_run(problem, code)
+        refusal = None if all(self._compiled) else self._compile_check.refusal(code)
         outcome = run.judge(self._limits.all_tests) if refusal is None else run.refused(refusal)
         self._compiled.append(outcome.parses)
         return outcome
 
-    def _any_run(self, problem: Problem, code: str) -> CaseRun | CheckRun | ScriptRun:
+    def _new_run(self, problem: Problem, code: str) -> CaseRun | CheckRun | ScriptRun:
         suite = self._suite(problem)
         if isinstance(suite, Cases):
             return self._case_run(problem, code)
@@ -189,20 +189,20 @@ class Sandbox:
         if prelude not in self._templates:
             while len(self._templates) >= TEMPLATES_KEPT:
                 self._templates.popitem(last=False)[1].close()
-            self._templates[prelude] = self._living().template(prelude)
+            self._templates[prelude] = self._running_zygote().template(prelude)
         self._templates.move_to_end(prelude)
         return self._templates[prelude]
 
     def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
-        """What a second child finds in a program that parses; as much as is known where that child fails."""
+        """Evidence from a second child on a program that parses; empty where that child fails."""
         if not outcome.parses or not self._evidence:
             return None
         suite = self._suite(problem)
         question = observe_question(problem, code, suite.cases if isinstance(suite, Cases) else ())
-        return read_evidence(self._ask(self._living(), question, EVIDENCE_SECONDS))
+        return read_evidence(self._ask(self._running_zygote(), question, EVIDENCE_SECONDS))
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float) -> Any:
-        """The one answer of a child of its own, None where it gave none in time."""
+        """The answer of a fresh child to one question; None where it gave none in time."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
         child.send(plain_data.pack(question))
         try:
@@ -212,14 +212,14 @@ class Sandbox:
         finally:
             forker.reap(child)
 
-    def _living(self) -> Zygote:
+    def _running_zygote(self) -> Zygote:
         if self._zygote is None:
             self._zygote = Zygote(self._limits, self._evidence)
         return self._zygote
 
-    def _probed(self) -> str:
-        """Try to break out; the line that says which layers hold. Raises `IsolationMissing`."""
-        zygote = self._living()
+    def _probe(self) -> str:
+        """Run the probes in a child; the line that names the layers in force. Raises `IsolationMissing`."""
+        zygote = self._running_zygote()
         if self._limits.isolation == "none":
             return "none: programs run unprotected, as scorer.isolation=none asks"
         with tempfile.TemporaryDirectory(prefix="raypoly-probe-") as folder:

@@ -44,13 +44,13 @@ class ScriptRun:
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
         """The program was found not to compile."""
-        return self._outcome.refuse(refusal, 1, *_told(self._tests[0]))
+        return self._outcome.refuse(refusal, 1, *_shown_test(self._tests[0]))
 
     def judge(self, all_tests: bool) -> TestsOutcome:
         """To the first test that fails, or with `all_tests` to the end."""
         outcome = self._outcome
         for number, test in enumerate(self._tests, 1):
-            given, expected = _told(test)
+            given, expected = _shown_test(test)
             try:
                 printed = self._run(test)
             except TestStopped as stop:
@@ -82,7 +82,7 @@ class ScriptRun:
         texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
         question = Script(json.dumps([self._problem.tests.checker, texts]).encode(), "1")
         clock = Clock(CHECKER_SECONDS, CHECKER_SECONDS)
-        run = ScriptRun(self._forker, clock, _unchecked(self._problem), _CHECKER, (question,))
+        run = ScriptRun(self._forker, clock, _without_checker(self._problem), _CHECKER, (question,))
         return run.judge(all_tests=False).status == "passed"
 
     def _run(self, test: Script) -> str:
@@ -130,12 +130,12 @@ class ScriptRun:
         raise stop_of_reply(reply)
 
 
-def _told(test: Script) -> tuple[str, str]:
-    """Its input and its output, for a person."""
+def _shown_test(test: Script) -> tuple[str, str]:
+    """The start of its input and of its output, for a message."""
     return repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
 
 
-def _unchecked(problem: Problem) -> Problem:
+def _without_checker(problem: Problem) -> Problem:
     return replace(problem, tests=replace(problem.tests, checker=""))
 
 

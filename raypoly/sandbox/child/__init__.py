@@ -16,5 +16,5 @@ What a child does behind the walls:
    and the decoder that reads hostile bytes; `linked_nodes.py` writes `ListNode` and `TreeNode` by value.
 5. `candidate.py` and `script.py` run a program. `budget.py` counts what a puzzle's program spends; `guard.py` keeps the
    program's hands off the counters, in its own process.
-6. `checker.py` runs a problem's `check(candidate)`, away from the candidate. `cases.py` reads simple checks as data.
+6. `checker.py` reads a simple `check(candidate)` as data, and runs any other away from the candidate.
 """

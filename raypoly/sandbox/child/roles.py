@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, cases, checker, frames, plain_data, probes, script
+from raypoly.sandbox.child import candidate, checker, frames, plain_data, probes, script
 from raypoly.strategies.traced_runs import observe
 
 
@@ -60,4 +60,4 @@ def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: li
     elif role == "checker":
         checker.serve(channel, namespace, *arguments)
     elif role == "cases":
-        frames.send(channel, plain_data.encode(cases.read_cases(namespace, *arguments)))
+        frames.send(channel, plain_data.encode(checker.read_cases(namespace, *arguments)))

@@ -158,6 +158,13 @@ def nodes(tree: ast.AST) -> list[ast.AST]:
     return found
 
 
+def transformed(transformer: ast.NodeTransformer, tree: ast.Module) -> ast.Module:
+    """What the transformer makes of a module: a module."""
+    result = transformer.visit(tree)
+    assert isinstance(result, ast.Module)
+    return result
+
+
 def root(node: ast.AST) -> str | None:
     """The name that an attribute or subscript chain hangs on: `a` of `a.b[c]`; None where it is no such chain."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
@@ -199,11 +206,7 @@ def _sources(node: ast.AST) -> set[str]:
     """Names whose object the value may be, or may hold. Numbers made by arithmetic share nothing."""
     if isinstance(node, (ast.BinOp, ast.Compare, ast.UnaryOp, ast.Constant, ast.JoinedStr, ast.Lambda)):
         return set()
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in {"range", "len", "sum", "int"}
-    ):
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("range", "len", "sum", "int"):
         return set()
     if isinstance(node, ast.Name):
         return {node.id} if isinstance(node.ctx, ast.Load) else set()

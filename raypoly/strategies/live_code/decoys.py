@@ -1,6 +1,6 @@
 """Take away what only feeds itself: a set that is filled and never asked, a heap that is pushed to and never popped.
 
-    without_decoys(tree, program)   # tree of "def f(a):\\n seen = set()\\n for x in a:\\n  seen.add(x)\\n return a"
+    remove_decoys(tree, program)   # tree of "def f(a):\\n seen = set()\\n for x in a:\\n  seen.add(x)\\n return a"
 
 A local name is a decoy where nothing that stays reads it. A statement goes where all it does is bind decoys or change
 objects that decoys alone hold: such as were made afresh for them and never handed on. The largest set of such names is
@@ -246,13 +246,8 @@ def _made(node: ast.expr, own: frozenset[str]) -> int:
     if isinstance(node, (ast.List, ast.Set, ast.Tuple)):
         return min([_DEEP, *(1 + _made(e, own) for e in node.elts)])
     if isinstance(node, ast.Dict):
-        return min(
-            [
-                _DEEP,
-                *(1 + _made(e, own) for e in (*node.keys, *node.values) if e is not None),
-                9 if None not in node.keys else 1,
-            ]
-        )
+        held = [1 + _made(e, own) for e in (*node.keys, *node.values) if e is not None]
+        return min([1 if None in node.keys else _DEEP, *held])
     if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
         return min(_DEEP, 1 + _made(node.elt, own))
     if isinstance(node, ast.DictComp):

@@ -11,6 +11,8 @@ import operator
 from collections import Counter
 from collections.abc import Callable
 
+from raypoly.strategies.live_code.bindings import transformed
+
 _LARGEST = 10**9
 """Folded integers stay below this, so that hostile source can't make folding itself expensive."""
 _FLAGS = (bool, int, type(None))
@@ -31,9 +33,7 @@ _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 def fold(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) without constant branches, annotations, docstrings and code after a jump."""
-    folded = _Fold().visit(tree)
-    assert isinstance(folded, ast.Module)
-    return folded
+    return transformed(_Fold(), tree)
 
 
 def constant(node: ast.expr) -> object:
@@ -190,9 +190,7 @@ def fold_settled_flags(tree: ast.Module) -> ast.Module:
 
     A length is never negative and nothing differs from itself: such tests become constants too.
     """
-    settled = _Settle(_flags(tree)).visit(tree)
-    assert isinstance(settled, ast.Module)
-    return settled
+    return transformed(_Settle(_flags(tree)), tree)
 
 
 def _flags(tree: ast.Module) -> dict[str, ast.Constant]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import ast
 
+from raypoly.strategies.live_code.bindings import transformed
+
 _MARK = "@"
 _FILLS = frozenset({"append", "appendleft", "add", "extend", "extendleft", "insert", "update", "remove", "discard"})
 """Methods that change their owner alone and whose result nobody reads."""
@@ -32,16 +34,12 @@ def neutralize_library_calls(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) with library calls in forms that say what they change."""
     own = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     own |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    changed = _Neutral(frozenset(own)).visit(tree)
-    assert isinstance(changed, ast.Module)
-    return changed
+    return transformed(_Neutral(frozenset(own)), tree)
 
 
 def restore_library_calls(tree: ast.Module) -> ast.Module:
     """The inverse of `neutralize_library_calls` on whatever the slicer kept; the tree is changed in place."""
-    changed = _Spoken().visit(tree)
-    assert isinstance(changed, ast.Module)
-    return ast.fix_missing_locations(changed)
+    return ast.fix_missing_locations(transformed(_Restore(), tree))
 
 
 def library_name(call: ast.Call) -> str:
@@ -148,7 +146,7 @@ class _Flagging(ast.NodeTransformer):
         return [ast.copy_location(flag, node), node]
 
 
-class _Spoken(ast.NodeTransformer):
+class _Restore(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
         target = node.targets[0]

@@ -1,13 +1,13 @@
 """Library names said in one way: imports go, and `import heapq as q; q.heappush` is `heappush`.
 
-said_plainly(ast.parse("from collections import deque as line\\nq = line()"))  ->  "q = deque()"
+plain_library_names(ast.parse("from collections import deque as line\\nq = line()"))  ->  "q = deque()"
 """
 
 from __future__ import annotations
 
 import ast
 
-from raypoly.strategies.live_code.bindings import nodes
+from raypoly.strategies.live_code.bindings import nodes, transformed
 
 _KNOWN = frozenset({"heapq", "collections", "bisect", "math", "itertools", "functools", "string", "operator", "copy"})
 """Modules whose names are as well known without theirs."""
@@ -34,9 +34,7 @@ def plain_library_names(tree: ast.Module) -> ast.Module:
                 if alias.name != "*" and node.module:
                     real[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     real = {name: path for name, path in real.items() if name not in bound}
-    plain = _Plain(real, bound).visit(tree)
-    assert isinstance(plain, ast.Module)
-    return ast.fix_missing_locations(plain)
+    return ast.fix_missing_locations(transformed(_Plain(real, bound), tree))
 
 
 def _bound(tree: ast.Module) -> set[str]:

@@ -1,6 +1,6 @@
 """What every LeetCode program wears and no approach is told by: the class around its method.
 
-    unwrapped(tree, "Solution().pair")      # class Solution: def pair(self, a): ...   ->   def pair(a): ...
+    unwrap_class(tree, "Solution().pair")      # class Solution: def pair(self, a): ...   ->   def pair(a): ...
 
 Definitions that the entry never comes to are taken away too, as are statements at the top that only try it out.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from raypoly.strategies.live_code.bindings import loads, nodes
+from raypoly.strategies.live_code.bindings import loads, nodes, transformed
 from raypoly.strategies.live_code.function_facts import Function
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -74,9 +74,7 @@ def unwrap_class(tree: ast.Module, entry_point: str) -> ast.Module:
             plain = len(functions) == len(methods) and not node.bases and not node.decorator_list
             if plain and (handles := _handles(tree, node)):
                 tree.body[place : place + 1] = [_function(m) for m in functions]
-                opened = _Open({m.name for m in functions}, handles).visit(tree)
-                assert isinstance(opened, ast.Module)
-                return opened
+                return transformed(_Open({m.name for m in functions}, handles), tree)
     return tree
 
 

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from raypoly.sandbox import Sandbox, compile_check
 from raypoly.sandbox.channel import Child
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.compile_check import CompileCheck
-from raypoly.sandbox.sandbox import READ_AFTER
+from raypoly.sandbox.sandbox import READ_AHEAD_WINDOW
 from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem, TestSuite
 from tests.support.small_problems import calls, check
@@ -110,14 +112,14 @@ def test_nothing_is_forked_for_a_program_that_can_not_be_compiled(reading: Sandb
 
 
 def test_where_programs_compile_none_is_read_ahead(reading: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(READ_AFTER):
+    for _ in range(READ_AHEAD_WINDOW):
         reading.score(ADD, GOOD)
     asked = []
     refusal = CompileCheck.refusal
     monkeypatch.setattr(CompileCheck, "refusal", lambda reader, code: asked.append(code) or refusal(reader, code))
     for code in (BAD, *[GOOD] * 30, BAD, GOOD, BAD):
         reading.score(ADD, code)
-    assert asked == [*[GOOD] * READ_AFTER, GOOD, BAD]
+    assert asked == [*[GOOD] * READ_AHEAD_WINDOW, GOOD, BAD]
 
 
 def test_a_reader_is_replaced_when_it_has_read_its_share(
@@ -135,9 +137,11 @@ def test_a_reader_is_replaced_when_it_has_read_its_share(
 def test_a_reader_that_dies_takes_no_verdict_along() -> None:
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
+        others = _descendants(sandbox.zygote_pid)
         sandbox.score(ADD, BAD)
         for _ in range(3):
-            os.kill(_reader_of(sandbox)._pid, signal.SIGKILL)
+            (reader,) = _descendants(sandbox.zygote_pid) - others
+            os.kill(reader, signal.SIGKILL)
             assert "SyntaxError" in sandbox.score(ADD, BAD).detail
             assert sandbox.score(ADD, GOOD).status == "passed"
 
@@ -148,14 +152,16 @@ def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch:
     slow = "\n".join(f"def f{number}(a, b): return a + b" for number in range(12_000))
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
+        others = _descendants(sandbox.zygote_pid)
         sandbox.score(ADD, BAD)
-        first = _reader_of(sandbox)
+        (first,) = _descendants(sandbox.zygote_pid) - others
         verdict = sandbox.score(ADD, f"{slow}\n{BAD}")
         assert (verdict.status, "SyntaxError" in verdict.detail) == ("error", True)
         assert sandbox.score(ADD, f"{slow}\n{GOOD}").status == "passed"
         monkeypatch.setattr(compile_check, "SECONDS", 1.0)
         sandbox.score(ADD, BAD)
-        assert _reader_of(sandbox) is not first
+        (second,) = _descendants(sandbox.zygote_pid) - others
+        assert second != first
 
 
 def test_code_that_is_very_long_is_not_read_ahead(reading: Sandbox, children: list[Child]) -> None:
@@ -167,15 +173,25 @@ def test_code_that_is_very_long_is_not_read_ahead(reading: Sandbox, children: li
     assert len(children) == 1
 
 
-def test_what_a_reader_says_can_only_be_that_a_program_does_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_reader_says_can_only_be_that_a_program_does_not_compile(
+    children: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
         sandbox.score(ADD, BAD)
+        reader = children[-1]
         for said in (("ok", 3, None, None), ("ready",), ("syntax",), ("over", "steps", 1), "syntax"):
-            monkeypatch.setattr(_reader_of(sandbox), "receive", lambda said=said: plain_data.encode(said))
+            monkeypatch.setattr(reader, "receive", lambda said=said: plain_data.encode(said))
             assert sandbox.score(ADD, GOOD).status == "passed"
 
 
-def _reader_of(sandbox: Sandbox) -> Child:
-    assert sandbox._reader._child is not None
-    return sandbox._reader._child
+def _descendants(pid: int) -> set[int]:
+    """Process ids of its children, theirs, and so on."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
