@@ -1,11 +1,11 @@
 """The judge actor: owns one judge. `JudgeClient` is the driver's side, which replaces an actor that was lost.
 
-A judge behind a rate-limited server says `shared = True`: then one detached actor, named by the judge's config and the
+A judge behind a rate-limited server sets `shared = True`: then one detached actor, named by the judge's config and the
 fingerprint of its keys, serves all jobs of a cluster, so that its limits are the cluster's; it ends itself when nobody
-has asked it for a while. Any other judge has an actor of its run's own.
+has asked it for a while. Any other judge has an actor for each run.
 
-An outage is not the actor's: the judge raises `JudgeUnavailable`, and whoever asked decides how long to wait. Every
-answer brings what it used, a failed one too, so that each run knows its own share of a shared judge.
+In an outage the judge raises `JudgeUnavailable`, and the caller decides how long to wait. Every answer, a failed one
+too, brings its usage, so that each run knows its own share of a shared judge.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from actors.fair_threads import FairThreads
 from actors.watched import Pulse, Watched, all_stacks
 from raypoly.config import JudgeConfig
 from raypoly.errors import RaypolyError
-from raypoly.judge import Judge, build, is_shared, key_variables
-from raypoly.judge.asker import asking_for
-from raypoly.judge.judge_usage import Terms, Use, counting
+from raypoly.judge import Judge, build_judge, is_shared, key_variable_names
+from raypoly.judge.judge_usage import QuestionTerms, UsageCounts, asking_for, count_usage
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
 
 T = TypeVar("T")
@@ -38,22 +37,22 @@ T = TypeVar("T")
 GROUPS_AT_ONCE = 8
 """Groups that are judged at the same time, each in a thread of the actor."""
 SHARED_GROUPS_AT_ONCE = 128
-"""Of all jobs, and twice `judge.concurrency` where that is more: the judge knows how many calls its server bears."""
+"""Of all jobs, or twice `judge.concurrency` where that is more: the judge itself limits the calls to its server."""
 _WAITING = 100_000
 """Calls that may wait in the actor for one of its threads; those of one job do not hold up another's."""
 NAMESPACE = "raypoly-judges"
 IDLE_SECONDS = 900.0
-"""A shared actor that nobody asked for so long ends itself."""
+"""A shared actor ends itself after so long without a call."""
 RETRY_SECONDS = 0.5
 PROBE = "probe"
-"""The stage of the question whether the judge is back."""
-_ASIDE = 8
-"""Threads for all that labels nothing, so that a probe never waits behind the groups that wait for it."""
+"""The stage of a call that asks whether the judge is back."""
+_SIDE_THREADS = 8
+"""Threads for calls other than `label`, so that a probe never waits behind the groups that wait for it."""
 _DRIVERS_OWN = {"when", "max_pause", "probe_seconds", "max_unjudged", "budget_usd", "canary_every", "canary_groups"}
-"""Keys that mean nothing to the judge itself; a budget is each run's and comes with its questions."""
+"""Keys that the judge itself does not use; a budget is each run's and comes with its questions."""
 
-Told = tuple[T | None, RaypolyError | None, Use]
-"""What was found, or what went wrong, and what it used either way."""
+JudgeAnswer = tuple[T | None, RaypolyError | None, UsageCounts]
+"""(result, error, usage): one of the first two is None."""
 
 
 class JudgeActor(Watched):
@@ -64,10 +63,10 @@ class JudgeActor(Watched):
 
     def __init__(self, config: JudgeConfig, groups_at_once: int, idle_seconds: float | None = None) -> None:
         self._config = config
-        self._threads, self._aside = FairThreads(groups_at_once), FairThreads(_ASIDE)
+        self._threads, self._side_threads = FairThreads(groups_at_once), FairThreads(_SIDE_THREADS)
         self._built: Judge | None = None
         self._building, self._lock = threading.Lock(), threading.Lock()
-        self._asked, self._last = 0, time.monotonic()
+        self._calls, self._last = 0, time.monotonic()
         if idle_seconds is not None:
             threading.Thread(target=self._end_when_idle, args=(idle_seconds,), daemon=True).start()
 
@@ -79,7 +78,7 @@ class JudgeActor(Watched):
         # built on first use, so that its errors are a call's and not the actor's death
         with self._building:
             if self._built is None:
-                self._built = build(self._config)
+                self._built = build_judge(self._config)
             return self._built
 
     async def setup(self, keys: Mapping[str, str], budget_usd: float | None) -> str:
@@ -96,17 +95,22 @@ class JudgeActor(Watched):
                 check(budget_usd)
             return repr(self._judge)
 
-        return await self._serving(self._aside, "", built)
+        return await self._serving(self._side_threads, "", built)
 
     async def label(
-        self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], asker: str, terms: Terms
-    ) -> Told[Labels]:
+        self,
+        problem: Problem,
+        rollouts: Sequence[Rollout],
+        verdicts: Sequence[Verdict],
+        asker: str,
+        terms: QuestionTerms,
+    ) -> JudgeAnswer[Labels]:
         """`asker` is the run that the labels are for: runs take turns, and each has a budget of its own."""
-        work = _counted(terms, lambda: self._judge.label(problem, rollouts, verdicts))
+        work = _count_work(terms, lambda: self._judge.label(problem, rollouts, verdicts))
         return await self._serving(self._threads, asker, work)
 
-    async def probe(self, asker: str, terms: Terms) -> Told[None]:
-        return await self._serving(self._aside, asker, _counted(terms, lambda: self._judge.probe()))
+    async def probe(self, asker: str, terms: QuestionTerms) -> JudgeAnswer[None]:
+        return await self._serving(self._side_threads, asker, _count_work(terms, lambda: self._judge.probe()))
 
     async def stats(self) -> dict[str, Any]:
         """The judge's counts since it was built; empty where it keeps none."""
@@ -115,21 +119,21 @@ class JudgeActor(Watched):
             count: Callable[[], Any] | None = getattr(self._judge, "stats", None)
             return {} if count is None else asdict(count())
 
-        return await self._serving(self._aside, "", counts)
+        return await self._serving(self._side_threads, "", counts)
 
     async def _serving(self, threads: FairThreads, asker: str, work: Callable[[], T]) -> T:
-        def asked() -> T:
+        def work_for_asker() -> T:
             with asking_for(asker):
                 return work()
 
         with self._lock:
-            self._asked += 1
+            self._calls += 1
         try:
-            found: T = await asyncio.wrap_future(threads.submit(asker, asked))
+            found: T = await asyncio.wrap_future(threads.submit(asker, work_for_asker))
             return found
         finally:
             with self._lock:
-                self._asked -= 1
+                self._calls -= 1
                 self._last = time.monotonic()
             self.beat()
 
@@ -143,7 +147,7 @@ class JudgeActor(Watched):
         while True:
             time.sleep(seconds / 4)
             with self._lock:
-                idle = not self._asked and time.monotonic() - self._last > seconds
+                idle = not self._calls and time.monotonic() - self._last > seconds
             if idle:
                 ray.kill(ray.get_runtime_context().current_actor)
 
@@ -158,11 +162,11 @@ class JudgeClient:
         idle_seconds: float = IDLE_SECONDS,
         run: str | None = None,
         spent: Callable[[], float] = lambda: 0.0,
-        on_use: Callable[[Use], None] = lambda use: None,
+        on_use: Callable[[UsageCounts], None] = lambda usage: None,
         context: CallContext | None = None,
     ) -> None:
         """`run` names who asks, the same at each start of a run; `spent` says what it has spent so far in US dollars;
-        `on_use` hears what each question used."""
+        `on_use` is called with the usage of each question."""
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
         self._spent, self._on_use = spent, on_use
         self._context = context or CallContext()
@@ -177,10 +181,10 @@ class JudgeClient:
 
         The first question does so where nobody has.
         """
-        keys = {name: os.environ[name] for name in key_variables(self._config) if name in os.environ}
+        keys = {name: os.environ[name] for name in key_variable_names(self._config) if name in os.environ}
         while True:
             self._started += 1
-            self._actor = self._found(keys) if self._shared else self._own()
+            self._actor = self._shared_actor(keys) if self._shared else self._own_actor()
             try:
                 with self._context.in_flight.waiting(START, "judge", self._actor):
                     await result(self._actor.setup.remote(keys, self._config.budget_usd))
@@ -196,26 +200,26 @@ class JudgeClient:
         shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), solution="")
         texts = [_without_tokens(rollout) for rollout in rollouts]
 
-        told: Told[Labels] = await self._patiently(
+        answer: JudgeAnswer[Labels] = await self._call(
             "judge", lambda actor: actor.label.remote(shown, texts, list(verdicts), self._name, self._terms(fresh))
         )
-        labels = self._taken(told)
+        labels = self._unwrap(answer)
         assert labels is not None, "an answer without an error has labels"
         return labels
 
     async def probe(self) -> None:
         """Return where the judge can be asked again, else raise `JudgeUnavailable`."""
-        told: Told[None] = await self._patiently(
+        answer: JudgeAnswer[None] = await self._call(
             PROBE, lambda actor: actor.probe.remote(self._name, self._terms(False))
         )
-        self._taken(told)
+        self._unwrap(answer)
 
     async def stats(self) -> dict[str, Any]:
         """The judge's counts, those of other jobs included where it is shared; empty where it keeps none, or was not
         started."""
         if self._actor is None:
             return {}
-        stats: dict[str, Any] = await self._patiently("judge", lambda actor: actor.stats.remote())
+        stats: dict[str, Any] = await self._call("judge", lambda actor: actor.stats.remote())
         return stats
 
     @property
@@ -228,23 +232,23 @@ class JudgeClient:
         if self._actor is not None and not self._shared:
             ray.kill(self._actor)
 
-    def _terms(self, fresh: bool) -> Terms:
-        return Terms(self._config.budget_usd, self._spent(), fresh)
+    def _terms(self, fresh: bool) -> QuestionTerms:
+        return QuestionTerms(self._config.budget_usd, self._spent(), fresh)
 
-    def _taken(self, told: Told[T]) -> T | None:
-        found, error, use = told
-        if use:
-            self._on_use(use)
+    def _unwrap(self, answer: JudgeAnswer[T]) -> T | None:
+        found, error, usage = answer
+        if usage:
+            self._on_use(usage)
         if error is not None:
             raise error
         return found
 
-    def _own(self) -> Any:
+    def _own_actor(self) -> Any:
         name = "judge" if self._started == 1 else f"judge-{self._started}"
         options = {"max_concurrency": _WAITING, **self._options}
         return ray.remote(JudgeActor).options(name=name, **options).remote(self._config, GROUPS_AT_ONCE)
 
-    def _found(self, keys: Mapping[str, str]) -> Any:
+    def _shared_actor(self, keys: Mapping[str, str]) -> Any:
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
         secret = sorted(keys.items())
         identity = hashlib.sha256(f"{config.model_dump_json()} {secret}".encode()).hexdigest()[:20]
@@ -259,7 +263,7 @@ class JudgeClient:
         groups = max(SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
         return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
 
-    async def _patiently(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+    async def _call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
         async with self._lock:
             if self._actor is None:
                 await self.start()
@@ -281,17 +285,17 @@ class JudgeClient:
                 await self.start()
 
 
-def _counted(terms: Terms, work: Callable[[], T]) -> Callable[[], Told[T]]:
-    """`work` on these terms, with what it used; errors of raypoly's kinds are told and not raised."""
+def _count_work(terms: QuestionTerms, work: Callable[[], T]) -> Callable[[], JudgeAnswer[T]]:
+    """`work` on these terms, with its usage; raypoly's own errors are returned and not raised."""
 
-    def asked() -> Told[T]:
-        with counting(terms) as use:
+    def counted() -> JudgeAnswer[T]:
+        with count_usage(terms) as usage:
             try:
-                return work(), None, dict(use)
+                return work(), None, dict(usage)
             except RaypolyError as error:
-                return None, error, dict(use)
+                return None, error, dict(usage)
 
-    return asked
+    return counted
 
 
 _NO_TOKENS = np.zeros(0, np.int32)

@@ -26,7 +26,7 @@ from typing import Any
 
 from raypoly.config import JudgeConfig, ScorerConfig
 from raypoly.judge.openai import OpenAIJudge
-from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, Message, render
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, Message, render_messages
 from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing
 from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
@@ -84,7 +84,7 @@ def row(seen: ObservedGroup, judge: OpenAIJudge, tokens: Count) -> Row:
     return Row(
         shown=len(shown.texts),
         sent=_size(judge.preview(problem, seen.rollouts, seen.verdicts), tokens),
-        raw=_size(render(INSTRUCTIONS, problem.prompt, programs), tokens),
+        raw=_size(render_messages(INSTRUCTIONS, problem.prompt, programs), tokens),
         bare=tokens("\n".join([problem.prompt, *programs])),
     )
 

@@ -128,10 +128,10 @@ def _loss(config: Config) -> None:
 
 def _keys(config: Config) -> None:
     if config.judge.name == "openai":
-        from raypoly.judge.openai import api_keys  # the client takes a second to import
+        from raypoly.judge.openai import endpoint  # the client takes a second to import
 
-        api_keys.first_key(config.judge)
-        api_keys.failover_key(config.judge)
+        endpoint.read_first_key(config.judge)
+        endpoint.read_failover_key(config.judge)
     key = config.judge.api_key_env
     if key is not None and not os.environ.get(key):
         raise MissingKey(f"judge.api_key_env={key}, but the environment variable {key} is not set: export {key}=...")

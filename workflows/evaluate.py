@@ -18,7 +18,7 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.errors import TooManySetAside, UsageError
-from raypoly.judge.judge_usage import told
+from raypoly.judge.judge_usage import usage_to_json
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.problems.without_tests import with_tests
@@ -104,7 +104,7 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
         **summarise([_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": parts.patience.take_pauses(),
-        "judge": told(parts.judge_use.take_unreported())
+        "judge": usage_to_json(parts.judge_use.take_unreported())
         if parts.config.evaluate.judge and parts.judge_use.has_usage
         else None,
     }

@@ -33,7 +33,7 @@ class Judge(Protocol):
         ...
 
 
-def build(config: JudgeConfig) -> Judge:
+def build_judge(config: JudgeConfig) -> Judge:
     """The judge that the config names."""
     judge: Judge = load_plugin(config.name, KNOWN, "judge.name")(config)
     return judge
@@ -44,7 +44,7 @@ def is_shared(config: JudgeConfig) -> bool:
     return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "shared", False))
 
 
-def key_variables(config: JudgeConfig) -> list[str]:
+def key_variable_names(config: JudgeConfig) -> list[str]:
     """The environment variables that may hold the judge's keys."""
     named = [config.api_key_env, config.failover_key_env]
     default = "OPENAI_API_KEY" if config.name == "openai" and not (config.api_key_env or config.api_key_file) else None

@@ -17,7 +17,7 @@ import numpy as np
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import UsageError
-from raypoly.judge import Judge, build
+from raypoly.judge import Judge, build_judge
 from raypoly.values import Bool, Labels, Problem, Rollout, Verdict
 
 
@@ -32,11 +32,11 @@ class EnsembleJudge:
             )
         if "ensemble" in config.members:
             raise UsageError("judge.members names 'ensemble' itself; name the judges that it asks.")
-        self._members: list[Judge] = [build(config.model_copy(update={"name": name})) for name in config.members]
+        self._members: list[Judge] = [build_judge(config.model_copy(update={"name": name})) for name in config.members]
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         """Labels by majority. Raises what a member raises: `JudgeUnavailable`, `JudgeRefused`."""
-        return combine([member.label(problem, rollouts, verdicts) for member in self._members])
+        return combine_votes([member.label(problem, rollouts, verdicts) for member in self._members])
 
     def probe(self) -> None:
         """Return where every member can be asked, else raise `JudgeUnavailable`."""
@@ -47,7 +47,7 @@ class EnsembleJudge:
         return f"EnsembleJudge({', '.join(map(repr, self._members))})"
 
 
-def combine(votes: Sequence[Labels]) -> Labels:
+def combine_votes(votes: Sequence[Labels]) -> Labels:
     """One labelling of N programs out of one or more, ids by first occurrence."""
     together, degenerate = _majority(votes)
     clusters: list[list[int]] = []

@@ -1,23 +1,29 @@
-"""What a question to a judge used: calls, tokens and money, counted for whoever asked.
+"""What a question to a judge used (calls, tokens, money), for whom it was asked, and what a run's judge cost so far.
 
-    with counting(Terms(budget_usd=5.0, spent_usd=1.2)) as use:
-        judge.label(problem, rollouts, verdicts)
-    use["prompt_tokens"], use["known_usd"]
+    with asking_for("run-3f2a"), count_usage(QuestionTerms(budget_usd=5.0, spent_usd=1.2)) as usage:
+        judge.label(problem, rollouts, verdicts)            # in this thread current_asker() == "run-3f2a"
+    usage["prompt_tokens"], usage["known_usd"]
+    sum_spending(run.rows, run.evaluations).cost_usd
 
-It goes beside the call, in a variable of the thread: a judge that counts calls `note` wherever it does, and a judge of
-the user's own may or may not. A `Use` is additive; `told` gives it as JSON values, where an unknown cost is null.
+Asker and terms are variables of the thread and no arguments, because a judge of the user's own need not know of them.
+A shared judge serves several runs: the asker's name keeps their turns fair and their budgets apart. A judge that counts
+calls `add_usage`. `UsageCounts` add up; `usage_to_json` gives them as JSON values, where an unknown cost is null.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-Use = Mapping[str, float]
+RECENT = 20
+"""Steps whose mean cost is taken for that of the steps to come."""
+_ASKER: ContextVar[str] = ContextVar("judge_asker", default="")
+UsageCounts = Mapping[str, float]
 """Counts by name (those of `raypoly.judge.openai.judge_stats.JudgeStats`); what is missing is 0. Money stands under
 `known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
 `unpriced` (answers whose cost nobody knows); `cached_of` are the prompt tokens of answers that say what was cached."""
@@ -28,51 +34,79 @@ COUNTS = (
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What whoever asks allows."""
+class QuestionTerms:
+    """The terms of one question: what its asker may spend, and whether a cached answer will do."""
 
     budget_usd: float | None = None
     spent_usd: float = 0.0
-    """What it has spent of that before, as far as it knows."""
+    """What the asker has spent of that before, as far as it knows."""
     fresh: bool = False
-    """Whether a kept answer won't do."""
+    """Whether the judge has to be asked even where its cache holds an answer."""
+
+
+@dataclass(frozen=True)
+class JudgeSpending:
+    """What one run's own questions used."""
+
+    use: Mapping[str, float]
+    """Counts by name, as `usage_to_json` names them."""
+    cost_usd: float | None
+    a_step_usd: float | None
+    """Mean of the newest steps."""
+    since: int
+    """The first step that was counted."""
 
 
 @dataclass(frozen=True)
 class _Question:
-    terms: Terms
-    use: Counter[str] = field(default_factory=Counter)
+    terms: QuestionTerms
+    usage: Counter[str] = field(default_factory=Counter)
 
 
 _QUESTION: ContextVar[_Question | None] = ContextVar("judge_question", default=None)
 
 
+def current_asker() -> str:
+    """Whom this thread asks for; empty where that is not set."""
+    return _ASKER.get()
+
+
 @contextmanager
-def counting(terms: Terms) -> Iterator[Counter[str]]:
-    """Inside, and in this thread alone, the judge is asked on these terms; gives what that uses."""
+def asking_for(name: str) -> Iterator[None]:
+    """In the block this thread asks for `name`."""
+    token = _ASKER.set(name)
+    try:
+        yield
+    finally:
+        _ASKER.reset(token)
+
+
+@contextmanager
+def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
+    """In the block this thread asks the judge on these terms; gives the counts of what that uses."""
     question = _Question(terms)
     token = _QUESTION.set(question)
     try:
-        yield question.use
+        yield question.usage
     finally:
         _QUESTION.reset(token)
 
 
-def terms() -> Terms | None:
-    """The terms of the question that this thread works on; None where nobody said."""
+def current_terms() -> QuestionTerms | None:
+    """The terms of this thread's question; None where they are not set."""
     question = _QUESTION.get()
     return None if question is None else question.terms
 
 
-def note(name: str, amount: float) -> None:
-    """Count for whoever asked; nothing where nobody wants to know."""
+def add_usage(name: str, amount: float) -> None:
+    """Count for this thread's question; ignored where usage is not counted."""
     question = _QUESTION.get()
     if question is not None and amount:
-        question.use[name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
+        question.usage[name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
 
 
-def told(use: Use) -> dict[str, Any]:
-    """All counts as JSON values, with `cost_usd`; null is what no server said."""
+def usage_to_json(use: UsageCounts) -> dict[str, Any]:
+    """All counts as JSON values, with `cost_usd`; null where no server said."""
     known: dict[str, Any] = {name: round(value, 9) for name, value in use.items()}
     known |= {name: int(use.get(name, 0)) for name in COUNTS}
     if known["prompt_tokens"] and not use.get("cached_of"):
@@ -80,6 +114,48 @@ def told(use: Use) -> dict[str, Any]:
     return {**known, "cost_usd": None if use.get("unpriced") else round(use.get("known_usd", 0.0), 9)}
 
 
-def spent_usd(use: Use) -> float:
+def spent_usd(use: UsageCounts) -> float:
     """What counts towards a budget, in US dollars."""
     return use.get("known_usd", 0.0) + use.get("lost_usd", 0.0)
+
+
+def sum_spending(rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> JudgeSpending | None:
+    """What a run's judge cost, from the rows of metrics.jsonl and the evaluations.
+
+    None where no row has counts: an offline judge, or an earlier version of raypoly.
+    """
+    counted = [row for row in rows if row.get("judge_step")]
+    if not counted:
+        return None
+    steps = [row["judge_step"] for row in counted]
+    every = [*steps, *(e["judge"] for e in evaluations if e.get("judge"))]
+    usage: Counter[str] = Counter()
+    for counts in every:
+        usage.update({name: value for name, value in counts.items() if name != "cost_usd" and value is not None})
+    return JudgeSpending(
+        usage,
+        sum_known([counts["cost_usd"] for counts in every]),
+        recent_mean([s["cost_usd"] for s in steps]),
+        counted[0]["step"],
+    )
+
+
+def sum_known(costs: Sequence[float | None]) -> float | None:
+    """Their sum; None where one is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if len(known) == len(costs) else None
+
+
+def recent_mean(costs: Sequence[float | None]) -> float | None:
+    """Mean cost of the newest steps; None where one of them is unknown, or there is none."""
+    newest = costs[-RECENT:]
+    summed = sum_known(newest)
+    return summed / len(newest) if newest and summed is not None else None
+
+
+def dollars(amount: float) -> str:
+    """`$0.016`, `$1.3`, `$1,304`: two digits that say something, all of those before the point."""
+    if amount >= 10:
+        return f"${amount:,.0f}"
+    digits = 1 if amount >= 1 else max(2, 1 - math.floor(math.log10(amount))) if amount > 0 else 0
+    return f"${amount:.{digits}f}"

@@ -103,7 +103,7 @@ def adjusted_rand(one: Ids, other: Ids) -> float:
     return 2 * (both * total - a * b) / denominator if denominator else 1.0
 
 
-def pairs(said: Ids, gold: Ids) -> PairCounts:
+def count_pairs(said: Ids, gold: Ids) -> PairCounts:
     """Pairs of programs put together. Low precision is over-merging, low recall over-splitting.
 
     Raises `ValueError` where lengths differ.
@@ -112,7 +112,7 @@ def pairs(said: Ids, gold: Ids) -> PairCounts:
     return PairCounts(_pairs_in(first & second), _pairs_in(first), _pairs_in(second))
 
 
-def degenerates(said: Ids, gold: Ids) -> PairCounts:
+def count_degenerates(said: Ids, gold: Ids) -> PairCounts:
     """Programs called degenerate. Raises `ValueError` where lengths differ."""
     if len(said) != len(gold):
         raise ValueError(_lengths(len(said), len(gold)))

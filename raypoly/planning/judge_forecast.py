@@ -47,11 +47,15 @@ def a_group_usd(config: Config) -> float | None:
         return 0.0
     if config.judge.name != "openai":
         return None
-    from raypoly.judge.openai.token_cost import Usage, cost, prices  # the client takes a second to import
+    from raypoly.judge.openai.token_cost import (  # the client takes a second to import
+        TokenUsage,
+        compute_cost,
+        configured_prices,
+    )
 
-    known = prices(config.judge)
+    known = configured_prices(config.judge)
     if known is None:
         return None
     rollouts = config.train.rollouts
     prompt = round(INSTRUCTIONS + rollouts * A_PROGRAM)
-    return config.judge.votes * cost(known, Usage(prompt, 0, round(rollouts * AN_ANSWER)))
+    return config.judge.votes * compute_cost(known, TokenUsage(prompt, 0, round(rollouts * AN_ANSWER)))

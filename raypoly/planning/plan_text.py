@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from raypoly.config import Config
-from raypoly.judge.spending import dollars
+from raypoly.judge.judge_usage import dollars
 from raypoly.planning.device_layout import Layout, layout_of
 from raypoly.planning.device_memory import check, host_memory, memory
 from raypoly.planning.engine_memory import room

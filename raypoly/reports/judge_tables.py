@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from raypoly.judge.spending import Spending, dollars, spending
+from raypoly.judge.judge_usage import JudgeSpending, dollars, sum_spending
 from raypoly.reports.run_table import DASH, number
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _COUNTS = (
 def judge_rows(run: Run) -> list[tuple[str, str]]:
     """Name and value, a dash for what this run's version did not count; nothing for a judge that is asked nothing."""
     rows, config = run.rows, run.config.judge
-    spent = spending(rows, run.evaluations)
+    spent = sum_spending(rows, run.evaluations)
     agreements = [(row["step"], row["judge_agreement"]) for row in rows if row.get("judge_agreement") is not None]
     if spent is None and not agreements and not any(row.get("judge") for row in rows):
         return []
@@ -55,16 +55,16 @@ def _labelled_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(f"training groups labelled by {judge}", f"{count:,}") for judge, count in groups.most_common()]
 
 
-def _count(spent: Spending | None, key: str) -> str:
+def _count(spent: JudgeSpending | None, key: str) -> str:
     return DASH if spent is None else f"{spent.use.get(key, 0):,.0f}"
 
 
-def _share(spent: Spending | None, part: str, whole: Sequence[str]) -> str:
+def _share(spent: JudgeSpending | None, part: str, whole: Sequence[str]) -> str:
     of = 0.0 if spent is None else sum(spent.use.get(name, 0) for name in whole)
     return DASH if spent is None or not of else f"{spent.use.get(part, 0) / of:.0%}"
 
 
-def _money(spent: Spending | None, left: int) -> list[tuple[str, str]]:
+def _money(spent: JudgeSpending | None, left: int) -> list[tuple[str, str]]:
     if spent is None:
         return [("money so far", DASH)]
     so_far = _UNKNOWN if spent.cost_usd is None else dollars(spent.cost_usd)

@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen3ForCausalLM
 
-from raypoly.judge.gold import groups
+from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.openai.judge_prompt import INSTRUCTIONS
 from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
 
@@ -63,7 +63,9 @@ _OPTIONS = (
 
 def build(folder: Path, seed: int = 1) -> Path:
     """A Hugging Face folder with random weights of `seed`, a chat template, and room for a judge's prompt."""
-    tokenizer = build_tokenizer([INSTRUCTIONS, *(program for group in groups() for program in group.programs)])
+    tokenizer = build_tokenizer(
+        [INSTRUCTIONS, *(program for group in read_gold_groups() for program in group.programs)]
+    )
     tokenizer.chat_template = _TEMPLATE
     tokenizer.model_max_length = CONTEXT
     model: Qwen3ForCausalLM = build_model(len(tokenizer), seed)

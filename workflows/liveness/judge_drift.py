@@ -19,7 +19,7 @@ from actors.judge import JudgeClient
 from actors.scorer import AFTER_ALL, ScorerPool
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import RaypolyError
-from raypoly.judge.gold import GoldGroup, groups
+from raypoly.judge.gold import GoldGroup, read_gold_groups
 from raypoly.judge.label_agreement import adjusted_rand, ids_of
 from raypoly.offline.judge.program_groups import ObservedGroup, group_of_gold
 from raypoly.seeds import derive
@@ -71,7 +71,7 @@ class JudgeDriftMonitor:
     async def measure_agreement(self) -> float:
         """Measure the mean adjusted Rand index now. Raises the errors of the scorers and the judge."""
         if not self._seen:
-            golds = pick_gold_groups(self._count, groups())
+            golds = pick_gold_groups(self._count, read_gold_groups())
             seen = await asyncio.gather(*map(self._run, golds))
             self._seen = list(zip(golds, seen, strict=True))
         agreements = await asyncio.gather(*(self._agreement(*pair) for pair in self._seen))

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from raypoly.judge.spending import dollars
+from raypoly.judge.judge_usage import dollars
 
 STAGES = ("generate", "score", "judge", "learn")
 

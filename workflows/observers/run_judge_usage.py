@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError
-from raypoly.judge.judge_usage import Use, spent_usd
+from raypoly.judge.judge_usage import UsageCounts, spent_usd
 from raypoly.store import Store
 from raypoly.store.sealed_json import seal, unseal
 
@@ -53,14 +53,14 @@ class RunJudgeUsage:
                 # if judge.json was lost, the rows know most of it
                 self._total[name] = max(self._total[name], self._reported[name])
 
-    def add(self, use: Use) -> None:
+    def add(self, use: UsageCounts) -> None:
         """Add the use of one question."""
         self._total.update(use)
         self._dirty = True
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    def take_unreported(self) -> Use:
+    def take_unreported(self) -> UsageCounts:
         """The use since the last call."""
         new = {name: value - self._reported[name] for name, value in self._total.items()}
         self._reported = Counter(self._total)

@@ -9,7 +9,7 @@ from typing import Any
 
 from raypoly.config import Config
 from raypoly.errors import CorruptData, StorageError
-from raypoly.judge.spending import recent
+from raypoly.judge.judge_usage import recent_mean
 from raypoly.run import SUMMARY
 from raypoly.store import Store
 from raypoly.store.sealed_json import seal, unseal
@@ -51,7 +51,7 @@ class Summary:
     def judge_usd(self, cost: float | None) -> tuple[float | None, float | None]:
         """US dollars that the judge costs a step, and from the next step to the end. `cost` is that of one more step
         that is not added yet. None if a cost is unknown."""
-        a_step = recent([*self._judge_costs, cost])
+        a_step = recent_mean([*self._judge_costs, cost])
         return a_step, None if a_step is None else a_step * (self._config.train.steps - self.steps - 1)
 
     def pause(self, pause: Mapping[str, Any], state: str) -> None:

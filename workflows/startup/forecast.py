@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from raypoly.config import Config
-from raypoly.judge.spending import dollars
+from raypoly.judge.judge_usage import dollars
 from raypoly.planning.device_layout import layout_of
 from raypoly.planning.gpus import Device
 from raypoly.planning.judge_forecast import judging

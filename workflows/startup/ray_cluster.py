@@ -20,7 +20,7 @@ import ray
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
-from raypoly.judge import key_variables
+from raypoly.judge import key_variable_names
 from raypoly.store.lease_owner import is_alive
 from workflows.liveness.reaper import Reaper, descendants
 
@@ -54,7 +54,7 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
         Reaper(folder) as reaper,
         _own_authentication(),
     ):
-        with _without_variables(key_variables(config.judge)):
+        with _without_variables(key_variable_names(config.judge)):
             context = start_local_ray(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
         with _shut_down_ray(context):
             reaper.watch(descendants(os.getpid()) - others - {reaper.pid})

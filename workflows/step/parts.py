@@ -16,7 +16,7 @@ from actors.generator import Generator
 from actors.judge import JudgeClient
 from raypoly.config import Config
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.judge.judge_usage import told
+from raypoly.judge.judge_usage import usage_to_json
 from raypoly.metrics.sinks import Sinks
 from raypoly.objectives import Objective
 from raypoly.policy.update_stats import UpdateStats
@@ -177,7 +177,7 @@ class Parts:
         """What the row of a step says of the judge; nothing is said twice."""
         agreement, totals = self.canary.take_agreement(), await self.judge.stats()
         use = self.judge_use.take_unreported() if totals or self.judge_use.has_usage else None
-        a_step, to_end = (None, None) if use is None else self.summary.judge_usd(told(use)["cost_usd"])
+        a_step, to_end = (None, None) if use is None else self.summary.judge_usd(usage_to_json(use)["cost_usd"])
         return JudgeNumbers(totals, use, a_step, to_end, agreement)
 
     def remember(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from raypoly.judge.judge_usage import Use, told
+from raypoly.judge.judge_usage import UsageCounts, usage_to_json
 from raypoly.judge.structural import structural_labels
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct
@@ -27,7 +27,7 @@ class JudgeNumbers:
 
     totals: Mapping[str, Any]
     """Its counts since it was built, those of other runs included; empty where it keeps none."""
-    use: Use | None
+    use: UsageCounts | None
     """This run's own since the last row; None where the judge counts nothing."""
     usd_a_step: float | None
     usd_to_end: float | None
@@ -80,7 +80,7 @@ def metrics_row(
         "judge": {
             name: value if isinstance(value, int | float | None) else str(value) for name, value in judge.totals.items()
         },
-        "judge_step": None if judge.use is None else told(judge.use),
+        "judge_step": None if judge.use is None else usage_to_json(judge.use),
         "judge_usd_a_step": judge.usd_a_step,
         "judge_usd_to_end": judge.usd_to_end,
         "judge_agreement": judge.agreement,

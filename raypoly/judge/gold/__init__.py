@@ -98,7 +98,7 @@ class _Row(BaseModel):
         return self
 
 
-def groups(path: Path | None = None) -> list[GoldGroup]:
+def read_gold_groups(path: Path | None = None) -> list[GoldGroup]:
     """All groups of a file, by default the project's own, in the file's order.
 
     Raises `UsageError`, with file and line, where a row is no gold group, and where the file has none or can't be read.

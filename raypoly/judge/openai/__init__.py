@@ -20,14 +20,13 @@ import numpy as np
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.judge.judge_usage import terms
-from raypoly.judge.openai import api_keys, judge_prompt, judge_reply, token_cost
-from raypoly.judge.openai.answer_cache import AnswerCache, folder_of, key_of
-from raypoly.judge.openai.endpoint import Endpoint, Settings
-from raypoly.judge.openai.in_flight import InFlightQuestions
+from raypoly.judge.judge_usage import current_terms
+from raypoly.judge.openai import judge_prompt, judge_reply, token_cost
+from raypoly.judge.openai.answer_cache import AnswerCache, InFlightQuestions, cache_folder, cache_key
+from raypoly.judge.openai.endpoint import Endpoint, build_endpoints
+from raypoly.judge.openai.judge_prompt import ShownPrograms, show_programs
 from raypoly.judge.openai.judge_reply import AssignedCluster, InvalidAnswer
 from raypoly.judge.openai.judge_stats import JudgeCounters, JudgeStats
-from raypoly.judge.openai.shown_programs import Shown, show
 from raypoly.judge.openai.token_cost import BudgetSpent
 from raypoly.seeds import derive
 from raypoly.values import Labels, Problem, Rollout, Verdict
@@ -57,20 +56,20 @@ class OpenAIJudge:
     def __init__(self, config: JudgeConfig, *, spent_usd: float = 0.0, backoff: float = 0.5) -> None:
         """`spent_usd` counts towards `judge.budget_usd`; `backoff` is the first wait before a retry, in seconds."""
         self.config = config
-        self._instructions = judge_prompt.instructions(config.prompt_file)
-        self.version = judge_prompt.version(self._instructions)
+        self._instructions = judge_prompt.read_instructions(config.prompt_file)
+        self.version = judge_prompt.version_of(self._instructions)
         self._counts = JudgeCounters()
         self._ledger = token_cost.BudgetLedger(config.budget_usd, spent_usd)
-        self._endpoints = _endpoints(config, self._ledger, self._counts, backoff)
+        self._endpoints = build_endpoints(config, self._ledger, self._counts, backoff)
         self.check_budget(config.budget_usd)
-        self.cache = AnswerCache(folder_of(config.cache_dir), config.cache_mib)
-        self._flights = InFlightQuestions()
+        self.cache = AnswerCache(cache_folder(config.cache_dir), config.cache_mib)
+        self._in_flight = InFlightQuestions()
 
     def __repr__(self) -> str:
         return f"OpenAIJudge({self._endpoints[0].model} at {self._endpoints[0].base_url}, prompt {self.version})"
 
     def check_budget(self, budget_usd: float | None) -> None:
-        """Raise `UsageError` where nobody could tell when a budget is spent."""
+        """Raise `UsageError` for a budget where prices are unknown, so that its spending can't be counted."""
         if budget_usd is not None and self._endpoints[0].prices is None:
             raise UsageError(
                 f"judge.budget_usd={budget_usd:g} needs prices, and those of {self.config.model} are unknown: "
@@ -89,26 +88,26 @@ class OpenAIJudge:
             found = [AssignedCluster(1, "")] * len(shown.texts)
             names = [self._name(self._endpoints[0])]
         else:
-            question = judge_prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
+            question = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
             votes = [self._vote(problem.id, question, shown, vote) for vote in range(self.config.votes)]
-            ids = judge_reply.majority([[answer[name].cluster for name in shown.hashes] for answer, _ in votes])
+            ids = judge_reply.merge_votes([[answer[name].cluster for name in shown.hashes] for answer, _ in votes])
             found = [AssignedCluster(i, votes[0][0][name].strategy) for i, name in zip(ids, shown.hashes, strict=True)]
             names = sorted({name for _, name in votes})
         self._counts.add("groups")
         self._counts.add("shortened", shown.shortened)
         return _spread(found, shown.places, " and ".join(names))
 
-    def show(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Shown:
+    def show(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> ShownPrograms:
         """The distinct programs that the judge sees of a group."""
-        return show(problem, rollouts, verdicts, self.config.view, self.config.max_program_chars)
+        return show_programs(problem, rollouts, verdicts, self.config.view, self.config.max_program_chars)
 
     def preview(
         self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]
     ) -> list[judge_prompt.Message]:
         """The messages of the first request about a group; nothing is asked."""
         shown = self.show(problem, rollouts, verdicts)
-        question = judge_prompt.statement(problem.prompt, self.config.view, self.config.max_problem_chars)
-        return judge_prompt.render(self._instructions, question, [shown.texts[i] for i in _order(shown, 0, 0)])
+        question = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
+        return judge_prompt.render_messages(self._instructions, question, [shown.texts[i] for i in _order(shown, 0, 0)])
 
     def probe(self) -> None:
         """Return where a server can be asked again, else raise `JudgeUnavailable` with the first one's reason."""
@@ -139,7 +138,7 @@ class OpenAIJudge:
         )
 
     def close(self) -> None:
-        """Let go of connections and the cache's file."""
+        """Close the connections and the cache's file."""
         for endpoint in self._endpoints:
             endpoint.close()
         self.cache.close()
@@ -147,7 +146,9 @@ class OpenAIJudge:
     def _name(self, endpoint: Endpoint) -> str:
         return f"openai:{endpoint.model}@{self.version}"
 
-    def _vote(self, group: str, question: str, shown: Shown, vote: int) -> tuple[Mapping[str, AssignedCluster], str]:
+    def _vote(
+        self, group: str, question: str, shown: ShownPrograms, vote: int
+    ) -> tuple[Mapping[str, AssignedCluster], str]:
         """One vote's answer by program hash, and who gave it: the first server, or the second while that is away."""
         first, *others = self._endpoints
         try:
@@ -165,17 +166,17 @@ class OpenAIJudge:
             raise
 
     def _answer(
-        self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int
+        self, endpoint: Endpoint, group: str, question: str, shown: ShownPrograms, vote: int
     ) -> Mapping[str, AssignedCluster]:
         config = self.config
         sampling = f"{config.answer_schema} {config.temperature} vote {vote}"
-        key = key_of(endpoint.model, self.version, config.view, sampling, question, *shown.hashes)
-        if (asked := terms()) is not None and asked.fresh:
+        key = cache_key(endpoint.model, self.version, config.view, sampling, question, *shown.hashes)
+        if (asked := current_terms()) is not None and asked.fresh:
             answer = self._ask(endpoint, group, question, shown, vote)
             self._counts.add("answers")
             return answer
         # without a cache the same group is meant to be asked as often as it comes
-        with self._flights.alone(key) if self.cache.limit else nullcontext():
+        with self._in_flight.alone(key) if self.cache.limit else nullcontext():
             known = self.cache.get(key)
             if known is not None and known.keys() == set(shown.hashes):
                 self._counts.add("cache_hits")
@@ -186,7 +187,7 @@ class OpenAIJudge:
             return answer
 
     def _ask(
-        self, endpoint: Endpoint, group: str, question: str, shown: Shown, vote: int
+        self, endpoint: Endpoint, group: str, question: str, shown: ShownPrograms, vote: int
     ) -> Mapping[str, AssignedCluster]:
         """Ask in one order after the other until an answer can be used. Raises `JudgeRefused` after `ATTEMPTS`."""
         count = len(shown.texts)
@@ -194,7 +195,7 @@ class OpenAIJudge:
         fault = ""
         for attempt in range(ATTEMPTS):
             order = _order(shown, vote, attempt)
-            messages = judge_prompt.render(self._instructions, question, [shown.texts[i] for i in order])
+            messages = judge_prompt.render_messages(self._instructions, question, [shown.texts[i] for i in order])
             try:
                 assigned = self._one_answer(endpoint, messages, count, longest)
             except InvalidAnswer as error:
@@ -209,7 +210,7 @@ class OpenAIJudge:
         self, endpoint: Endpoint, messages: Sequence[judge_prompt.Message], count: int, longest: int
     ) -> list[AssignedCluster]:
         """One answer, or its repair. Raises `InvalidAnswer`."""
-        schema = judge_reply.schema(count, indexed=self.config.answer_schema == "indexed")
+        schema = judge_reply.answer_schema(count, indexed=self.config.answer_schema == "indexed")
         for last in (False, True):
             completion = endpoint.complete(messages, schema, longest)
             if completion.refusal or completion.finish_reason == "content_filter":
@@ -219,13 +220,13 @@ class OpenAIJudge:
                 self._counts.add("invalid")
                 raise _TooLong(f"its answer was cut off after {longest} tokens")
             try:
-                return judge_reply.parse(completion.text, count)
+                return judge_reply.parse_answer(completion.text, count)
             except InvalidAnswer as error:
                 if last:
                     self._counts.add("invalid")
                     raise
                 self._counts.add("repairs")
-                messages = judge_prompt.repair(messages, completion.text, str(error))
+                messages = judge_prompt.repair_messages(messages, completion.text, str(error))
         raise AssertionError("unreachable")
 
 
@@ -233,37 +234,7 @@ class _TooLong(InvalidAnswer):
     """The answer did not fit the tokens that it was given."""
 
 
-def _endpoints(
-    config: JudgeConfig, ledger: token_cost.BudgetLedger, counts: JudgeCounters, backoff: float
-) -> list[Endpoint]:
-    """The first server, and the second where there is one. Raises `UsageError`."""
-    settings = Settings(
-        timeout=config.timeout,
-        temperature=config.temperature,
-        concurrency=config.concurrency,
-        requests_per_minute=config.requests_per_minute,
-        tokens_per_minute=config.tokens_per_minute,
-        backoff=backoff,
-    )
-    for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise UsageError(f"{option}={url!r} is no http(s) address.")
-    first = (
-        config.base_url or token_cost.PUBLIC_URL,
-        config.model,
-        api_keys.first_key(config),
-        token_cost.prices(config),
-    )
-    servers = [first]
-    if config.failover_url is not None:
-        model = config.failover_model or config.model
-        servers.append(
-            (config.failover_url, model, api_keys.failover_key(config), token_cost.listed(config.failover_url, model))
-        )
-    return [Endpoint(*server, settings, ledger, counts) for server in servers]
-
-
-def _order(shown: Shown, vote: int, attempt: int) -> list[int]:
+def _order(shown: ShownPrograms, vote: int, attempt: int) -> list[int]:
     """The order in which programs are shown, by their content alone: the same set is always asked in the same way."""
     order = list(range(len(shown.texts)))
     if vote or attempt:

@@ -1,12 +1,12 @@
 """Answers that were paid for, kept on disk by what was asked: shared by runs, arms, evaluations and processes.
 
     cache = AnswerCache(folder, limit_mib=256)
-    cache.put(key, {"3f2a...": Assigned(1, "heap")})
+    cache.put(key, {"3f2a...": AssignedCluster(1, "heap")})
     cache.get(key)                                       # None where nobody asked yet
 
 One SQLite file with a write-ahead log: an answer is durable when `put` returns, a process killed at any moment leaves
 the file sound, and any number of processes of one machine may use it. It holds hashes, ids and strategy names, never a
-program or a key. Nothing here ever stops a judge: a cache that can't be used is warned about once and done without.
+program or a key. A broken cache never stops a judge: it is warned about once, and then there is none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,12 +42,12 @@ _OVERHEAD = 160
 """Bytes of a row beside its answer, about."""
 
 
-def folder_of(cache_dir: str | None) -> Path:
+def cache_folder(cache_dir: str | None) -> Path:
     """Where answers are kept: `judge.cache_dir`, else `judge` in the user's caches."""
     return cache_root() / "judge" if cache_dir is None else Path(cache_dir).expanduser().absolute()
 
 
-def key_of(*parts: str) -> str:
+def cache_key(*parts: str) -> str:
     """The key of what was asked: SHA-256 over its parts, which can't run into each other."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -61,11 +63,11 @@ class AnswerCache:
         self._puts = 0
         self.failures = 0
         if self.limit > 0:
-            self._carefully(self._open)
+            self._guarded(self._open)
 
     def get(self, key: str) -> dict[str, AssignedCluster] | None:
         """The answer, by program hash."""
-        found = self._carefully(lambda: self._read(key))
+        found = self._guarded(lambda: self._read(key))
         if found is None:
             return None
         try:
@@ -76,15 +78,15 @@ class AnswerCache:
     def put(self, key: str, answer: Answer) -> None:
         """Keep an answer; on the disk when this returns."""
         text = json.dumps({name: [found.cluster, found.strategy] for name, found in answer.items()})
-        self._carefully(lambda: self._write(key, text))
+        self._guarded(lambda: self._write(key, text))
 
     def size(self) -> tuple[int, int]:
         """(answers, bytes) that are kept."""
-        return self._carefully(self._measure) or (0, 0)
+        return self._guarded(self._measure) or (0, 0)
 
     def clear(self) -> None:
         """Forget everything."""
-        self._carefully(lambda: self._run("DELETE FROM answers"))
+        self._guarded(lambda: self._run("DELETE FROM answers"))
 
     def close(self) -> None:
         with self._lock:
@@ -92,7 +94,7 @@ class AnswerCache:
                 self._connection.close()
                 self._connection = None
 
-    def _carefully(self, action: Callable[[], T]) -> T | None:
+    def _guarded(self, action: Callable[[], T]) -> T | None:
         """Do it under the lock; None where the cache can't be used."""
         with self._lock:
             if self._connection is None and action != self._open:
@@ -176,9 +178,49 @@ class AnswerCache:
                 return
 
 
+@dataclass
+class _Flight:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
+    """Threads that hold the lock or wait for it."""
+
+
+class InFlightQuestions:
+    """One thread at a time for each question: whoever asks the same meanwhile waits, and finds the answer in the cache.
+
+        with in_flight.alone(key):
+            answer = cache.get(key) or ask_and_keep(key)
+
+    Where the first thread fails, the next one asks for itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[str, _Flight] = {}
+
+    def __len__(self) -> int:
+        """Questions that are being asked."""
+        return len(self._flights)
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """In the block no other thread is in one with the same key."""
+        with self._lock:
+            flight = self._flights.setdefault(key, _Flight())
+            flight.threads += 1
+        try:
+            with flight.lock:
+                yield
+        finally:
+            with self._lock:
+                flight.threads -= 1
+                if not flight.threads:
+                    del self._flights[key]
+
+
 def describe_cache(config: JudgeConfig, clear: bool = False) -> str:
     """One line about the kept answers, which `clear` deletes. Raises `StorageError` where they can't be read."""
-    folder = folder_of(config.cache_dir)
+    folder = cache_folder(config.cache_dir)
     closed = AnswerCache(folder, limit_mib=0)
     if not closed.path.is_file():
         return f"{closed.path}: no answers are kept."

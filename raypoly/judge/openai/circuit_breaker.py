@@ -1,11 +1,11 @@
-"""A circuit breaker: while a server is away nobody but a trial asks it, however many threads there are.
+"""A circuit breaker: while a server is away one trial at a time asks it, however many threads there are.
 
     breaker.check()                    # raises `JudgeUnavailable` while open, lets one trial pass when half-open
     breaker.opened("connection refused")
     breaker.closed()
 
-It opens when one call has failed through all its retries, or at once where the server says that asking again is no use
-(a bad key, no quota). A trial that fails opens it for twice as long.
+It opens when one call failed in all its retries, or at once where retrying is no use (a bad
+key, no quota). A trial that fails opens it for twice as long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CircuitBreaker:
 
     @property
     def away(self) -> bool:
-        """Whether the last that is known of the server is that it is away."""
+        """Whether the server was away when it was last asked."""
         return self._since is not None
 
     @property
@@ -49,7 +49,7 @@ class CircuitBreaker:
                 return False
             if self._clock() < self._until:
                 raise JudgeUnavailable(self._sentence())
-            self._until = self._clock() + self._rest  # the others go on waiting while this one tries
+            self._until = self._clock() + self._rest  # the others wait while this one tries
             return True
 
     def opened(self, reason: str, trial: bool = False) -> JudgeUnavailable:

@@ -1,10 +1,10 @@
 """One request to an OpenAI-compatible server, with a deadline for the whole of it.
 
-    wire = Wire("http://127.0.0.1:8000/v1", key="", timeout=120)
-    completion = wire.post({"model": "m", "messages": [...]})         # raises `Fault`
+    client = CompletionClient("http://127.0.0.1:8000/v1", key="", timeout=120)
+    completion = client.post({"model": "m", "messages": [...]})         # raises `RequestFault`
 
-Requests run on an event loop in a thread of their own: only so can a server that drips its answer byte by byte be left
-in time, wherever it drips. `post` may be called from any number of threads.
+Requests run on an event loop in a thread of their own, so that even a server that drips its answer byte by byte is
+cut off in time. `post` may be called from any number of threads.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from raypoly.judge.openai.request_faults import Fault, fault_of
-from raypoly.judge.openai.token_cost import Usage
+from raypoly.judge.openai.request_faults import RequestFault, fault_of
+from raypoly.judge.openai.token_cost import TokenUsage
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What came back."""
+    """The server's answer."""
 
     text: str
     refusal: str | None
     finish_reason: str
-    usage: Usage | None
+    usage: TokenUsage | None
     """None where the server does not count."""
     headers: Mapping[str, str]
 
@@ -61,7 +61,7 @@ class _Body(BaseModel):
     usage: _Usage | None = None
 
 
-class Wire:
+class CompletionClient:
     """The connections to one server."""
 
     def __init__(self, base_url: str, key: str, timeout: float) -> None:
@@ -74,7 +74,7 @@ class Wire:
         return f"Wire({self._base_url})"
 
     def post(self, body: Mapping[str, Any]) -> Completion:
-        """The server's answer to a chat completion. Raises `Fault`."""
+        """The server's answer to a chat completion. Raises `RequestFault`."""
         future = asyncio.run_coroutine_threadsafe(self._post(body), self._running())
         try:
             return future.result()
@@ -94,7 +94,7 @@ class Wire:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._client = openai.AsyncOpenAI(
-                    # without a key there still has to be a word, which servers that want none ignore
+                    # the client wants a key; servers that need none ignore it
                     api_key=self._key or "none",
                     base_url=self._base_url,
                     max_retries=0,
@@ -112,11 +112,11 @@ class Wire:
         except (openai.OpenAIError, TimeoutError, ValidationError, json.JSONDecodeError, UnicodeDecodeError) as error:
             fault = fault_of(error, self._timeout)
         except OSError as error:
-            fault = Fault("transient", f"can't be reached ({error})")
-        raise self._without_key(fault)
+            fault = RequestFault("transient", f"can't be reached ({error})")
+        raise self._remove_key(fault)
 
-    def _without_key(self, fault: Fault) -> Fault:
-        """A server may repeat what it was sent; raised bare, because the cause holds the request's headers."""
+    def _remove_key(self, fault: RequestFault) -> RequestFault:
+        """The fault without the key, which a server may repeat. Raise it bare: a cause holds the request's headers."""
         if self._key and self._key in fault.reason:
             fault.reason = fault.reason.replace(self._key, "[key]")
             fault.args = (fault.reason,)
@@ -135,6 +135,6 @@ def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
         text=choice.message.content or "",
         refusal=choice.message.refusal,
         finish_reason=choice.finish_reason or "",
-        usage=None if usage is None else Usage(usage.prompt_tokens, cached, usage.completion_tokens),
+        usage=None if usage is None else TokenUsage(usage.prompt_tokens, cached, usage.completion_tokens),
         headers=headers,
     )

@@ -1,45 +1,48 @@
-"""One server with one model: asks it within its limits, again where that may help, and says when it is away.
+"""One server with one model: send requests within its limits, retry, and notice when it is away.
 
     endpoint = Endpoint("https://api.openai.com/v1", "gpt-4.1-mini", key, prices, settings, ledger, counts)
     completion = endpoint.complete(messages, schema, answer_tokens=640)
 
-Raises `JudgeUnavailable` for whatever time or a person may mend, `JudgeRefused` where the server will never take this
-group, and `UsageError` where it takes none (an unknown model) and never took one.
+Raises `JudgeUnavailable` for what time or a person can mend, `JudgeRefused` where the server will never take this
+group, and `UsageError` where it takes no group and never took one (an unknown model).
 """
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from raypoly.errors import JudgeRefused, UsageError
+from raypoly.config import JudgeConfig
+from raypoly.errors import JudgeRefused, MissingKey, UsageError
 from raypoly.judge.openai.circuit_breaker import CircuitBreaker
-from raypoly.judge.openai.completion_request import Completion, Wire
+from raypoly.judge.openai.completion_request import Completion, CompletionClient
 from raypoly.judge.openai.judge_prompt import Message
 from raypoly.judge.openai.judge_stats import JudgeCounters
-from raypoly.judge.openai.rate_limiter import Limiter, Sent, retry_after
-from raypoly.judge.openai.request_faults import Fault
-from raypoly.judge.openai.request_gate import RequestGate
-from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, Prices
+from raypoly.judge.openai.rate_limiter import RateLimiter, RequestGate, SentRequest, parse_retry_after
+from raypoly.judge.openai.request_faults import RequestFault
+from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, TokenPrices, configured_prices, list_prices_of
 
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TRIES = 5
 _SLOW = 3
 """Tries that a call counts for which took all its time."""
 _LIMITED_TRIES = 12
 LONGEST_BACKOFF = 8.0
-_PATIENCE = 60.0
-"""A server that wants to be left alone for longer than this many seconds is away."""
+_LONGEST_WAIT = 60.0
+"""Seconds; a server that asks for a longer wait is away."""
 _CHARS_A_TOKEN = 3.5
 _PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
 _PROBE_TOKENS = 16
 
 
 @dataclass(frozen=True)
-class Settings:
+class EndpointSettings:
     """What both servers of a judge have in common."""
 
     timeout: float
@@ -59,8 +62,8 @@ class Endpoint:
         base_url: str,
         model: str,
         key: str,
-        prices: Prices | None,
-        settings: Settings,
+        prices: TokenPrices | None,
+        settings: EndpointSettings,
         ledger: BudgetLedger,
         counts: JudgeCounters,
     ) -> None:
@@ -68,10 +71,10 @@ class Endpoint:
         self.name = f"The judge {model} at {base_url}"
         self.breaker = CircuitBreaker(self.name)
         self._settings, self._ledger, self._counts = settings, ledger, counts
-        self._wire = Wire(base_url, key, settings.timeout)
-        limiter = Limiter(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
+        self._wire = CompletionClient(base_url, key, settings.timeout)
+        limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
         self._gate = RequestGate(limiter)
-        self._estimate = _Estimate()
+        self._estimate = _TokenEstimate()
         self._served = False
         # newer models want the newer name, and servers other than OpenAI's may know the older one alone
         official = base_url.rstrip("/") == PUBLIC_URL or ".openai.azure.com" in base_url
@@ -90,18 +93,19 @@ class Endpoint:
             trial = self.breaker.check()
             try:
                 return self._once(body, answer_tokens)
-            except Fault as fault:
+            except RequestFault as fault:
                 spent += 0 if fault.kind == "limited" else _SLOW if fault.slow else 1
                 limited += fault.kind == "limited"
-                asked = retry_after(fault.headers) or 0.0
+                wait = parse_retry_after(fault.headers) or 0.0
                 if fault.kind == "request":
                     raise self._never(fault) from None
-                if fault.kind == "closed" or trial or asked > _PATIENCE or spent >= TRIES or limited >= _LIMITED_TRIES:
+                gives_up = wait > _LONGEST_WAIT or spent >= TRIES or limited >= _LIMITED_TRIES
+                if fault.kind == "closed" or trial or gives_up:
                     raise self.breaker.opened(fault.reason, trial) from None
             self._counts.add("retries")
             if spent:  # after a 429 the gate holds everybody back
                 backoff = min(LONGEST_BACKOFF, self._settings.backoff * 2 ** (spent - 1))
-                time.sleep(max(asked, backoff * random.uniform(0.5, 1.0)))
+                time.sleep(max(wait, backoff * random.uniform(0.5, 1.0)))
 
     def probe(self) -> None:
         """Ask for one word, whatever the breaker says. Returns where it came, else raises `JudgeUnavailable`."""
@@ -111,7 +115,7 @@ class Endpoint:
         self._counts.add("probes")
         try:
             completion = self._wire.post(body)
-        except Fault as fault:
+        except RequestFault as fault:
             self._ledger.release(held, sent=fault.sent)
             if fault.kind == "request":
                 raise self._never(fault) from None
@@ -125,7 +129,7 @@ class Endpoint:
         self._wire.close()
 
     def _once(self, body: dict[str, Any], answer_tokens: int) -> Completion:
-        """One request in its turn. Raises `Fault`, and `JudgeUnavailable` where the server or the budget is gone."""
+        """Wait for a turn and send. Raises `RequestFault`; `JudgeUnavailable` where server or budget is gone."""
         messages = body["messages"]
         prompt_tokens = self._estimate.prompt(messages)
         held = self._ledger.hold(self.prices, prompt_tokens, answer_tokens)
@@ -139,10 +143,10 @@ class Endpoint:
         try:
             completion = self._wire.post(body)
         except BaseException as error:
-            lost = not isinstance(error, Fault) or error.sent
+            lost = not isinstance(error, RequestFault) or error.sent
             self._ledger.release(held, sent=lost)
-            self._gate.leave(_ending(sent, error))
-            self._counts.add("limited", isinstance(error, Fault) and error.kind == "limited")
+            self._gate.leave(_report_failure(sent, error))
+            self._counts.add("limited", isinstance(error, RequestFault) and error.kind == "limited")
             raise
         usage = completion.usage
         self._ledger.settle(held, self.prices, usage)
@@ -156,7 +160,7 @@ class Endpoint:
         return completion
 
     def _still_there(self) -> None:
-        """Whoever waits for a turn need not, once another call has found the server away."""
+        """Stop waiting for a turn once another call has found the server away."""
         if self.breaker.away:
             self.breaker.check()
 
@@ -166,8 +170,8 @@ class Endpoint:
             body["temperature"] = self._settings.temperature
         return body
 
-    def _never(self, fault: Fault) -> Exception:
-        """A server that has answered before is no matter of the config; this group may be, or the server's state."""
+    def _never(self, fault: RequestFault) -> Exception:
+        """What to raise where the server does not take a request. If it answered before, the config is not to blame."""
         if fault.about_group:
             return JudgeRefused(f"{self.name} {fault.reason}.")
         if self._served and fault.status == 404:
@@ -180,8 +184,45 @@ class Endpoint:
         return UsageError(f"{self.name} {fault.reason}: see {keys}.")
 
 
-class _Estimate:
-    """Tokens before they are counted, learned from those that were."""
+def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, counts: JudgeCounters, backoff: float) -> list[Endpoint]:
+    """The first server, and the second where the config names one. Raises `UsageError`."""
+    for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise UsageError(f"{option}={url!r} is no http(s) address.")
+    settings = EndpointSettings(
+        timeout=config.timeout,
+        temperature=config.temperature,
+        concurrency=config.concurrency,
+        requests_per_minute=config.requests_per_minute,
+        tokens_per_minute=config.tokens_per_minute,
+        backoff=backoff,
+    )
+    servers = [(config.base_url or PUBLIC_URL, config.model, read_first_key(config), configured_prices(config))]
+    if (url := config.failover_url) is not None:
+        model = config.failover_model or config.model
+        servers.append((url, model, read_failover_key(config), list_prices_of(url, model)))
+    return [Endpoint(*server, settings, ledger, counts) for server in servers]
+
+
+def read_first_key(config: JudgeConfig) -> str:
+    """The key of `judge.base_url`; empty where none was named and another server than OpenAI's is asked.
+
+    Raises `MissingKey` where a key was named and is not there.
+    """
+    if config.api_key_env and config.api_key_file:
+        raise UsageError("judge.api_key_env and judge.api_key_file are both given: drop one.")
+    if config.api_key_file:
+        return _key_from_file(config.api_key_file)
+    return _key_from_environment(config.api_key_env, "judge.api_key_env", config.base_url or PUBLIC_URL)
+
+
+def read_failover_key(config: JudgeConfig) -> str:
+    """The key of `judge.failover_url`, likewise."""
+    return _key_from_environment(config.failover_key_env, "judge.failover_key_env", config.failover_url or "")
+
+
+class _TokenEstimate:
+    """Estimates a call's tokens from those that the server counted so far."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -203,8 +244,33 @@ def _chars(messages: Sequence[Message]) -> int:
     return sum(len(message["content"]) for message in messages)
 
 
-def _ending(sent: Sent, error: BaseException) -> Callable[[Limiter, float], None]:
-    """What a limiter is told of a call that failed."""
-    if isinstance(error, Fault) and error.kind == "limited":
+def _report_failure(sent: SentRequest, error: BaseException) -> Callable[[RateLimiter, float], None]:
+    """Tells a limiter how a call failed."""
+    if isinstance(error, RequestFault) and error.kind == "limited":
         return lambda limiter, now: limiter.refused(sent, now, error.headers)
     return lambda limiter, now: limiter.failed(sent, now)
+
+
+def _key_from_environment(name: str | None, option: str, base_url: str) -> str:
+    if name is None:
+        # OpenAI's own variable is for OpenAI's own address: no other server is ever sent it unasked
+        if base_url.rstrip("/") != PUBLIC_URL:
+            return ""
+        if key := os.environ.get(DEFAULT_KEY_VARIABLE, "").strip():
+            return key
+        raise MissingKey(f"{DEFAULT_KEY_VARIABLE} is not set: export it, or name another place by {option}.")
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise MissingKey(f"{option}={name!r} is not set: export it, or drop the key.")
+    return key
+
+
+def _key_from_file(path: str) -> str:
+    try:
+        key = Path(path).expanduser().read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise MissingKey(f"judge.api_key_file={path!r} can't be read: {reason}.") from None
+    if not key or len(key.split()) != 1:
+        raise MissingKey(f"judge.api_key_file={path!r} must hold the key and nothing else.")
+    return key

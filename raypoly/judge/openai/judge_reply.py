@@ -1,7 +1,7 @@
-"""What the judge answers: a list of {index, strategy, cluster_id}, taken only where it covers every program once.
+"""The judge's answer: a list of {index, strategy, cluster_id}, valid only where it covers every program once.
 
-found = parse('{"programs": [{"index": 1, "strategy": "heap", "cluster_id": 4}]}', 1)   # [Assigned(4, "heap")]
-majority([[1, 1, 2], [7, 7, 7], [3, 3, 5]])                                              # [1, 1, 2]
+parse_answer('{"programs": [{"index": 1, "strategy": "heap", "cluster_id": 4}]}', 1)  # [AssignedCluster(4, "heap")]
+merge_votes([[1, 1, 2], [7, 7, 7], [3, 3, 5]])                                                         # [1, 1, 2]
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class _Reply(BaseModel):
     programs: list[_Entry]
 
 
-def schema(count: int, indexed: bool) -> dict[str, Any]:
+def answer_schema(count: int, indexed: bool) -> dict[str, Any]:
     """JSON schema of an answer about `count` programs.
 
-    The portable one keeps to what every server's strict mode takes, and is the same for all counts, so that it does
-    not break a cached prefix. The indexed one fixes index and number of the entries in the grammar.
+    The portable one uses what every server's strict mode takes, and is the same for all counts, so that prefixes stay
+    cached. The indexed one fixes index and number of the entries in the grammar.
     """
     if not indexed:
         return _object(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
@@ -61,8 +61,8 @@ def schema(count: int, indexed: bool) -> dict[str, Any]:
     )
 
 
-def parse(text: str, count: int) -> list[AssignedCluster]:
-    """What the answer says of programs 1..count, in that order. Raises `InvalidAnswer` with what is wrong in words."""
+def parse_answer(text: str, count: int) -> list[AssignedCluster]:
+    """The clusters of programs 1..count, in that order. Raises `InvalidAnswer`, which says what is wrong."""
     entries = _entries(text)
     by_index = {entry.index: entry for entry in entries}
     wanted = set(range(1, count + 1))
@@ -73,7 +73,7 @@ def parse(text: str, count: int) -> list[AssignedCluster]:
     return [_assigned(by_index[index], count) for index in sorted(wanted)]
 
 
-def majority(runs: Sequence[Sequence[int]]) -> list[int]:
+def merge_votes(runs: Sequence[Sequence[int]]) -> list[int]:
     """One clustering of n programs from S runs by co-assignment majority, invariant to how each run numbers its ids.
 
     A program is degenerate (0) where more than half of the runs say so. Two others are joined where more than half of
@@ -112,7 +112,7 @@ def _entries(text: str) -> list[_Entry]:
 
 
 def _assigned(entry: _Entry, count: int) -> AssignedCluster:
-    """100 is another common way to say degenerate; with a hundred programs it may be an id."""
+    """An entry's cluster. 100 also means degenerate, except with a hundred programs, where it may be an id."""
     degenerate = entry.degenerate or (entry.cluster_id == _OTHER_DEGENERATE and count < _OTHER_DEGENERATE)
     # what no screen or file can show, a lone half of a surrogate pair included, becomes a space
     strategy = "".join(c if c.isprintable() else " " for c in entry.strategy[:_STRATEGY_CHARS])

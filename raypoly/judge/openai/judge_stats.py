@@ -1,4 +1,4 @@
-"""What a judge did so far, in numbers for metrics and reports."""
+"""Counts of what a judge did so far, for metrics and reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-from raypoly.judge.judge_usage import note
+from raypoly.judge.judge_usage import add_usage
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class JudgeStats:
     limited: int
     """Requests answered 429."""
     repairs: int
-    """Times that an answer was sent back because it could not be used."""
+    """Answers sent back because they could not be used."""
     refusals: int
     """Answers that refused to label, or were cut by the server's filter."""
     invalid: int
@@ -52,7 +52,7 @@ class JudgeStats:
 
 
 class JudgeCounters:
-    """Named counters that threads share; each count is also noted for whoever asked."""
+    """Named counters that threads share; each count also goes to the usage of the thread's question."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class JudgeCounters:
     def add(self, name: str, amount: int = 1) -> None:
         with self._lock:
             self._counter[name] += amount
-        note(name, amount)
+        add_usage(name, amount)
 
     def __getitem__(self, name: str) -> int:
         with self._lock:

@@ -1,33 +1,43 @@
 """When the next request may go: requests and tokens a minute, pauses that the server asks for, calls in flight.
 
-    limiter = Limiter(requests=None, tokens=None, concurrency=64)
+    limiter = RateLimiter(requests=None, tokens=None, concurrency=64)
     limiter.delay(now, tokens=2400) -> 0.0                # None: when a call in flight has ended
     sent = limiter.start(now, tokens=2400)
     limiter.answered(sent, now, tokens=2311, headers=response.headers)
 
 The first call goes alone, because its answer tells the limits; then twice as many at each round, until a refusal or a
-failure halves them. Pure state: no clock, no thread, no waiting (`raypoly.judge.openai.request_gate` has those).
+failure halves them. `RateLimiter` is pure state, without clock or thread; in `RequestGate` threads wait for it:
+
+    sent = gate.enter(tokens=2400, check=breaker.check)
+    ...                                  # the call
+    gate.leave(lambda limiter, now: limiter.answered(sent, now, 2311, headers))
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from raypoly.judge.openai.rate_window import RateUse, Window
+from raypoly.judge.fair_queue import FairQueue
+from raypoly.judge.judge_usage import current_asker
+from raypoly.judge.openai.rate_window import RateUse, RateWindow
 
 LONGEST_PAUSE = 60.0
-"""Seconds for which a refusal without a word about when holds requests back, at most."""
+"""Seconds that a refusal that names no moment holds requests back, at most."""
 _TOKEN_MARGIN = 0.015
 """More than of requests: tokens are estimated until the answer says how many they were."""
 _LATELY, _OFTEN = 0.05, 0.15
-"""Weight of the newest answer in the share of refusals, and the share from which on they are taken for a limit."""
+"""Weight of the newest answer in the share of refusals, and the share above which refusals mean a limit."""
+_LOOK = 1.0
+"""Seconds after which a waiting thread checks whether to go on waiting."""
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentRequest:
     """A request on its way."""
 
     at: float
@@ -35,11 +45,11 @@ class Sent:
     tokens: RateUse
 
 
-class Limiter:
+class RateLimiter:
     """The limits of one server and key."""
 
     def __init__(self, requests: int | None, tokens: int | None, concurrency: int) -> None:
-        self.requests, self.tokens = Window(requests, guesses=True), Window(tokens, margin=_TOKEN_MARGIN)
+        self.requests, self.tokens = RateWindow(requests, guesses=True), RateWindow(tokens, margin=_TOKEN_MARGIN)
         self._most = concurrency
         self._allowed = 1.0
         self._starting = True
@@ -60,12 +70,12 @@ class Limiter:
             return None
         return max(0.0, self._paused_until - now, self.requests.delay(now, 1), self.tokens.delay(now, tokens))
 
-    def start(self, now: float, tokens: float) -> Sent:
+    def start(self, now: float, tokens: float) -> SentRequest:
         """Count a request that goes now."""
         self._in_flight += 1
-        return Sent(now, self.requests.use(now, 1), self.tokens.use(now, tokens))
+        return SentRequest(now, self.requests.use(now, 1), self.tokens.use(now, tokens))
 
-    def answered(self, sent: Sent, now: float, tokens: float | None, headers: Mapping[str, str]) -> None:
+    def answered(self, sent: SentRequest, now: float, tokens: float | None, headers: Mapping[str, str]) -> None:
         """It was served; `tokens` is what it used, None where the server did not say."""
         self._in_flight -= 1
         self._refusals = 0
@@ -75,7 +85,7 @@ class Limiter:
         self._hear(sent, now, headers)
         self._allowed = min(self._most, self._allowed + (1 if self._starting else 1 / self._allowed))
 
-    def refused(self, sent: Sent, now: float, headers: Mapping[str, str]) -> None:
+    def refused(self, sent: SentRequest, now: float, headers: Mapping[str, str]) -> None:
         """It was answered 429. Nothing goes before the moment that the server names, or a growing pause of our own."""
         self._in_flight -= 1
         self.tokens.correct(sent.tokens, 0)
@@ -90,14 +100,14 @@ class Limiter:
             self._cut(now)
             # bursts of a known limit are no more from here on, so that as many as before may soon be in flight
             self._starting = burst and any(window.known for window in windows)
-        pause = retry_after(headers)
+        pause = parse_retry_after(headers)
         if pause is None:
             pause = _reset(headers)
         if pause is None:
             pause = min(LONGEST_PAUSE, 2.0 ** (self._refusals - 1))
         self._paused_until = max(self._paused_until, now + pause)
 
-    def failed(self, sent: Sent, now: float) -> None:
+    def failed(self, sent: SentRequest, now: float) -> None:
         """It was not answered at all, or by an error of the server's: fewer at once."""
         self._in_flight -= 1
         if sent.at >= self._cut_at:
@@ -114,20 +124,72 @@ class Limiter:
         self._allowed = max(1.0, self._allowed / 2)
         self._cut_at = now
 
-    def _hear(self, sent: Sent, now: float, headers: Mapping[str, str]) -> None:
+    def _hear(self, sent: SentRequest, now: float, headers: Mapping[str, str]) -> None:
         for window, use, kind in ((self.requests, sent.request, "requests"), (self.tokens, sent.tokens, "tokens")):
             limit, remaining = (_number(headers.get(f"x-ratelimit-{what}-{kind}")) for what in ("limit", "remaining"))
             window.heard(now, use, limit, remaining)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+class RequestGate:
+    """One limiter shared by threads, which wait for their turn: the runs in turn, first come first served within a run.
+
+    Only the thread whose turn it is looks at the limiter, and only it is woken by a change: hundreds may wait.
+    """
+
+    def __init__(self, limiter: RateLimiter, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limiter, self._clock = limiter, clock
+        self._lock = threading.Lock()
+        self._turns = FairQueue[threading.Condition]()
+
+    @property
+    def waiting(self) -> int:
+        """Threads that wait for a turn."""
+        with self._lock:
+            return len(self._turns)
+
+    def enter(self, tokens: float, check: Callable[[], object]) -> SentRequest:
+        """Wait for a turn. Raises whatever `check` raises, which is called about once a second."""
+        me, run = threading.Condition(self._lock), current_asker()
+        with self._lock:
+            self._turns.add(run, me)
+            try:
+                while (wait := self._wait(me, tokens)) > 0:
+                    me.wait(wait)
+                    check()
+            except BaseException:
+                self._turns.drop(run, me)
+                self._wake()
+                raise
+            self._turns.take()
+            sent = self._limiter.start(self._clock(), tokens)
+            self._wake()
+            return sent
+
+    def leave(self, tell: Callable[[RateLimiter, float], None]) -> None:
+        """Tell the limiter how a call ended, and wake who is next."""
+        with self._lock:
+            tell(self._limiter, self._clock())
+            self._wake()
+
+    def _wake(self) -> None:
+        if (first := self._turns.first()) is not None:
+            first.notify()
+
+    def _wait(self, me: threading.Condition, tokens: float) -> float:
+        if self._turns.first() is not me:
+            return _LOOK
+        delay = self._limiter.delay(self._clock(), tokens)
+        return _LOOK if delay is None else min(delay, _LOOK)
+
+
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait; None where it does not say, or gives a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
     seconds = _number(headers.get("retry-after")) if milliseconds is None else milliseconds / 1000
     return seconds if seconds is not None and seconds >= 0 else None
 
 
-def seconds(duration: str) -> float | None:
+def parse_duration(duration: str) -> float | None:
     """`6m0s`, `1s`, `20ms`, `1.5` in seconds; None for anything else."""
     if (plain := _number(duration)) is not None:
         return plain
@@ -141,7 +203,7 @@ def _reset(headers: Mapping[str, str]) -> float | None:
     """When the kind that ran out comes back, at most a minute; None where no header tells."""
     waits = []
     for kind in ("requests", "tokens"):
-        wait = seconds(headers.get(f"x-ratelimit-reset-{kind}", ""))
+        wait = parse_duration(headers.get(f"x-ratelimit-reset-{kind}", ""))
         if wait is not None and _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0:
             waits.append(min(wait, LONGEST_PAUSE))
     return max(waits) if waits else None

@@ -48,7 +48,7 @@ class RateUse:
     left: float | None
 
 
-class Window:
+class RateWindow:
     """Uses of the last minute, against the lower of our cap and the server's limit."""
 
     def __init__(self, cap: float | None, guesses: bool = False, margin: float = MARGIN) -> None:

@@ -1,10 +1,10 @@
-"""What can go wrong with one request, by what to do about it.
+"""What can go wrong with one request, by what can be done about it.
 
     fault = fault_of(error)            # an exception of the openai package, or a timeout
     fault.kind                         # "transient": ask again; "limited": wait, then ask again; "closed": asking again
                                        # is no use until somebody acts; "request": the server will never take this one
 
-A fault keeps words and headers of the answer alone: the exception holds the request, whose headers hold the key.
+A fault keeps the answer's words and headers only: the exception holds the request, whose headers hold the key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLOSED = {401: "refuses the key", 402: "wants to be paid", 403: "refuses this k
 _WORDS = 300
 
 
-class Fault(Exception):
+class RequestFault(Exception):
     """One request that was not served."""
 
     def __init__(
@@ -69,35 +69,41 @@ class _Answered:
     codes: tuple[str, ...] = field(default=())
 
 
-def fault_of(error: Exception, timeout: float) -> Fault:
-    """What an exception of a call means."""
+def fault_of(error: Exception, timeout: float) -> RequestFault:
+    """The fault that an exception of a call stands for."""
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
-        return Fault("transient", f"gave no whole answer within judge.timeout={timeout:g} s", slow=True, sent=True)
+        return RequestFault(
+            "transient", f"gave no whole answer within judge.timeout={timeout:g} s", slow=True, sent=True
+        )
     if isinstance(error, openai.APIStatusError):
         return _of_status(_answered(error))
     if isinstance(error, openai.APIConnectionError):
-        return Fault("transient", f"can't be reached ({_root(error)})", sent=_connected(error))
-    return Fault("transient", f"answered with something that is no chat completion ({type(error).__name__})", sent=True)
+        return RequestFault("transient", f"can't be reached ({_root(error)})", sent=_connected(error))
+    return RequestFault(
+        "transient", f"answered with something that is no chat completion ({type(error).__name__})", sent=True
+    )
 
 
-def _of_status(it: _Answered) -> Fault:
+def _of_status(it: _Answered) -> RequestFault:
     said = f" ({it.words})" if it.words else ""
     headers, status = it.headers, it.status
     if it.status == 429 and any(code in it.codes for code in _NO_QUOTA):
-        return Fault(
+        return RequestFault(
             "closed",
             "has no quota left for this key (insufficient_quota): asking again is no use",
             headers,
             status=status,
         )
     if it.status == 429:
-        return Fault("limited", f"says that there were too many requests (HTTP 429){said}", headers, status=status)
+        return RequestFault(
+            "limited", f"says that there were too many requests (HTTP 429){said}", headers, status=status
+        )
     if it.status in _CLOSED:
         # its words may repeat a part of the key
-        return Fault("closed", f"{_CLOSED[it.status]} (HTTP {it.status})", headers, status=status)
+        return RequestFault("closed", f"{_CLOSED[it.status]} (HTTP {it.status})", headers, status=status)
     if it.status in _TRANSIENT or it.status >= 500:
-        return Fault("transient", f"is not serving (HTTP {it.status}){said}", headers, status=status)
-    return Fault("request", f"will not take the request (HTTP {it.status}){said}", headers, status=status)
+        return RequestFault("transient", f"is not serving (HTTP {it.status}){said}", headers, status=status)
+    return RequestFault("request", f"will not take the request (HTTP {it.status}){said}", headers, status=status)
 
 
 def _answered(error: openai.APIStatusError) -> _Answered:

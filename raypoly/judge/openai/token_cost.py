@@ -1,10 +1,10 @@
 """What judging costs: tokens as the server counts them, money where the prices are known, and the budget.
 
-    ledger = Ledger(budget=5.0)
+    ledger = BudgetLedger(budget=5.0)
     held = ledger.hold(prices, prompt=1800, completion=600)     # `BudgetSpent` where it could exceed the budget
     ledger.settle(held, prices, usage)
 
-A price that nobody gave is unknown, and so is then the cost: never 0.
+Without a price the cost is unknown, never 0.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeUnavailable
-from raypoly.judge.asker import asker
-from raypoly.judge.judge_usage import note, terms
+from raypoly.judge.judge_usage import add_usage, current_asker, current_terms
 
 PUBLIC_URL = "https://api.openai.com/v1"
 _MILLION = 1e6
@@ -26,7 +25,7 @@ class BudgetSpent(JudgeUnavailable):
 
 
 @dataclass(frozen=True)
-class Prices:
+class TokenPrices:
     """US dollars a million tokens."""
 
     input: float
@@ -35,7 +34,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Usage:
+class TokenUsage:
     """Tokens of one call; `cached`: those of the prompt that the server had already read, None where it is silent."""
 
     prompt: int
@@ -44,22 +43,22 @@ class Usage:
 
 
 LIST_PRICES = {
-    "gpt-4.1": Prices(2.00, 0.50, 8.00),
-    "gpt-4.1-mini": Prices(0.40, 0.10, 1.60),
-    "gpt-4.1-nano": Prices(0.10, 0.025, 0.40),
+    "gpt-4.1": TokenPrices(2.00, 0.50, 8.00),
+    "gpt-4.1-mini": TokenPrices(0.40, 0.10, 1.60),
+    "gpt-4.1-nano": TokenPrices(0.10, 0.025, 0.40),
 }
-"""OpenAI's public list for the standard tier as of 2026-04; anything else has to be given."""
+"""OpenAI's public list for the standard tier as of 2026-04; other prices have to be in the config."""
 
 
-def prices(config: JudgeConfig) -> Prices | None:
-    """What the config says of the first server, else the public list; None where neither knows."""
+def configured_prices(config: JudgeConfig) -> TokenPrices | None:
+    """The first server's prices by the config, else by the public list; None where neither has them."""
     if config.price_input is None or config.price_output is None:
-        return listed(config.base_url or PUBLIC_URL, config.model)
+        return list_prices_of(config.base_url or PUBLIC_URL, config.model)
     cached = config.price_input if config.price_cached is None else config.price_cached
-    return Prices(config.price_input, cached, config.price_output)
+    return TokenPrices(config.price_input, cached, config.price_output)
 
 
-def listed(base_url: str, model: str) -> Prices | None:
+def list_prices_of(base_url: str, model: str) -> TokenPrices | None:
     """The public list's prices of a model at OpenAI, dated versions included (`gpt-4.1-mini-2025-04-14`)."""
     if base_url.rstrip("/") != PUBLIC_URL:
         return None
@@ -67,8 +66,8 @@ def listed(base_url: str, model: str) -> Prices | None:
     return LIST_PRICES.get(name if rest[:2].isdigit() else model)
 
 
-def cost(prices: Prices, usage: Usage) -> float:
-    """US dollars; a server that does not say what it had cached is taken to charge for all."""
+def compute_cost(prices: TokenPrices, usage: TokenUsage) -> float:
+    """US dollars; where the server does not say what it had cached, all tokens are charged in full."""
     cached = usage.cached or 0
     fresh = usage.prompt - cached
     return (fresh * prices.input + cached * prices.cached + usage.completion * prices.output) / _MILLION
@@ -83,15 +82,15 @@ class _Account:
     """With what calls without an answer may have cost."""
     held: float = 0.0
     refused: float = 0.0
-    """What the last call that was held back may have cost."""
+    """The most that the last refused call could have cost."""
 
 
 class BudgetLedger:
     """Tokens and money of one judge; threads may share it.
 
-    A budget is an asker's: each (`raypoly.judge.asker`) has an account, opened by its first question's terms, and none
-    can spend another's. Where an asker says that it has spent more than its account knows, elsewhere or before this
-    judge was built, that counts.
+    Each asker (`raypoly.judge.judge_usage.current_asker`) has a budget of its own, and none can spend another's. Its
+    first question's terms open its account. Where an asker says that it has spent more than its account knows
+    (elsewhere, or before this judge was built), that counts.
     """
 
     def __init__(self, budget: float | None = None, spent: float = 0.0) -> None:
@@ -104,12 +103,12 @@ class BudgetLedger:
         self._prompt = self._completion = 0
         self._cached: int | None = None
 
-    def hold(self, prices: Prices | None, prompt: int, completion: int) -> float:
+    def hold(self, prices: TokenPrices | None, prompt: int, completion: int) -> float:
         """Set money aside for a call of at most so many tokens; US dollars.
 
         Raises `BudgetSpent` where the call could exceed the asker's budget. Without prices nothing is set aside.
         """
-        most = 0.0 if prices is None else cost(prices, Usage(prompt, 0, completion))
+        most = 0.0 if prices is None else compute_cost(prices, TokenUsage(prompt, 0, completion))
         with self._lock:
             account = self._account()
             self._check(account, most)
@@ -117,14 +116,14 @@ class BudgetLedger:
         return most
 
     def check(self) -> None:
-        """Raises `BudgetSpent` while a call like the last one that was held back still could exceed the budget."""
+        """Raise `BudgetSpent` while a call like the last refused one could still exceed the budget."""
         with self._lock:
             account = self._account()
             self._check(account, account.refused)
 
-    def settle(self, held: float, prices: Prices | None, usage: Usage | None) -> None:
-        """A call was answered. Without `usage` the budget counts what was set aside, and the cost is unknown."""
-        known = None if usage is None or prices is None else cost(prices, usage)
+    def settle(self, held: float, prices: TokenPrices | None, usage: TokenUsage | None) -> None:
+        """Settle a call that was answered. Without `usage` the budget counts what was held, and the cost is unknown."""
+        known = None if usage is None or prices is None else compute_cost(prices, usage)
         with self._lock:
             account = self._account()
             account.held -= held
@@ -137,30 +136,30 @@ class BudgetLedger:
             self._unknown += known is None
             self._spent += known or 0.0
         if usage is not None:
-            note("prompt_tokens", usage.prompt)
+            add_usage("prompt_tokens", usage.prompt)
             if usage.cached is not None:
-                note("cached_tokens", usage.cached)
-                note("cached_of", usage.prompt)
-            note("completion_tokens", usage.completion)
-        note("known_usd", known or 0.0)
-        note("unpriced", known is None)
-        note("lost_usd", held if known is None else 0.0)
+                add_usage("cached_tokens", usage.cached)
+                add_usage("cached_of", usage.prompt)
+            add_usage("completion_tokens", usage.completion)
+        add_usage("known_usd", known or 0.0)
+        add_usage("unpriced", known is None)
+        add_usage("lost_usd", held if known is None else 0.0)
 
     def release(self, held: float, sent: bool) -> None:
-        """A call was not answered; where the server may have worked on it, the budget counts it as if it had."""
+        """Settle a call that was not answered. Where it was sent, the budget counts what was held."""
         lost = held if sent else 0.0
         with self._lock:
             account = self._account()
             account.held -= held
             account.spent += lost
-        note("lost_usd", lost)
+        add_usage("lost_usd", lost)
 
     def _account(self) -> _Account:
-        """Of whoever this thread asks for."""
-        asked = terms()
+        """The account of this thread's asker."""
+        asked = current_terms()
         if asked is None:
             return self._nobodys
-        account = self._accounts.setdefault(asker(), _Account())
+        account = self._accounts.setdefault(current_asker(), _Account())
         account.budget, account.spent = asked.budget_usd, max(account.spent, asked.spent_usd)
         return account
 
@@ -173,9 +172,9 @@ class BudgetLedger:
             )
 
     @property
-    def tokens(self) -> Usage:
+    def tokens(self) -> TokenUsage:
         with self._lock:
-            return Usage(self._prompt, self._cached, self._completion)
+            return TokenUsage(self._prompt, self._cached, self._completion)
 
     @property
     def cost_usd(self) -> float | None:

@@ -21,10 +21,10 @@ from raypoly.judge.label_agreement import (
     LabelComparison,
     PairCounts,
     adjusted_rand,
-    degenerates,
+    count_degenerates,
+    count_pairs,
     mean_interval,
     paired_test,
-    pairs,
 )
 from raypoly.offline.judge.program_transforms import CHANGES
 
@@ -77,8 +77,8 @@ class Measure:
 def measure_judge(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
     """The measures that the results have values for, by name, in the order of `MEASURES`."""
     judged = [(result.found, result.gold) for result in results if result.found is not None]
-    together = sum((pairs(found, gold) for found, gold in judged), PairCounts())
-    idle = sum((degenerates(found, gold) for found, gold in judged), PairCounts())
+    together = sum((count_pairs(found, gold) for found, gold in judged), PairCounts())
+    idle = sum((count_degenerates(found, gold) for found, gold in judged), PairCounts())
     found = {
         "ari": _mean(_values(results, "ari")),
         "precision": Measure(together.precision),

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from raypoly.errors import RaypolyError, StorageError, UsageError
-from raypoly.judge.gold import GoldGroup, groups
+from raypoly.judge.gold import GoldGroup, read_gold_groups
 from raypoly.judge.label_agreement import LabelComparison
 from raypoly.offline.command_config import JudgeChoice
 from raypoly.offline.command_output import say
@@ -44,7 +44,7 @@ def audit_file(
     Raises `UsageError` before anything starts, and `RaypolyError` at the end where a requirement is not met.
     """
     required = _check_possible(parse_requirements(require), runs, consistency)
-    golds = groups(gold)
+    golds = read_gold_groups(gold)
     if json_out is not None and not json_out.absolute().parent.is_dir():
         raise UsageError(f"--json {json_out} can't be written: there is no such folder.")
     audited = audit(golds, choices, runs, consistency)

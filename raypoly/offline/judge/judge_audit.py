@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import SandboxError
-from raypoly.judge import Judge, build
+from raypoly.judge import Judge, build_judge
 from raypoly.judge.gold import GoldGroup
 from raypoly.judge.label_agreement import adjusted_rand, run_to_run
 from raypoly.offline.command_config import JudgeChoice
@@ -49,7 +49,7 @@ def audit(
 
     Raises `JudgeUnavailable` in an outage, and `SandboxError` where a group's programs could not be run.
     """
-    judges = [build(choice.judge) for choice in choices]  # first of all: a missing key should not cost minutes
+    judges = [build_judge(choice.judge) for choice in choices]  # first of all: a missing key should not cost minutes
     seen = _observe(golds, choices[0], CHANGES if consistency else {})
     if consistency:
         seen["reordering"] = [_reorder(one) for one in seen[_AS_IT_IS]]
@@ -135,9 +135,9 @@ def _agreements(answers: Mapping[str, Answer], order: Sequence[int]) -> dict[str
 def _without_cache(config: JudgeConfig, judge: Judge) -> Judge:
     """The same judge without its cache: a kept answer would agree with itself. Its budget is what is left."""
     if config.budget_usd is None:
-        return build(config.model_copy(update={"cache_mib": 0}))
+        return build_judge(config.model_copy(update={"cache_mib": 0}))
     spent = getattr(getattr(judge, "stats", lambda: None)(), "cost_usd", None) or 0.0
-    return build(config.model_copy(update={"cache_mib": 0, "budget_usd": config.budget_usd - spent}))
+    return build_judge(config.model_copy(update={"cache_mib": 0, "budget_usd": config.budget_usd - spent}))
 
 
 def _ask(judge: Judge, groups: Sequence[ObservedGroup], name: str) -> list[Answer]:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from raypoly.errors import SandboxError
-from raypoly.judge import Judge, build
+from raypoly.judge import Judge, build_judge
 from raypoly.offline.command_config import JudgeChoice
 from raypoly.offline.command_output import NOTES, results_console, say, say_where
 from raypoly.offline.judge.ask_judge import TROUBLE, Answer, ask_with_progress, describe_spending
@@ -27,7 +27,7 @@ def label_file(path: Path, out: str | None, choice: JudgeChoice, show: bool = Fa
     """
     refuse_overwriting(out, path)
     groups = read_groups(path)
-    judge = build(choice.judge)
+    judge = build_judge(choice.judge)
     console = results_console(out)
     with ExitStack() as stack:
         rows = stack.enter_context(open_rows(out, _identity(path, choice, judge)))

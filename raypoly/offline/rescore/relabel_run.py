@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.judge import Judge, build
+from raypoly.judge import Judge, build_judge
 from raypoly.offline.command_config import choose_run_judge
 from raypoly.offline.command_output import NOTES, results_console, say, say_where
 from raypoly.offline.judge.ask_judge import Answer, ask_with_progress, describe_spending
@@ -37,7 +37,7 @@ def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[s
     run = Run(place)
     choice = choose_run_judge(run.config, name, overrides)
     today = read_current_problems(run, None)
-    judge = build(choice.judge)
+    judge = build_judge(choice.judge)
     total, asked = _count_groups(run)
     if not total:
         raise UsageError(f"{run.uri} holds no rollouts of training yet: there is nothing to label.")

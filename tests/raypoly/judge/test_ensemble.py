@@ -7,8 +7,8 @@ import pytest
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.judge import build
-from raypoly.judge.ensemble import combine
+from raypoly.judge import build_judge
+from raypoly.judge.ensemble import combine_votes
 from raypoly.values import Evidence, Labels, Problem, Rollout, TestSuite, Verdict
 
 PROBLEM = Problem("p", "# pairs", "f", TestSuite("check", ""))
@@ -26,7 +26,7 @@ def verdict(*features: str) -> Verdict:
 
 
 def ask(members: list[str], verdicts: Sequence[Verdict]) -> Labels:
-    judge = build(JudgeConfig(name="ensemble", members=members))
+    judge = build_judge(JudgeConfig(name="ensemble", members=members))
     return judge.label(PROBLEM, [ROLLOUT] * len(verdicts), verdicts)
 
 
@@ -57,24 +57,24 @@ class Away(Lumping):
 
 
 def test_a_pair_is_together_only_where_more_than_half_say_so() -> None:
-    assert combine([vote(1, 1, 2), vote(1, 1, 2), vote(1, 2, 2)]).ids.tolist() == [1, 1, 2]
-    assert combine([vote(1, 1), vote(1, 2)]).ids.tolist() == [1, 2]
+    assert combine_votes([vote(1, 1, 2), vote(1, 1, 2), vote(1, 2, 2)]).ids.tolist() == [1, 1, 2]
+    assert combine_votes([vote(1, 1), vote(1, 2)]).ids.tolist() == [1, 2]
 
 
 def test_a_bridge_joins_no_two_clusters() -> None:
     # 0-1 and 1-2 have a majority, 0-2 has none
-    assert combine([vote(1, 1, 1), vote(1, 1, 2), vote(1, 2, 2)]).ids.tolist() == [1, 1, 2]
+    assert combine_votes([vote(1, 1, 1), vote(1, 1, 2), vote(1, 2, 2)]).ids.tolist() == [1, 1, 2]
 
 
 def test_degenerate_goes_by_majority_and_is_no_cluster() -> None:
-    labels = combine([vote(0, 1, 0), vote(0, 0, 1), vote(1, 1, 0)])
+    labels = combine_votes([vote(0, 1, 0), vote(0, 0, 1), vote(1, 1, 0)])
     assert labels.degenerate.tolist() == [True, False, True]
     assert labels.ids.tolist() == [0, 1, 0]
     assert labels.known
 
 
 def test_ids_of_one_judge_are_never_compared_with_those_of_another() -> None:
-    assert combine([vote(1, 2, 2), vote(2, 1, 1), vote(5, 3, 3)]).ids.tolist() == [1, 2, 2]
+    assert combine_votes([vote(1, 2, 2), vote(2, 1, 1), vote(5, 3, 3)]).ids.tolist() == [1, 2, 2]
 
 
 def test_it_asks_the_judges_that_the_config_names() -> None:
@@ -92,10 +92,10 @@ def test_it_refuses_or_is_away_where_a_member_is(member: str, error: type[Except
 
 def test_its_probe_waits_for_every_member() -> None:
     with pytest.raises(JudgeUnavailable):
-        build(JudgeConfig(name="ensemble", members=["structural", f"{HERE}:Away"])).probe()
+        build_judge(JudgeConfig(name="ensemble", members=["structural", f"{HERE}:Away"])).probe()
 
 
 @pytest.mark.parametrize("members", [[], ["structural"], ["structural", "ensemble"]])
 def test_members_that_make_no_ensemble_are_refused_by_name(members: list[str]) -> None:
     with pytest.raises(UsageError, match=r"judge\.members"):
-        build(JudgeConfig(name="ensemble", members=members))
+        build_judge(JudgeConfig(name="ensemble", members=members))

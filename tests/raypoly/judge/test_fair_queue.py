@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from raypoly.judge.asker import asker, asking_for
 from raypoly.judge.fair_queue import FairQueue
+from raypoly.judge.judge_usage import asking_for, current_asker
 
 
 def taken(turns: FairQueue[str]) -> list[str]:
@@ -50,9 +50,9 @@ def test_who_gives_up_leaves_its_run_its_place() -> None:
 
 
 def test_who_asks_is_known_inside_and_forgotten_outside() -> None:
-    assert asker() == ""
+    assert current_asker() == ""
     with asking_for("a"):
         with asking_for("b"):
-            assert asker() == "b"
-        assert asker() == "a"
-    assert asker() == ""
+            assert current_asker() == "b"
+        assert current_asker() == "a"
+    assert current_asker() == ""

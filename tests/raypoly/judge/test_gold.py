@@ -15,7 +15,7 @@ import pytest
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
-from raypoly.judge.gold import GoldGroup, groups
+from raypoly.judge.gold import GoldGroup, read_gold_groups
 from raypoly.sandbox import Sandbox
 from tests.support.small_problems import SHARED
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = SHARED / "judge" / "gold-examples.jsonl"
 KINDS = {"bug", "decoy", "renamed", "reformatted", "injection", "degenerate", "dead_code"}
 ROW: dict[str, Any] = {"id": "g", "problem": "Add.", "programs": ["def f(): 1", ""], "labels": [1, 0]}
-OWN = groups()
+OWN = read_gold_groups()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_the_sandbox_confirms_which_programs_pass(sandbox: Sandbox, group: GoldG
 
 @pytest.mark.skipif(not EXAMPLES.exists(), reason="the shared gold examples are not on this machine")
 def test_no_problem_or_program_is_taken_from_the_shared_examples() -> None:
-    shared = groups(EXAMPLES)
+    shared = read_gold_groups(EXAMPLES)
     assert not {group.task_id for group in OWN} & {group.task_id for group in shared}
     words = [" ".join(program.split()) for group in OWN for program in group.programs]
     assert not set(words) & {" ".join(program.split()) for group in shared for program in group.programs}
@@ -108,7 +108,7 @@ def test_the_wheel_carries_the_set() -> None:
 def test_a_row_needs_four_columns_only(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(ROW) + "\n\n")
-    (group,) = groups(path)
+    (group,) = read_gold_groups(path)
     assert group == GoldGroup("g", "Add.", ("def f(): 1", ""), (1, 0))
 
 
@@ -118,7 +118,7 @@ def test_a_group_without_tests_can_be_scored_for_its_evidence(
 ) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({**ROW, "entry_point": entry_point}))
-    (group,) = groups(path)
+    (group,) = read_gold_groups(path)
     verdict = sandbox.score(group.as_problem(), group.programs[0])
     assert verdict.evidence is not None
     assert verdict.evidence.canonical.startswith("def ")
@@ -128,8 +128,8 @@ def test_gzipped_rows_are_read_as_plain_ones_are(tmp_path: Path) -> None:
     rows = "".join(json.dumps({**ROW, "id": f"g{k}"}) + "\n" for k in range(3))
     (tmp_path / "plain.jsonl").write_text(rows)
     (tmp_path / "zipped.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
-    assert groups(tmp_path / "zipped.jsonl.gz") == groups(tmp_path / "plain.jsonl")
-    assert [group.id for group in groups(tmp_path / "plain.jsonl")] == ["g0", "g1", "g2"]
+    assert read_gold_groups(tmp_path / "zipped.jsonl.gz") == read_gold_groups(tmp_path / "plain.jsonl")
+    assert [group.id for group in read_gold_groups(tmp_path / "plain.jsonl")] == ["g0", "g1", "g2"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_row_that_is_no_gold_group_is_named_by_file_and_line(tmp_path: Path, r
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({**ROW, "id": "fine"}) + "\n" + json.dumps(row) + "\n")
     with pytest.raises(UsageError, match=r"mine\.jsonl line 2: ") as refused:
-        groups(path)
+        read_gold_groups(path)
     assert words in str(refused.value)
 
 
@@ -167,8 +167,8 @@ def test_broken_files_are_refused_in_one_sentence(tmp_path: Path) -> None:
     ]:
         path.write_bytes(content)
         with pytest.raises(UsageError) as refused:
-            groups(path)
+            read_gold_groups(path)
         assert words in str(refused.value)
         assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match="can't be read"):
-        groups(tmp_path / "absent.jsonl")
+        read_gold_groups(tmp_path / "absent.jsonl")

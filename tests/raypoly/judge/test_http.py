@@ -11,7 +11,7 @@ import pytest
 import raypoly.judge.http_judge as http_judge
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.judge import Judge, build
+from raypoly.judge import Judge, build_judge
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
 from tests.support.judge_server import bind_judge_server
 
@@ -38,7 +38,7 @@ def server(port: int = 0, fault: str = "", key: str = "") -> Iterator[str]:
 
 
 def judge(url: str, api_key_env: str | None = None) -> Judge:
-    return build(JudgeConfig(name="http", url=url, api_key_env=api_key_env))
+    return build_judge(JudgeConfig(name="http", url=url, api_key_env=api_key_env))
 
 
 def label(url: str, api_key_env: str | None = None) -> Labels:

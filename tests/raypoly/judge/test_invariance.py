@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 
 from raypoly.config import ScorerConfig
-from raypoly.judge.gold import groups
+from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.structural import label_evidence
 from raypoly.offline.judge.program_groups import group_of_gold, observing
 from raypoly.offline.judge.program_transforms import keywords
@@ -34,7 +34,7 @@ SEED = int(os.environ.get("RAYPOLY_INVARIANCE_SEED", "0"))
 
 def sources() -> list[tuple[str, str, list[str]]]:
     """(id, entry point, programs) of the gold groups, and of real problems with two solutions four times each."""
-    found = [(gold.id, gold.entry_point, list(gold.programs)) for gold in groups()]
+    found = [(gold.id, gold.entry_point, list(gold.programs)) for gold in read_gold_groups()]
     if LEETCODE.exists():
         with gzip.open(LEETCODE, "rt") as lines:
             for line in lines:
@@ -103,7 +103,7 @@ def test_reworded_programs_give_what_the_programs_gave() -> None:
     """The rewording itself is sound, and so is what a sandbox finds by running."""
     rng = random.Random(SEED)
     with observing(ScorerConfig(workers=2)) as observe:
-        for gold in rng.sample(groups(), 2):
+        for gold in rng.sample(read_gold_groups(), 2):
             plain = group_of_gold(gold)
             texts = tuple(other_words(text, gold.entry_point, rng, keywords(gold.tests)) for text in plain.programs)
             first, second = observe([plain, type(plain)(plain.id, plain.problem, texts)])

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from raypoly.judge.label_agreement import (
     PairCounts,
     adjusted_rand,
-    degenerates,
+    count_degenerates,
+    count_pairs,
     ids_of,
     mean_interval,
     paired_test,
-    pairs,
     run_to_run,
 )
 from raypoly.values import Labels
@@ -75,7 +75,7 @@ def test_the_adjusted_rand_index_is_zero_on_average_over_chance() -> None:
 def test_agreement_is_that_of_the_textbook_formula_over_pairs(labellings: tuple[list[int], list[int]]) -> None:
     said, gold = labellings
     a, b, n = together(said), together(gold), len(said)
-    assert pairs(said, gold) == PairCounts(len(a & b), len(a), len(b))
+    assert count_pairs(said, gold) == PairCounts(len(a & b), len(a), len(b))
     expected = len(a) * len(b) / (n * (n - 1) / 2)
     room = (len(a) + len(b)) / 2 - expected
     assert adjusted_rand(said, gold) == pytest.approx((len(a & b) - expected) / room if room > 1e-9 else 1.0)
@@ -91,20 +91,20 @@ def test_names_of_clusters_and_the_order_of_arguments_mean_nothing(labellings: t
 
 def test_merging_costs_precision_and_splitting_costs_recall() -> None:
     gold = [1, 1, 2, 2]
-    assert (pairs([1, 1, 1, 1], gold).precision, pairs([1, 1, 1, 1], gold).recall) == (1 / 3, 1.0)
-    assert (pairs([1, 1, 2, 3], gold).precision, pairs([1, 1, 2, 3], gold).recall) == (1.0, 0.5)
-    assert pairs([1, 1, 2, 3], gold).f1 == pytest.approx(2 / 3)
+    assert (count_pairs([1, 1, 1, 1], gold).precision, count_pairs([1, 1, 1, 1], gold).recall) == (1 / 3, 1.0)
+    assert (count_pairs([1, 1, 2, 3], gold).precision, count_pairs([1, 1, 2, 3], gold).recall) == (1.0, 0.5)
+    assert count_pairs([1, 1, 2, 3], gold).f1 == pytest.approx(2 / 3)
 
 
 def test_a_ratio_of_nothing_is_unknown_and_counts_add_up_over_groups() -> None:
-    nothing = pairs([1, 2], [1, 2])
+    nothing = count_pairs([1, 2], [1, 2])
     assert (nothing.precision, nothing.recall, nothing.f1) == (None, None, None)
     assert nothing + PairCounts(1, 2, 4) == PairCounts(1, 2, 4)
     assert PairCounts(0, 0, 3).recall == PairCounts(0, 0, 3).f1 == 0
 
 
 def test_degenerates_are_counted_by_program() -> None:
-    found = degenerates([0, 0, 1, 1, 0], [0, 1, 0, 1, 0])
+    found = count_degenerates([0, 0, 1, 1, 0], [0, 1, 0, 1, 0])
     assert found == PairCounts(2, 3, 3)
     assert found.precision == found.recall == 2 / 3
 
@@ -117,7 +117,7 @@ def test_agreement_from_run_to_run_is_the_mean_over_pairs_of_runs() -> None:
 
 
 def test_labellings_of_different_length_are_refused() -> None:
-    for measure in (adjusted_rand, pairs, degenerates):
+    for measure in (adjusted_rand, count_pairs, count_degenerates):
         with pytest.raises(ValueError, match="not 2 and 3"):
             measure([1, 1], [1, 1, 1])
 

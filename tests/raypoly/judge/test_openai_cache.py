@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.judge.openai.answer_cache import AnswerCache, folder_of, key_of
+from raypoly.judge.openai.answer_cache import AnswerCache, cache_folder, cache_key
 from raypoly.judge.openai.judge_reply import AssignedCluster
 from tests.raypoly.judge.openai_groups import TWO, ids, judge
 from tests.support.faulty_server import Server, running
@@ -128,16 +128,16 @@ def test_it_can_be_cleared_and_turned_off(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_key_can_not_run_into_each_other() -> None:
-    assert key_of("ab", "c") != key_of("a", "bc")
-    assert key_of("a") != key_of("a", "")
+    assert cache_key("ab", "c") != cache_key("a", "bc")
+    assert cache_key("a") != cache_key("a", "")
 
 
 def test_it_lies_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYPOLY_CACHE", str(tmp_path))
-    assert folder_of(None) == tmp_path / "judge"
+    assert cache_folder(None) == tmp_path / "judge"
     monkeypatch.delenv("RAYPOLY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert folder_of(None) == tmp_path / "raypoly" / "judge"
+    assert cache_folder(None) == tmp_path / "raypoly" / "judge"
 
 
 def test_nobody_else_may_look_into_a_folder_that_it_made(tmp_path: Path) -> None:

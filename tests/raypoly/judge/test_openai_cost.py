@@ -10,43 +10,51 @@ import pytest
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeUnavailable
-from raypoly.judge.asker import asking_for
-from raypoly.judge.judge_usage import Terms, counting, told
-from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, BudgetSpent, Prices, Usage, cost, listed, prices
+from raypoly.judge.judge_usage import QuestionTerms, asking_for, count_usage, usage_to_json
+from raypoly.judge.openai.token_cost import (
+    PUBLIC_URL,
+    BudgetLedger,
+    BudgetSpent,
+    TokenPrices,
+    TokenUsage,
+    compute_cost,
+    configured_prices,
+    list_prices_of,
+)
 from tests.raypoly.judge.openai_groups import TWO, group, ids, judge, program
 from tests.support.faulty_server import Server, running
 
-MINI = Prices(0.40, 0.10, 1.60)
+MINI = TokenPrices(0.40, 0.10, 1.60)
 
 
 def test_cached_tokens_cost_less() -> None:
-    assert cost(MINI, Usage(1_000_000, 0, 0)) == pytest.approx(0.40)
-    assert cost(MINI, Usage(1_000_000, 750_000, 100_000)) == pytest.approx(0.10 + 0.075 + 0.16)
+    assert compute_cost(MINI, TokenUsage(1_000_000, 0, 0)) == pytest.approx(0.40)
+    assert compute_cost(MINI, TokenUsage(1_000_000, 750_000, 100_000)) == pytest.approx(0.10 + 0.075 + 0.16)
 
 
 def test_what_a_silent_server_had_cached_is_unknown_and_charged_in_full() -> None:
-    assert cost(MINI, Usage(1_000_000, None, 0)) == cost(MINI, Usage(1_000_000, 0, 0))
+    assert compute_cost(MINI, TokenUsage(1_000_000, None, 0)) == compute_cost(MINI, TokenUsage(1_000_000, 0, 0))
     ledger = BudgetLedger()
-    with counting(Terms()) as use:
-        ledger.settle(0.0, MINI, Usage(100, None, 10))
-        assert told(use)["cached_tokens"] is ledger.tokens.cached is None
-        ledger.settle(0.0, MINI, Usage(100, 60, 10))
-    assert told(use)["cached_tokens"] == ledger.tokens.cached == 60
+    with count_usage(QuestionTerms()) as use:
+        ledger.settle(0.0, MINI, TokenUsage(100, None, 10))
+        assert usage_to_json(use)["cached_tokens"] is ledger.tokens.cached is None
+        ledger.settle(0.0, MINI, TokenUsage(100, 60, 10))
+    assert usage_to_json(use)["cached_tokens"] == ledger.tokens.cached == 60
     assert use["cached_of"] == 100
 
 
 @pytest.mark.parametrize("model", ["gpt-4.1-mini", "gpt-4.1-mini-2025-04-14"])
 def test_the_public_price_is_known_for_the_default_model_at_its_public_address_alone(model: str) -> None:
-    assert listed(PUBLIC_URL, model) == MINI
-    assert listed("http://127.0.0.1:8000/v1", model) is None
-    assert listed(PUBLIC_URL, "gpt-4.1-mini-tuned") is None
+    assert list_prices_of(PUBLIC_URL, model) == MINI
+    assert list_prices_of("http://127.0.0.1:8000/v1", model) is None
+    assert list_prices_of(PUBLIC_URL, "gpt-4.1-mini-tuned") is None
 
 
 def test_prices_of_the_config_win_and_half_a_price_is_none() -> None:
-    assert prices(JudgeConfig(price_input=1, price_output=2)) == Prices(1, 1, 2)
-    assert prices(JudgeConfig(price_input=1, price_cached=0.5, price_output=2)) == Prices(1, 0.5, 2)
-    assert prices(JudgeConfig(price_input=1)) == MINI
-    assert prices(JudgeConfig(model="other", price_input=1)) is None
+    assert configured_prices(JudgeConfig(price_input=1, price_output=2)) == TokenPrices(1, 1, 2)
+    assert configured_prices(JudgeConfig(price_input=1, price_cached=0.5, price_output=2)) == TokenPrices(1, 0.5, 2)
+    assert configured_prices(JudgeConfig(price_input=1)) == MINI
+    assert configured_prices(JudgeConfig(model="other", price_input=1)) is None
 
 
 def test_tokens_and_money_are_those_that_the_server_counted(tmp_path: Path) -> None:
@@ -115,51 +123,51 @@ def test_a_spent_budget_is_no_outage_for_a_second_server_to_stand_in(tmp_path: P
 
 def test_a_call_whose_answer_was_lost_counts_against_the_budget_and_one_never_sent_does_not() -> None:
     ledger = BudgetLedger(budget=1.0)
-    ledger.release(ledger.hold(Prices(1, 1, 1), 300_000, 300_000), sent=False)
-    ledger.release(ledger.hold(Prices(1, 1, 1), 300_000, 300_000), sent=True)
+    ledger.release(ledger.hold(TokenPrices(1, 1, 1), 300_000, 300_000), sent=False)
+    ledger.release(ledger.hold(TokenPrices(1, 1, 1), 300_000, 300_000), sent=True)
     with pytest.raises(BudgetSpent):
-        ledger.hold(Prices(1, 1, 1), 300_000, 300_000)
+        ledger.hold(TokenPrices(1, 1, 1), 300_000, 300_000)
     assert ledger.cost_usd == 0
 
 
-def held(run: str, terms: Terms, ledger: BudgetLedger, tokens: int = 300_000) -> float:
+def held(run: str, terms: QuestionTerms, ledger: BudgetLedger, tokens: int = 300_000) -> float:
     """Money set aside for a call of so many dollars a million, asked by `run`."""
-    with asking_for(run), counting(terms):
-        return ledger.hold(Prices(1, 1, 1), tokens, 0)
+    with asking_for(run), count_usage(terms):
+        return ledger.hold(TokenPrices(1, 1, 1), tokens, 0)
 
 
 def test_each_run_has_a_budget_of_its_own_that_no_other_can_spend() -> None:
     ledger = BudgetLedger()
     for _ in range(3):
-        held("a", Terms(budget_usd=1.0), ledger)
-        held("b", Terms(budget_usd=1.0), ledger)
+        held("a", QuestionTerms(budget_usd=1.0), ledger)
+        held("b", QuestionTerms(budget_usd=1.0), ledger)
     with pytest.raises(BudgetSpent, match="budget_usd=1 "):
-        held("a", Terms(budget_usd=1.0), ledger)
-    held("a", Terms(budget_usd=2.0), ledger)
-    held("c", Terms(), ledger, 10**9)
+        held("a", QuestionTerms(budget_usd=1.0), ledger)
+    held("a", QuestionTerms(budget_usd=2.0), ledger)
+    held("c", QuestionTerms(), ledger, 10**9)
     with pytest.raises(BudgetSpent):
-        held("b", Terms(budget_usd=1.0), ledger)
+        held("b", QuestionTerms(budget_usd=1.0), ledger)
 
 
 def test_what_a_run_has_spent_elsewhere_counts_in_its_account_and_is_not_counted_twice() -> None:
     ledger = BudgetLedger()
     with pytest.raises(BudgetSpent, match=r"0\.8000 are spent"):
-        held("a", Terms(1.0, spent_usd=0.8), ledger)
-    first = held("a", Terms(1.0, spent_usd=0.2), ledger, 100_000)
-    with asking_for("a"), counting(Terms(1.0, spent_usd=0.2)) as use:
-        ledger.settle(first, Prices(1, 1, 1), Usage(100_000, 0, 0))
+        held("a", QuestionTerms(1.0, spent_usd=0.8), ledger)
+    first = held("a", QuestionTerms(1.0, spent_usd=0.2), ledger, 100_000)
+    with asking_for("a"), count_usage(QuestionTerms(1.0, spent_usd=0.2)) as use:
+        ledger.settle(first, TokenPrices(1, 1, 1), TokenUsage(100_000, 0, 0))
     assert use["known_usd"] == pytest.approx(0.1)
     with pytest.raises(BudgetSpent, match=r"0\.9000 are spent"):
-        held("a", Terms(1.0, spent_usd=0.3), ledger)
+        held("a", QuestionTerms(1.0, spent_usd=0.3), ledger)
 
 
 def test_a_question_knows_its_own_use_beside_all_others(tmp_path: Path) -> None:
     with running(Server(faults=["cut"])) as server, judge(server, tmp_path, price_input=1.0, price_output=2.0) as asked:
-        with counting(Terms()) as first:
+        with count_usage(QuestionTerms()) as first:
             asked.label(*TWO)
-        with counting(Terms()) as second:
+        with count_usage(QuestionTerms()) as second:
             asked.label(*TWO)
-        with counting(Terms(fresh=True)) as third:
+        with count_usage(QuestionTerms(fresh=True)) as third:
             asked.label(*TWO)
         stats = asked.stats()
     assert (first["calls"], first["retries"], first["cache_hits"]) == (2, 1, 0)
@@ -171,12 +179,12 @@ def test_a_question_knows_its_own_use_beside_all_others(tmp_path: Path) -> None:
 
 
 def test_without_a_price_a_questions_cost_is_unknown(tmp_path: Path) -> None:
-    with running(Server()) as server, judge(server, tmp_path) as asked, counting(Terms()) as use:
+    with running(Server()) as server, judge(server, tmp_path) as asked, count_usage(QuestionTerms()) as use:
         asked.label(*TWO)
-    assert told(use)["cost_usd"] is None
-    assert "known_usd" not in told(use)
+    assert usage_to_json(use)["cost_usd"] is None
+    assert "known_usd" not in usage_to_json(use)
 
 
 def test_what_an_earlier_process_spent_counts() -> None:
     with pytest.raises(BudgetSpent):
-        BudgetLedger(budget=1.0, spent=0.9).hold(Prices(1, 1, 1), 100_001, 0)
+        BudgetLedger(budget=1.0, spent=0.9).hold(TokenPrices(1, 1, 1), 100_001, 0)

@@ -8,9 +8,8 @@ import time
 import pytest
 
 from raypoly.errors import JudgeUnavailable
-from raypoly.judge.asker import asking_for
-from raypoly.judge.openai.rate_limiter import Limiter
-from raypoly.judge.openai.request_gate import RequestGate
+from raypoly.judge.judge_usage import asking_for
+from raypoly.judge.openai.rate_limiter import RateLimiter, RequestGate
 
 
 class Crowd:
@@ -43,7 +42,7 @@ class Crowd:
 
 @pytest.fixture
 def gate() -> RequestGate:
-    return RequestGate(Limiter(requests=None, tokens=None, concurrency=1))
+    return RequestGate(RateLimiter(requests=None, tokens=None, concurrency=1))
 
 
 def test_turns_of_one_run_are_given_in_the_order_in_which_they_were_asked_for(gate: RequestGate) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import JudgeRefused
-from raypoly.judge.openai.in_flight import InFlightQuestions
+from raypoly.judge.openai.answer_cache import InFlightQuestions
 from tests.raypoly.judge.openai_groups import TWO, ids, judge
 from tests.support.faulty_handler import Answer
 from tests.support.faulty_server import Server, running
@@ -74,5 +74,5 @@ def test_without_a_cache_every_question_is_asked(tmp_path: Path) -> None:
 def test_no_lock_is_kept_for_a_question_that_is_over() -> None:
     flights = InFlightQuestions()
     with flights.alone("a"), flights.alone("b"):
-        pass
-    assert not flights._flights
+        assert len(flights) == 2
+    assert len(flights) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.judge.openai.rate_limiter import Limiter, Sent, retry_after, seconds
+from raypoly.judge.openai.rate_limiter import RateLimiter, SentRequest, parse_duration, parse_retry_after
 from tests.raypoly.judge.openai_groups import group, ids, judge, program
 from tests.support.faulty_server import Server, running
 from tests.support.rate_enforcement import KINDS, Enforcement
@@ -31,7 +31,7 @@ class Outcome:
 
 def drive(
     server: Enforcement,
-    limiter: Limiter,
+    limiter: RateLimiter,
     workers: int,
     minutes: int = 8,
     early: bool = True,
@@ -44,12 +44,12 @@ def drive(
     requests that are up to three seconds on their way.
     """
     rng = random.Random(0)
-    events: list[tuple[float, int, str, Sent | None, int, Mapping[str, str]]] = []
+    events: list[tuple[float, int, str, SentRequest | None, int, Mapping[str, str]]] = []
     now, idle, number, total, bad = 0.0, workers, 0, 0, 0
     steady = [0, 0]
     tokens = rng.randint(800, 2000)
 
-    def push(at: float, what: str, sent: Sent | None, size: int, headers: Mapping[str, str]) -> None:
+    def push(at: float, what: str, sent: SentRequest | None, size: int, headers: Mapping[str, str]) -> None:
         nonlocal number
         number += 1
         heapq.heappush(events, (at, number, what, sent, size, headers))
@@ -98,28 +98,28 @@ def drive(
 def test_steady_use_is_95_percent_of_the_tighter_limit_and_429s_are_rare(
     kind: str, limits: tuple[int, int], early: bool
 ) -> None:
-    found = drive(Enforcement(kind, *limits), Limiter(None, None, 64), workers=64, early=early)
+    found = drive(Enforcement(kind, *limits), RateLimiter(None, None, 64), workers=64, early=early)
     assert found.use >= 0.95
     assert found.refused <= 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_so_from_the_second_minute_on_though_some_requests_come_late(kind: str) -> None:
-    found = drive(Enforcement(kind, 500, 10**9), Limiter(None, None, 256), workers=200, minutes=3, late=0.05)
+    found = drive(Enforcement(kind, 500, 10**9), RateLimiter(None, None, 256), workers=200, minutes=3, late=0.05)
     assert found.use >= 0.95
     assert found.refused <= 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_caps_of_the_config_do_the_same_for_a_server_that_tells_nothing(kind: str) -> None:
-    found = drive(Enforcement(kind, 120, 10**9, tells=False), Limiter(120, None, 64), workers=64)
+    found = drive(Enforcement(kind, 120, 10**9, tells=False), RateLimiter(120, None, 64), workers=64)
     assert found.use >= 0.95
     assert found.refused <= 0.01
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_tells_nothing_is_found_out_by_its_refusals(kind: str) -> None:
-    found = drive(Enforcement(kind, 500, 10**9, tells=False), Limiter(None, None, 64), workers=64)
+    found = drive(Enforcement(kind, 500, 10**9, tells=False), RateLimiter(None, None, 64), workers=64)
     assert found.use >= (0.65 if kind == "smooth" else 0.75)
     assert found.refused <= 0.03
 
@@ -133,17 +133,17 @@ def test_refusals_now_and_then_are_not_taken_for_a_limit() -> None:
 
     moods = random.Random(1)
     unlimited = Moody("bucket", 1, 10**9, tells=False)
-    assert drive(unlimited, Limiter(None, None, 64), workers=8).use >= 80, "requests a minute"
+    assert drive(unlimited, RateLimiter(None, None, 64), workers=8).use >= 80, "requests a minute"
 
 
 def test_what_others_use_with_the_same_key_is_left_to_them() -> None:
-    found = drive(Enforcement("sliding", 300, 10**9), Limiter(None, None, 64), workers=64, others=0.5)
+    found = drive(Enforcement("sliding", 300, 10**9), RateLimiter(None, None, 64), workers=64, others=0.5)
     assert found.refused <= 0.02
     assert 0.45 <= found.use <= 0.65
 
 
 def test_the_lower_of_cap_and_limit_counts() -> None:
-    limiter = Limiter(requests=10, tokens=None, concurrency=64)
+    limiter = RateLimiter(requests=10, tokens=None, concurrency=64)
     limiter.answered(limiter.start(0.0, 1), 0.1, 1, {"x-ratelimit-limit-requests": "500"})
     assert limiter.requests.limit == 10
     limiter.answered(limiter.start(1.0, 1), 1.1, 1, {"x-ratelimit-limit-requests": "5"})
@@ -152,7 +152,7 @@ def test_the_lower_of_cap_and_limit_counts() -> None:
 
 @pytest.mark.parametrize("words", ["0", "-1", "", "unlimited"])
 def test_a_limit_that_is_none_is_unknown(words: str) -> None:
-    limiter = Limiter(None, None, 64)
+    limiter = RateLimiter(None, None, 64)
     headers = {"x-ratelimit-limit-requests": words, "x-ratelimit-remaining-requests": words}
     limiter.answered(limiter.start(0.0, 1), 0.1, 1, headers)
     assert limiter.requests.limit is None
@@ -160,7 +160,7 @@ def test_a_limit_that_is_none_is_unknown(words: str) -> None:
 
 
 def test_the_first_call_goes_alone_and_then_more_and_more_until_a_failure() -> None:
-    limiter = Limiter(None, None, 16)
+    limiter = RateLimiter(None, None, 16)
     first = limiter.start(0.0, 1)
     assert limiter.delay(0.0, 1) is None
     limiter.answered(first, 1.0, 1, {})
@@ -174,7 +174,7 @@ def test_the_first_call_goes_alone_and_then_more_and_more_until_a_failure() -> N
 
 
 def test_a_request_larger_than_the_whole_limit_goes_alone_rather_than_never() -> None:
-    limiter = Limiter(None, tokens=100, concurrency=4)
+    limiter = RateLimiter(None, tokens=100, concurrency=4)
     assert limiter.delay(0.0, 500) == 0
     limiter.answered(limiter.start(0.0, 500), 1.0, 500, {})
     wait = limiter.delay(1.0, 500)
@@ -187,14 +187,14 @@ def test_a_request_larger_than_the_whole_limit_goes_alone_rather_than_never() ->
     [("20ms", 0.02), ("1s", 1), ("6m0s", 360), ("1h2m3s", 3723), ("1.5", 1.5), ("soon", None), ("", None)],
 )  # fmt: skip
 def test_durations_of_headers_are_read(text: str, expected: float | None) -> None:
-    assert seconds(text) == expected
+    assert parse_duration(text) == expected
 
 
 def test_a_pause_comes_from_the_most_exact_header_there_is() -> None:
-    assert retry_after({"retry-after-ms": "250", "retry-after": "1"}) == 0.25
-    assert retry_after({"retry-after": "3"}) == 3
-    assert retry_after({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}) is None
-    limiter = Limiter(None, None, 4)
+    assert parse_retry_after({"retry-after-ms": "250", "retry-after": "1"}) == 0.25
+    assert parse_retry_after({"retry-after": "3"}) == 3
+    assert parse_retry_after({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}) is None
+    limiter = RateLimiter(None, None, 4)
     gone = {
         "x-ratelimit-remaining-tokens": "0",
         "x-ratelimit-reset-tokens": "12s",
@@ -205,8 +205,7 @@ def test_a_pause_comes_from_the_most_exact_header_there_is() -> None:
 
 
 def test_who_comes_while_the_limit_is_used_up_by_others_need_not_wait_for_the_minute_to_end() -> None:
-    limiter = Limiter(requests=600, tokens=None, concurrency=64)
-    limiter._allowed = 64
+    limiter = RateLimiter(requests=600, tokens=None, concurrency=64)
     at, went = 0.0, []
     while at < 300:
         wait = limiter.delay(at, 1)
@@ -221,7 +220,7 @@ def test_who_comes_while_the_limit_is_used_up_by_others_need_not_wait_for_the_mi
 
 
 def test_a_burst_that_was_refused_makes_later_bursts_even() -> None:
-    limiter = Limiter(requests=600, tokens=None, concurrency=64)
+    limiter = RateLimiter(requests=600, tokens=None, concurrency=64)
     limiter.refused(limiter.start(0.0, 1), 0.1, {"retry-after": "1"})
     at, went = 200.0, []
     for _ in range(50):

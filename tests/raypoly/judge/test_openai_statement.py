@@ -8,8 +8,7 @@ from statistics import mean
 
 import pytest
 
-from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, render, statement
-from raypoly.judge.openai.statement_essence import essence
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, essential_statement, render_messages, shorten_statement
 from raypoly.offline.judge.program_transforms import CHANGES, keywords
 from raypoly.problems.formats import problem_of
 from raypoly.scoring.code_extraction import extract_code
@@ -44,29 +43,31 @@ Constraints:
     ],
 )  # fmt: skip
 def test_samples_bounds_and_code_to_complete_are_left_out(text: str) -> None:
-    assert essence(text) == TASK
+    assert essential_statement(text) == TASK
 
 
 @pytest.mark.parametrize(
     "more", ["Note: an index may be used once.", "Follow up: can you do it in one pass?", "An edge is [u, v]: one way."]
 )
 def test_what_says_more_of_the_task_stays(more: str) -> None:
-    assert more in essence(f"{TASK}\n{more}\n{SAMPLES}")
+    assert more in essential_statement(f"{TASK}\n{more}\n{SAMPLES}")
 
 
 def test_a_note_behind_the_samples_stays() -> None:
-    assert essence(f"{TASK}{SAMPLES}\nNote: indices count from 0.") == f"{TASK}\nNote: indices count from 0."
+    assert (
+        essential_statement(f"{TASK}{SAMPLES}\nNote: indices count from 0.") == f"{TASK}\nNote: indices count from 0."
+    )
 
 
 @pytest.mark.parametrize("text", ["", "Add.", "Example 1:\nInput: 1\nOutput: 2\n", "```\n" + "x" * 100])
 def test_a_statement_of_which_nothing_would_remain_is_shown_as_it_is(text: str) -> None:
-    assert essence(text) == text
+    assert essential_statement(text) == text
 
 
 def test_the_raw_view_shows_all_of_a_problem_up_to_its_limit() -> None:
-    assert statement(TASK + SAMPLES, "raw", 10_000) == TASK + SAMPLES
-    assert statement(TASK + SAMPLES, "canonical", 10_000) == TASK
-    assert len(statement(TASK * 40, "canonical", 300)) < 400
+    assert shorten_statement(TASK + SAMPLES, "raw", 10_000) == TASK + SAMPLES
+    assert shorten_statement(TASK + SAMPLES, "canonical", 10_000) == TASK
+    assert len(shorten_statement(TASK * 40, "canonical", 300)) < 400
 
 
 @pytest.mark.skipif(not LEETCODE.exists(), reason="no LeetCode data beside the repository")
@@ -83,7 +84,10 @@ def test_a_group_takes_less_than_half_of_its_programs_as_written() -> None:
             copies = [CHANGES[name](text, random.Random(7), kept) for text in two for name in names]
             shown = sorted({canonical(text, problem.entry_point).text for text in two + copies})
             assert len(shown) <= 2
-            question = statement(problem.prompt, "canonical", 1000)
-            sent, raw = render(INSTRUCTIONS, question, shown), render(INSTRUCTIONS, problem.prompt, two + copies)
+            question = shorten_statement(problem.prompt, "canonical", 1000)
+            sent, raw = (
+                render_messages(INSTRUCTIONS, question, shown),
+                render_messages(INSTRUCTIONS, problem.prompt, two + copies),
+            )
             shares.append(len(json.dumps(sent)) / len(json.dumps(raw)))
     assert mean(shares) < 0.45

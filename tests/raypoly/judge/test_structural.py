@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from raypoly.config import JudgeConfig
-from raypoly.judge import build
-from raypoly.judge.gold import groups
+from raypoly.judge import build_judge
+from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.label_agreement import adjusted_rand
 from raypoly.judge.structural import label_evidence, signature, structural_labels
 from raypoly.strategies.traced_runs.observe import observe
@@ -30,7 +30,7 @@ def verdict(status: str, found: Evidence | None) -> Verdict:
 
 def label(verdicts: list[Verdict]) -> Labels:
     rollout = Rollout(EMPTY, EMPTY, EMPTY.astype(np.float32), " return 0", "stop", 1, 0)
-    return build(JudgeConfig()).label(PROBLEM, [rollout] * len(verdicts), verdicts)
+    return build_judge(JudgeConfig()).label(PROBLEM, [rollout] * len(verdicts), verdicts)
 
 
 LOOP = evidence("def f(n):\n s = 0\n for x in range(n):\n  s += x\n return s")
@@ -164,4 +164,4 @@ def test_it_agrees_with_the_examples_that_people_labelled() -> None:
 
 
 def test_it_agrees_with_the_projects_gold_groups() -> None:
-    assert agreement([(g.entry_point, g.programs, g.labels) for g in groups()]) >= 0.80
+    assert agreement([(g.entry_point, g.programs, g.labels) for g in read_gold_groups()]) >= 0.80

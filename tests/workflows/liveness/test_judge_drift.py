@@ -13,8 +13,8 @@ import ray
 from actors.judge import JudgeClient
 from actors.scorer import ScorerPool
 from raypoly.config import Config, JudgeConfig, ScorerConfig
-from raypoly.judge.gold import groups
-from raypoly.judge.judge_usage import Use
+from raypoly.judge.gold import read_gold_groups
+from raypoly.judge.judge_usage import UsageCounts
 from raypoly.judge.label_agreement import adjusted_rand
 from tests.support.faulty_server import Server, cluster_of, programs_of, running
 from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, check_interval, pick_gold_groups
@@ -34,7 +34,7 @@ def local_ray() -> Iterator[None]:
 
 @asynccontextmanager
 async def canary(
-    server: Server, folder: Path, notes: list[str], used: list[Use] | None = None
+    server: Server, folder: Path, notes: list[str], used: list[UsageCounts] | None = None
 ) -> AsyncIterator[tuple[JudgeDriftMonitor, JudgeClient]]:
     """A canary every second step over two groups that are shown as they were written, and its judge."""
     judge_config = JudgeConfig(
@@ -68,7 +68,7 @@ def start(canary: JudgeDriftMonitor, step: int) -> set[asyncio.Task[None]]:
 
 def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreement(tmp_path: Path) -> None:
     notes: list[str] = []
-    used: list[Use] = []
+    used: list[UsageCounts] = []
 
     async def main() -> None:
         with running(Server()) as server:
@@ -77,7 +77,7 @@ def test_each_look_asks_anew_about_the_same_groups_and_gives_their_mean_agreemen
                 asked = sorted("".join(sorted(programs_of(body))) for body in server.bodies)
                 assert await look(found, 2) == first, "this server's answers don't drift"
                 again = sorted("".join(sorted(programs_of(body))) for body in server.bodies[len(asked) :])
-        golds = pick_gold_groups(2, groups())
+        golds = pick_gold_groups(2, read_gold_groups())
         expected = [adjusted_rand([cluster_of(program) for program in g.programs], g.labels) for g in golds]
         assert first == pytest.approx(sum(expected) / 2)
         assert len(asked) == 2, "one call a group"
@@ -123,7 +123,7 @@ def test_a_look_holds_nobody_up_and_is_not_begun_twice(tmp_path: Path) -> None:
 
 
 def test_the_groups_are_a_choice_for_all_runs_and_more_of_them_hold_the_fewer() -> None:
-    golds = groups()
+    golds = read_gold_groups()
     few, many = pick_gold_groups(4, golds), pick_gold_groups(12, golds)
     assert few == many[:4]
     assert all(gold.certainty == "high" and len(set(gold.labels)) > 1 for gold in few)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.judge.judge_usage import told
+from raypoly.judge.judge_usage import usage_to_json
 from raypoly.store import open_store
 from workflows.observers.run_judge_usage import KEY, RunJudgeUsage
 
@@ -18,7 +18,7 @@ def used(folder: Path, times: int, reported: int = 0) -> RunJudgeUsage:
     async def main() -> RunJudgeUsage:
         use = RunJudgeUsage(open_store(folder))
         for _ in range(reported):
-            use.restore_reported(told(ONE))
+            use.restore_reported(usage_to_json(ONE))
         for _ in range(times):
             use.add(ONE)
         await use.close()
@@ -59,7 +59,7 @@ def test_money_that_may_be_lost_counts_towards_the_budget_and_an_unknown_cost_is
 
     use = asyncio.run(main())
     assert use.spent_usd == 0.75
-    row = told(use.take_unreported())
+    row = usage_to_json(use.take_unreported())
     assert row["cost_usd"] is None
     assert row["calls"] == 2
     assert row["failovers"] == 0
@@ -72,4 +72,4 @@ def test_a_judge_that_counts_nothing_leaves_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("price", [0.0, 0.016])
 def test_a_known_cost_is_told_even_where_it_is_nothing(price: float) -> None:
-    assert told({"calls": 1, "known_usd": price})["cost_usd"] == price
+    assert usage_to_json({"calls": 1, "known_usd": price})["cost_usd"] == price

@@ -13,7 +13,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.judge.gold import groups
+from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.openai import ATTEMPTS, OpenAIJudge
 from raypoly.values import Labels, Problem, Rollout, Verdict
 from tests.raypoly.judge.openai_groups import PARSED, ids, judge, rollout
@@ -54,7 +54,7 @@ def certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certificate
 
 
 def gold(number: int, size: int = 8) -> Group:
-    group = groups()[number]
+    group = read_gold_groups()[number]
     programs = group.programs[:size]
     verdicts = [Verdict("passed", 1, 1, 0.0, evidence=PARSED)] * len(programs)
     return group.as_problem(), [rollout(program) for program in programs], verdicts

@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.config import JudgeConfig, ScorerConfig
 from raypoly.errors import RaypolyError, SandboxError, UsageError
-from raypoly.judge.gold import groups
+from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.openai.answer_cache import describe_cache
 from raypoly.offline.command_config import (
     JudgeChoice,
@@ -60,7 +60,7 @@ def choice(judge: type[ByText]) -> JudgeChoice:
 
 
 def test_the_structural_judge_is_steady_under_every_change_of_a_groups_text(tmp_path: Path) -> None:
-    (audited,) = audit(groups(write_rows(tmp_path / "g.jsonl", ROW)), [STRUCTURAL], runs=2)
+    (audited,) = audit(read_gold_groups(write_rows(tmp_path / "g.jsonl", ROW)), [STRUCTURAL], runs=2)
     (result,) = audited.results
     assert result.found == (1, 2, 1, 0)
     assert result.ari == 1.0
@@ -69,7 +69,7 @@ def test_the_structural_judge_is_steady_under_every_change_of_a_groups_text(tmp_
 
 def test_a_judge_that_reads_texts_alone_is_found_out(tmp_path: Path) -> None:
     same = ROW | {"programs": [ROW["programs"][0]] * 6, "labels": [1] * 6}
-    (audited,) = audit(groups(write_rows(tmp_path / "g.jsonl", same)), [choice(ByText)], runs=1)
+    (audited,) = audit(read_gold_groups(write_rows(tmp_path / "g.jsonl", same)), [choice(ByText)], runs=1)
     measures = measure_judge(audited.results)
     assert measures["ari"].value == 1.0
     assert measures["reordering"].value == 1.0
@@ -79,14 +79,16 @@ def test_a_judge_that_reads_texts_alone_is_found_out(tmp_path: Path) -> None:
 
 def test_a_judge_that_answers_otherwise_the_second_time_has_no_run_to_run_agreement(tmp_path: Path) -> None:
     Fickle.calls.clear()
-    (audited,) = audit(groups(write_rows(tmp_path / "g.jsonl", ROW)), [choice(Fickle)], runs=2, consistency=False)
+    (audited,) = audit(
+        read_gold_groups(write_rows(tmp_path / "g.jsonl", ROW)), [choice(Fickle)], runs=2, consistency=False
+    )
     assert measure_judge(audited.results)["run_to_run"].value == 0.0
 
 
 def test_later_runs_ask_anew_past_kept_answers(tmp_path: Path) -> None:
     programs = [f"def f(n):\n    return n, 'strategy_{i}'\n" for i in (1, 2)]
     row = {"id": "a", "problem": "p", "entry_point": "f", "programs": programs, "labels": [1, 2]}
-    golds = groups(write_rows(tmp_path / "g.jsonl", row))
+    golds = read_gold_groups(write_rows(tmp_path / "g.jsonl", row))
     with running(Server()) as server:
         judge = JudgeConfig(name="openai", base_url=server.url, model="marker", cache_dir=str(tmp_path / "kept"))
         for _ in range(2):
@@ -147,7 +149,7 @@ def test_what_can_not_be_had_is_said_before_anything_is_run(options: dict[str, o
 
 
 def test_gold_programs_that_could_not_be_run_end_the_audit(tmp_path: Path) -> None:
-    golds = groups(write_rows(tmp_path / "g.jsonl", ROW | {"tests": "def check(candidate:\n"}))
+    golds = read_gold_groups(write_rows(tmp_path / "g.jsonl", ROW | {"tests": "def check(candidate:\n"}))
     with pytest.raises(SandboxError, match="twice could not be run"):
         audit(golds, [STRUCTURAL], runs=1, consistency=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raypoly.config import ScorerConfig
-from raypoly.judge.gold import groups
+from raypoly.judge.gold import read_gold_groups
 from raypoly.offline.judge.judge_audit import change_half
 from raypoly.offline.judge.program_groups import group_of_gold, observing
 from raypoly.offline.judge.program_transforms import CHANGES, LONGEST, keywords, renamed
@@ -72,7 +72,7 @@ def test_keywords_are_the_names_that_tests_pass_arguments_by() -> None:
 
 
 def test_half_of_a_group_is_changed_the_same_half_each_time_and_every_result_parses() -> None:
-    for gold in groups()[:10]:
+    for gold in read_gold_groups()[:10]:
         group = group_of_gold(gold)
         for name, change in CHANGES.items():
             other = change_half(group, name, change, NONE)
@@ -84,7 +84,7 @@ def test_half_of_a_group_is_changed_the_same_half_each_time_and_every_result_par
 
 
 def test_changed_gold_programs_pass_and_fail_as_before() -> None:
-    chosen = random.Random(20261121).sample(groups(), 2)
+    chosen = random.Random(20261121).sample(read_gold_groups(), 2)
     with observing(ScorerConfig(workers=2)) as observe:
         for name, change in CHANGES.items():
             variants = [change_half(group_of_gold(gold), name, change, keywords(gold.tests)) for gold in chosen]

@@ -15,10 +15,12 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import SandboxError, UsageError
+from raypoly.losses.loss_stats import LossStats
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.offline.rescore.changed_numbers import ChangedNumbers, GroupThenAndNow
 from raypoly.offline.rescore.rescore_run import rescore
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems import build_problem_set
 from raypoly.run import Run
 from raypoly.store.checked_parquet import encode_table
@@ -39,8 +41,9 @@ from tests.support.scored_run import (
     write_problems,
     write_scored_run,
 )
-from workflows.evaluate import _outcome
-from workflows.step.step_metrics import _correct_strategies, _structural_strategies
+from workflows.step.learner_session import TrainingGroup
+from workflows.step.step_metrics import JudgeNumbers, metrics_row
+from workflows.step.waterfall import Waterfall
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -212,22 +215,31 @@ def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
     untraced = replace(loop, evidence=replace(loop.evidence, strategy=""))
     found = (loop, untraced, *verdicts(SAMPLES)[2:])
     labels = Labels(np.array([1, 1, 2, 2, 0, 3, 3, 3], np.int32), np.arange(8) == 4, "judge")
-    outcome = _outcome(Group(0, 0, "one", (rollout("", 0),) * 8, found, labels))
+    outcome = GroupOutcomes.of(found, None).outcome(labels.strategies)
     assert built_in.evidence is not None
     one, other = loop.evidence.strategy, built_in.evidence.strategy
     assert outcome == ProblemOutcome(8, (one, "untraced", one, other, other), (1, 1, 2, 2), (1,) * 5)
     assert one != other
 
 
+def reported_row(*groups: Group) -> dict[str, Any]:
+    """The row of metrics of a step of these groups."""
+    trained = [TrainingGroup(group, np.zeros(len(group.rollouts)), np.zeros(len(group.rollouts))) for group in groups]
+    stats = UpdateStats(1, "digest", 0.0, 1.0, False, 1.0, 0, 0, LossStats())
+    judge = JudgeNumbers({}, None, None, None, None)
+    return metrics_row(0, trained, stats, Waterfall({}, {}, {}), [], 0.0, judge)
+
+
 def test_without_evidence_strategies_are_unknown_and_pass_at_k_is_not() -> None:
     known = verdicts(SAMPLES)
     group = Group(0, 0, "one", (rollout("", 0),) * 8, tuple(replace(verdict, evidence=None) for verdict in known))
     wrong = replace(group, verdicts=tuple(verdict for verdict in known if not verdict.passed)[:1] * 8)
-    summary = summarise([_outcome(group), _outcome(wrong)])
+    unseen, seen, failed = (GroupOutcomes.of(found or (), None) for found in (group.verdicts, known, wrong.verdicts))
+    summary = summarise([unseen.outcome(None), failed.outcome(None)])
     assert summary["strategies_correct"] is None
-    assert summary["pass_at_k"] == summarise([_outcome(replace(group, verdicts=known)), _outcome(wrong)])["pass_at_k"]
-    assert _correct_strategies([wrong]) == [0.0]
-    assert _correct_strategies([wrong, group]) == []
+    assert summary["pass_at_k"] == summarise([seen.outcome(None), failed.outcome(None)])["pass_at_k"]
+    assert reported_row(wrong)["strategies_correct"] == 0.0
+    assert reported_row(wrong, group)["strategies_correct"] is None
 
 
 def test_numbers_are_those_that_training_reports() -> None:
@@ -239,8 +251,9 @@ def test_numbers_are_those_that_training_reports() -> None:
         numbers = ChangedNumbers()
         numbers.add(held)
         told = {number.name: number.now for number in numbers.end("step 0", True, {})}
-        assert [told["strategies_correct"]] == _correct_strategies([group])
-        assert [told["strategies_structural"]] == _structural_strategies([group])
+        row = reported_row(group)
+        assert told["strategies_correct"] == row["strategies_correct"]
+        assert told["strategies_structural"] == row["strategies_structural"]
 
 
 def test_a_run_in_remote_storage_is_scored_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
