@@ -1,6 +1,6 @@
 """Gold groups: programs whose strategies people have labelled, to measure a judge by.
 
-    for group in groups():                       # the project's own; groups(Path("mine.jsonl")) for others
+    for group in read_gold_groups():              # the shipped set; read_gold_groups(Path("mine.jsonl")) for another
         group.programs, group.labels             # N texts and N ids, 0 = degenerate
         group.as_problem()                       # what the sandbox needs to run them
 

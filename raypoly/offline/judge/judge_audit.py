@@ -1,6 +1,6 @@
 """Audit a judge: label gold groups as they are, and again after changes that change no strategy.
 
-    (audited,) = audit(groups(), [choice], runs=2)
+    (audited,) = audit(read_gold_groups(), [choice], runs=2)
     measured(audited.results)["ari"].value
 
 Each change is made to a seeded half of each group's programs, so that a judge that is misled by it splits the group.
