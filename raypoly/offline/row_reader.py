@@ -32,7 +32,7 @@ Item = TypeVar("Item", bound=HasId)
 
 
 @dataclass(frozen=True)
-class SourceRow:
+class FileRow:
     """One line of a file, not yet parsed."""
 
     path: Path
@@ -64,12 +64,12 @@ class SourceRow:
             raise self.error(f"{column}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def read_rows(path: Path) -> Iterator[SourceRow]:
+def read_rows(path: Path) -> Iterator[FileRow]:
     """The rows one by one; the file is never held. Raises `UsageError` where it can't be read."""
-    return (SourceRow(path, number, line) for number, line in read_lines(path))
+    return (FileRow(path, number, line) for number, line in read_lines(path))
 
 
-def read_rows_by_id(path: Path, build: Callable[[SourceRow], Item], what: str) -> list[Item]:
+def read_rows_by_id(path: Path, build: Callable[[FileRow], Item], what: str) -> list[Item]:
     """What `build` makes of each row, in the file's order.
 
     Raises `UsageError` where an id appears twice, and where the file has no row. `what` names one item in messages.

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.offline.row_reader import SourceRow, read_rows_by_id
+from raypoly.offline.row_reader import FileRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
 from raypoly.values import Problem, TestSuite
 
@@ -107,7 +107,7 @@ def read_gold_groups(path: Path | None = None) -> list[GoldGroup]:
     return read_rows_by_id(_SHIPPED if path is None else path, _read_group, what)
 
 
-def _read_group(source: SourceRow) -> GoldGroup:
+def _read_group(source: FileRow) -> GoldGroup:
     row = source.parse_as(_Row)
     return GoldGroup(
         id=row.id,

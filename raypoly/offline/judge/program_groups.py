@@ -24,7 +24,7 @@ from raypoly.config import ScorerConfig
 from raypoly.judge.gold import GoldGroup
 from raypoly.judge.gold.prelude import PRELUDE
 from raypoly.offline.command_config import limit_workers
-from raypoly.offline.row_reader import SourceRow, read_rows_by_id
+from raypoly.offline.row_reader import FileRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
 from raypoly.scoring import LocalPool
 from raypoly.scoring.code_extraction import extract_code
@@ -138,7 +138,7 @@ def _rollout(program: str) -> Rollout:
     return Rollout(none, none, np.zeros(0, np.float32), program, "stop", seed=0, weight_version=0)
 
 
-def _read_group(source: SourceRow) -> ProgramGroup:
+def _read_group(source: FileRow) -> ProgramGroup:
     row = source.parse_as(_Row)
     problem = Problem(
         id=row.id,

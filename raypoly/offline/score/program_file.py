@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.offline.row_reader import SourceRow, read_rows
+from raypoly.offline.row_reader import FileRow, read_rows
 from raypoly.problems.formats import ProblemFile
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.score_programs import Program
@@ -75,13 +75,13 @@ def read_programs(path: Path, known: ProblemIndex, skip: int = 0) -> Iterator[Pr
             yield Program(content["id"], problem.id, text)
 
 
-def _rows(path: Path) -> Iterator[SourceRow]:
+def _rows(path: Path) -> Iterator[FileRow]:
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is no plain file, and programs are read twice: write them to a file first.")
     return read_rows(path)
 
 
-def _check(row: SourceRow, known: ProblemIndex) -> tuple[Mapping[str, Any], Problem]:
+def _check(row: FileRow, known: ProblemIndex) -> tuple[Mapping[str, Any], Problem]:
     """The row and its problem. Raises `UsageError`."""
     content = row.parse()
     if not isinstance(content, dict):
