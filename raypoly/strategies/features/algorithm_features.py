@@ -25,9 +25,8 @@ from raypoly.strategies.features import (
     running_values,
     trees_and_lists,
 )
-from raypoly.strategies.features.placeholders import degenerate_kind, returns_something
-from raypoly.strategies.features.scene import Scene
-from raypoly.strategies.live_code.bindings import reach
+from raypoly.strategies.features.scene import Scene, key, nodes_in
+from raypoly.strategies.live_code.bindings import parameters, reach
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import fold, fold_settled_flags
 from raypoly.strategies.live_code.library_effects import neutralize_library_calls, restore_library_calls
@@ -49,6 +48,9 @@ _READERS = (
     layout,
     bits,
 )
+_INPUT = frozenset({"input", "stdin", "open"})
+"""What a whole program reads its input by."""
+_VIEWS = frozenset({"str", "tuple", "len", "list", "repr", "sorted"})
 
 
 def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
@@ -60,11 +62,11 @@ def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
     tree = fold(ast.parse(source))
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         return ()
-    if kind := degenerate_kind(tree, entry_point):
+    if kind := _degenerate_kind(tree, entry_point):
         return (kind,)
     try:
         live = live_part(tree, entry_point)
-        if returns_something(live, entry_point) and (kind := degenerate_kind(live, entry_point)):
+        if _returns_something(live, entry_point) and (kind := _degenerate_kind(live, entry_point)):
             return (kind,)  # what stood beside the constant was dead
         scene = Scene(ast.parse(ast.unparse(ast.fix_missing_locations(rename(live)))))
         return tuple(sorted({name for reader in _READERS for name in reader.features(scene)}))
@@ -116,3 +118,97 @@ def _without_strangers(tree: ast.Module, entry_point: str) -> ast.Module:
 def _named_in(method: ast.AST) -> set[str]:
     nodes = list(ast.walk(method))
     return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.id for n in nodes if isinstance(n, ast.Name)}
+
+
+def _degenerate_kind(tree: ast.Module, entry_point: str) -> str:
+    """`placeholder` or `hard_coded` for a module that is folded but whole, else empty.
+
+    A placeholder's result depends on no parameter. Hard-coded is an answer written out, chosen by comparing
+    parameters with values written out. Without an entry point every function counts; one attempt is enough.
+    """
+    entry = entry_point.split(".")[-1]
+    every = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found = [function for function in every if function.name == entry] if entry else every
+    if not entry and any(key(n) in _INPUT or getattr(n, "attr", "") in _INPUT for n in ast.walk(tree)):
+        return ""
+    kinds = [_kind(function) for function in found] or ["placeholder"]
+    return "" if "" in kinds else kinds[0]
+
+
+def _returns_something(tree: ast.Module, entry_point: str) -> bool:
+    """Whether the entry function gives anything back by `return`: one that does not may change what it was given."""
+    entry = entry_point.split(".")[-1]
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == entry != ""]
+    return any(isinstance(n, ast.Return) and n.value is not None for f in found for n in ast.walk(f))
+
+
+def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    mine = parameters(function.args) - {"self", "cls"}
+    inner = nodes_in(function.body)
+    fields = any(isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "self" for n in inner)
+    reads = [n for n in inner if isinstance(n, ast.Name) and n.id in mine]
+    if not reads and not fields:
+        return "placeholder"
+    values = [n.value for n in inner if isinstance(n, ast.Return)]
+    if len(function.body) == 1 and values and _asks_length_only(values[0], mine):
+        return "placeholder"
+    if not values and not fields and _unchanged(inner):
+        return "placeholder"
+    given_back = [_written_out(value, mine) or (isinstance(value, ast.Name) and value.id in mine) for value in values]
+    branches = any(isinstance(n, ast.If) for n in inner)
+    if values and not fields and not branches and all(given_back) and _unchanged(inner):
+        return "placeholder"
+    parent = {id(c): n for n in nodes_in(function.body) for c in ast.iter_child_nodes(n)}
+    loops = any(isinstance(n, (ast.For, ast.While)) for n in inner)
+    if values and not loops and all(_written_out(value, mine) for value in values):
+        return "hard_coded" if all(_only_compared(node, parent) for node in reads) else ""
+    return ""
+
+
+def _asks_length_only(value: ast.expr | None, mine: set[str]) -> bool:
+    """`return len(s) > 0`, `return len(s) % 2 == 0`."""
+    if not isinstance(value, ast.Compare) or not all(_literal(part) for part in value.comparators):
+        return False
+    left = value.left.left if isinstance(value.left, ast.BinOp) and _literal(value.left.right) else value.left
+    return isinstance(left, ast.Call) and key(left.func) == "len" and len(left.args) == 1 and key(left.args[0]) in mine
+
+
+def _unchanged(inner: list[ast.AST]) -> bool:
+    """Whether nothing that a caller could see is changed, computed or kept."""
+    acts = (ast.Assign, ast.AugAssign, ast.For, ast.While, ast.Call, ast.Yield, ast.Raise)
+    return not any(isinstance(n, acts) for n in inner)
+
+
+def _written_out(value: ast.expr | None, mine: set[str]) -> bool:
+    """A literal, or a literal table asked for a parameter."""
+    if value is None:
+        return True
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
+        return _literal(value.func.value) or isinstance(value.func.value, ast.Name)
+    if isinstance(value, ast.Subscript):
+        return _literal(value.value)
+    if isinstance(value, ast.Compare) and isinstance(value.ops[0], (ast.Eq, ast.In)):
+        held = bool({n.id for n in ast.walk(value.left) if isinstance(n, ast.Name)} & mine)
+        return held and all(_literal(part) for part in value.comparators)
+    return _literal(value)
+
+
+def _literal(node: ast.AST) -> bool:
+    kinds = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.USub, ast.Load, ast.Not)
+    return all(isinstance(part, kinds) for part in ast.walk(node))
+
+
+def _only_compared(node: ast.AST, parent: dict[int, ast.AST]) -> bool:
+    """Whether a parameter, or its text, tuple or length, is only held against values written out."""
+    up = parent.get(id(node))
+    while isinstance(up, ast.Tuple) or (isinstance(up, ast.Call) and key(up.func) in _VIEWS):
+        node, up = up, parent.get(id(up))
+    if isinstance(up, ast.Compare):
+        others = [part for part in (up.left, *up.comparators) if part is not node]
+        equal = all(isinstance(op, (ast.Eq, ast.In, ast.Is)) for op in up.ops)
+        return equal and all(_literal(part) or isinstance(part, (ast.Name, ast.Tuple, ast.Call)) for part in others)
+    if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "get":
+        return node in up.args
+    if isinstance(up, ast.Subscript):
+        return up.slice is node and _literal(up.value)
+    return False

@@ -1,7 +1,7 @@
 """What of a program its result depends on, in one spelling.
 
-- `folding.py` folds constants, annotations and flags that never change. `library_names.py` spells library names in
-  one way; `unwrapping.py` opens the class around the entry.
+- `folding.py` folds constants, annotations and flags that never change. `unwrapping.py` spells library names in one
+  way, and opens the class around the entry.
 - `slicing.py` keeps the statements that the result depends on. `bindings.py`, `function_facts.py` and `aliasing.py`
   tell it which names are read, bound, changed and shared; `library_effects.py` what library calls change.
 - `decoys.py` takes away containers that are filled and never read. `renaming.py` numbers the names.

@@ -19,10 +19,15 @@ from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold, fold_settled_flags
 from raypoly.strategies.live_code.function_facts import FunctionFacts
-from raypoly.strategies.live_code.library_names import LIBRARY_MARK, plain_library_names
 from raypoly.strategies.live_code.renaming import rename
 from raypoly.strategies.live_code.slicing import slice_to
-from raypoly.strategies.live_code.unwrapping import drop_trial_calls, drop_unreached, unwrap_class
+from raypoly.strategies.live_code.unwrapping import (
+    LIBRARY_MARK,
+    drop_trial_calls,
+    drop_unreached,
+    plain_library_names,
+    unwrap_class,
+)
 
 _JOINED = ("if ", "for ", "while ", "def ", "with ", "elif ", "else:", "async ")
 """Lines that a block of one short statement may follow."""
