@@ -18,40 +18,59 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 
 from raypoly import settings
 from raypoly.crash import Crash
 from raypoly.errors import RaypolyError, UsageError
+from raypoly.offline.judge.judge_commands import judge_app
 from raypoly.run import Run
 from raypoly.run_identity import resolve_run, storage_options
 
+
+class ReportingGroup(typer.core.TyperGroup):
+    """Commands whose errors, where a user can act upon them, become one sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RaypolyError as error:
+            # Ray hands an actor's error over wrapped: the original knows its message without the remote traceback.
+            original = getattr(error, "cause", None) or error
+            typer.echo(str(original), err=True)
+            raise typer.Exit(error.exit_code) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            what = f"{error.filename or 'A file'} could not be written ({error.strerror})"
+            typer.echo(f"{what}; free some space and run the same command again.", err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            typer.echo(str(error) or "Interrupted. The same command goes on from here.", err=True)
+            raise typer.Exit(getattr(error, "exit_code", 130)) from error
+
+
 app = typer.Typer(
+    cls=ReportingGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Reinforcement learning from verifiable rewards over sets of rollouts, on Ray.",
 )
 
-judging = typer.Typer(no_args_is_help=True, help="Label groups of programs, audit a judge, look after its answers.")
-app.add_typer(judging, name="judge")
+app.add_typer(judge_app, name="judge")
 
 ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]
 RunPath = Annotated[str, typer.Option("--run", help="The run folder: the first line that train printed.")]
-
-JudgeOverrides = Annotated[list[str] | None, typer.Argument(metavar="judge.key=value", show_default=False)]
-JudgeName = Annotated[
-    str | None, typer.Option("--judge", help="structural, openai, http, ensemble, or package.module:Class.")
-]
 
 
 @app.command()
@@ -69,34 +88,33 @@ def train(
     ] = False,
 ) -> None:
     """Train, or go on with a run that was stopped; print its results where it is finished."""
-    with _reported():
-        from raypoly import preflight
+    from raypoly import preflight
 
-        if (gpu is not None and not dry_run) or (dry_run and rehearse):
-            raise UsageError("--gpu goes with --dry-run, and --rehearse without it: it tries what is really here.")
-        chosen = settings.load(config, overrides or [])
-        directory = resolve_run(chosen)
-        here = None if gpu is None else preflight.ELSEWHERE
-        for remark in preflight.check(chosen, directory.path, here, remote=directory.location.folder is None):
-            typer.echo(f"Note: {remark}", err=True)
-        if dry_run:
-            from raypoly.planning.dry_run import show
+    if (gpu is not None and not dry_run) or (dry_run and rehearse):
+        raise UsageError("--gpu goes with --dry-run, and --rehearse without it: it tries what is really here.")
+    chosen = settings.load(config, overrides or [])
+    directory = resolve_run(chosen)
+    here = None if gpu is None else preflight.ELSEWHERE
+    for remark in preflight.check(chosen, directory.path, here, remote=directory.location.folder is None):
+        typer.echo(f"Note: {remark}", err=True)
+    if dry_run:
+        from raypoly.planning.dry_run import show
 
-            show(chosen, directory, gpu)
-            return
-        if rehearse:
-            from workflows.startup.rehearsal import rehearse as rehearsed
+        show(chosen, directory, gpu)
+        return
+    if rehearse:
+        from workflows.startup.rehearsal import rehearse as rehearsed
 
-            rehearsed(chosen, directory)
-            return
-        Crash.run_dir = directory.location.folder
-        from workflows.train import run
+        rehearsed(chosen, directory)
+        return
+    Crash.run_dir = directory.location.folder
+    from workflows.train import run
 
-        run(chosen)
-        _show(Run(directory.location, storage_options(chosen)))
-        from raypoly.reports.run_results import other_arm
+    run(chosen)
+    _show(Run(directory.location, storage_options(chosen)))
+    from raypoly.reports.run_results import other_arm
 
-        typer.echo(f"to compare: {other_arm(chosen.objective.name, config, overrides or [])}")
+    typer.echo(f"to compare: {other_arm(chosen.objective.name, config, overrides or [])}")
 
 
 @app.command()
@@ -108,12 +126,11 @@ def evaluate(
     ] = None,
 ) -> None:
     """Measure a run's newest weights once more and print the result."""
-    with _reported():
-        opened = Run(run)
-        Crash.run_dir = opened.store.location.folder
-        from workflows.evaluate import evaluate_run
+    opened = Run(run)
+    Crash.run_dir = opened.store.location.folder
+    from workflows.evaluate import evaluate_run
 
-        evaluate_run(opened.uri, opened.config, split, samples)
+    evaluate_run(opened.uri, opened.config, split, samples)
 
 
 @app.command()
@@ -127,19 +144,18 @@ def prepare(
     ] = None,
 ) -> None:
     """Make a data set of files of problems: check, compare, sample, split, write; or go on with one."""
-    with _reported():
-        from raypoly.preparing.prepare_settings import load_config
+    from raypoly.preparing.prepare_settings import load_config
 
-        chosen = load_config(config, overrides or [])
-        if explain is not None:
-            from raypoly.preparing.explain import explain as told
-            from raypoly.preparing.preparation_folder import PreparationFolder
+    chosen = load_config(config, overrides or [])
+    if explain is not None:
+        from raypoly.preparing.explain import explain as told
+        from raypoly.preparing.preparation_folder import PreparationFolder
 
-            typer.echo(told(PreparationFolder.of(chosen).look(), explain))
-            return
-        from workflows.prepare import prepare as prepared
+        typer.echo(told(PreparationFolder.of(chosen).look(), explain))
+        return
+    from workflows.prepare import prepare as prepared
 
-        prepared(chosen)
+    prepared(chosen)
 
 
 @app.command()
@@ -164,19 +180,17 @@ def experiment(
     ] = False,
 ) -> None:
     """Train several arms over several seeds, or go on with them, and compare them."""
-    with _reported():
-        from raypoly.experiments.experiment_command import run_experiment
+    from raypoly.experiments.experiment_command import run_experiment
 
-        run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
+    run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
 
 
 @app.command()
 def report(run: RunPath) -> None:
     """Rebuild figure.png and report.html from a run's files."""
-    with _reported():
-        opened = Run(run)
-        Crash.run_dir = opened.store.location.folder
-        _show(opened)
+    opened = Run(run)
+    Crash.run_dir = opened.store.location.folder
+    _show(opened)
 
 
 @app.command()
@@ -185,11 +199,10 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
 ) -> None:
     """Check every file of a run, change nothing, and say where it would go on. Exit code 1 where one is damaged."""
-    with _reported():
-        from workflows.doctor.show import print_report
+    from workflows.doctor.show import print_report
 
-        if not print_report(run, json):
-            raise typer.Exit(1)
+    if not print_report(run, json):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -221,115 +234,23 @@ def score(
     ] = None,
 ) -> None:
     """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
-    with _reported():
-        from raypoly.offline.score.score_args import ScoreArgs, run_score
+    from raypoly.offline.score.score_args import ScoreArgs, run_score
 
-        run_score(
-            ScoreArgs(
-                problems=problems,
-                overrides=overrides or [],
-                programs=programs,
-                out=out,
-                workers=workers,
-                evidence=evidence,
-                validate=validate,
-                calibrated=calibrated,
-                duplicates=duplicates,
-                against=against,
-                run=run,
-            )
+    run_score(
+        ScoreArgs(
+            problems=problems,
+            overrides=overrides or [],
+            programs=programs,
+            out=out,
+            workers=workers,
+            evidence=evidence,
+            validate=validate,
+            calibrated=calibrated,
+            duplicates=duplicates,
+            against=against,
+            run=run,
         )
-
-
-@judging.command()
-def label(
-    file: Annotated[
-        str | None,
-        typer.Argument(help="Rows {id, problem, programs, entry_point?, prelude?}: docs/audit.md.", show_default=False),
-    ] = None,
-    overrides: JudgeOverrides = None,
-    judge: JudgeName = None,
-    out: Annotated[str | None, typer.Option(help="Where {id, labels, judge} go; - is standard output.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print what the judge saw of each group.")] = False,
-    run: Annotated[
-        str | None, typer.Option(help="Label a run's groups again instead, and say what differs; it stays as it is.")
-    ] = None,
-) -> None:
-    """Cluster groups of programs by strategy, those of a file or of a run."""
-    with _reported():
-        from raypoly.offline.command_config import choose_judge
-        from raypoly.offline.interrupt import describe_interrupt, interruptible
-        from raypoly.offline.judge.label_groups import label_file
-
-        if run is not None:
-            from raypoly.offline.rescore.relabel_run import relabel
-
-            words = [*([] if file is None else [file]), *(overrides or [])]  # no file stands before the keys
-            if show:
-                raise UsageError("--show goes with a file: leave it out beside --run.")
-            with interruptible(describe_interrupt(out)):
-                relabel(run, out, judge, words)
-            return
-        if file is None:
-            raise UsageError("Give a file of groups, or --run, a run whose groups are labelled again.")
-        with interruptible(describe_interrupt(out)):
-            label_file(Path(file), out, choose_judge(judge, overrides or []), show)
-
-
-@judging.command()
-def audit(
-    overrides: JudgeOverrides = None,
-    gold: Annotated[
-        str | None, typer.Option(help="Rows {id, problem, programs, labels}. Default: the own set.")
-    ] = None,
-    judge: JudgeName = None,
-    against: Annotated[
-        str | None, typer.Option(help="A second judge's name, or a key to change: judge.prompt_file=mine.txt.")
-    ] = None,
-    against_view: Annotated[str | None, typer.Option(help="The same judge with another view: raw, canonical.")] = None,
-    require: Annotated[
-        list[str] | None, typer.Option(help="ari=0.7: exit with 1 below it. More may follow: f1=0.8.")
-    ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Times that each group is labelled; 2 show how steady it is.")] = 1,
-    consistency: Annotated[bool, typer.Option(help="Label renamed, commented ... copies as well.")] = True,
-    worst: Annotated[int, typer.Option(min=0, help="Show as many of the groups that went worst.")] = 0,
-    json: Annotated[str | None, typer.Option(help="A file for all of it.")] = None,
-) -> None:
-    """Measure a judge by groups whose strategies people have labelled."""
-    with _reported():
-        from raypoly.offline.command_config import choose_judge, choose_other_judge, split_requirements
-        from raypoly.offline.interrupt import interruptible
-        from raypoly.offline.judge.audit_report import audit_file
-
-        words, required = split_requirements(overrides or [], require or [])
-        choices = [choose_judge(judge, words)]
-        if against is not None and against_view is not None:
-            raise UsageError("Give --against or --against-view, not both.")
-        second = f"judge.view={against_view}" if against_view is not None else against
-        choices += [] if second is None else [choose_other_judge(choices[0], second)]
-        with interruptible("Interrupted; answers that a server gave are kept."):
-            audit_file(
-                None if gold is None else Path(gold),
-                choices,
-                require=required,
-                runs=runs,
-                consistency=consistency,
-                worst=worst,
-                json_out=None if json is None else Path(json),
-            )
-
-
-@judging.command()
-def cache(
-    overrides: JudgeOverrides = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Forget all kept answers.")] = False,
-) -> None:
-    """Show how many answers of servers are kept, or forget them."""
-    with _reported():
-        from raypoly.judge.openai.answer_cache import describe_cache
-        from raypoly.offline.command_config import choose_judge
-
-        typer.echo(describe_cache(choose_judge(None, overrides or []).judge, clear))
+    )
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:
@@ -343,27 +264,6 @@ def _show(run: Run) -> None:
     from raypoly.reports.run_results import show_results
 
     show_results(run, Console())
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Turn what a user can act upon into one sentence and an exit code."""
-    try:
-        yield
-    except RaypolyError as error:
-        # Ray hands an actor's error over wrapped: the original knows its message without the remote traceback.
-        original = getattr(error, "cause", None) or error
-        typer.echo(str(original), err=True)
-        raise typer.Exit(error.exit_code) from error
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        what = f"{error.filename or 'A file'} could not be written ({error.strerror})"
-        typer.echo(f"{what}; free some space and run the same command again.", err=True)
-        raise typer.Exit(1) from error
-    except KeyboardInterrupt as error:
-        typer.echo(str(error) or "Interrupted. The same command goes on from here.", err=True)
-        raise typer.Exit(getattr(error, "exit_code", 130)) from error
 
 
 if __name__ == "__main__":
