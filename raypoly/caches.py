@@ -1,4 +1,4 @@
-"""Where things are kept that are dear to make and belong to no run."""
+"""The folder of what is expensive to make and belongs to no run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of an error that nobody expected: its cause and whose line it is; its traceback goes into a file."""
+"""Reports an unexpected error in one line: its cause and the line that is to blame. The traceback goes into a file."""
 
 from __future__ import annotations
 

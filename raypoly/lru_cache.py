@@ -1,8 +1,8 @@
-"""What was used last, within bounds of number and size.
+"""A cache that keeps what was used last, within bounds of number and size.
 
-suites = Newest[str, TestSuite](count=256, size=1 << 20)
+suites = LRUCache[str, TestSuite](count=256, size=1 << 20)
 suites.put("key", suite, len(suite.source))
-if "key" in suites:                             # not where it was used too long ago
+if "key" in suites:                             # False where it was dropped
     suites["key"]
 """
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class LRUCache(Generic[K, T]):
-    """Values by key; the newest one is always there, however large it is."""
+    """Values by key. The newest one is always kept, however large it is."""
 
     def __init__(self, count: int, size: float = math.inf) -> None:
-        """At most so many, of so much in all; in what unit `put` says."""
+        """At most `count` values whose sizes, in the unit that `put` uses, add up to at most `size`."""
         self._count, self._size = count, size
         self._held: OrderedDict[K, tuple[T, int]] = OrderedDict()
         self._sum = 0

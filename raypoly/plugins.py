@@ -1,6 +1,6 @@
 """Find a part by its short name or as `package.module:Name`: objectives, judges, engines, problem sources, rewards.
 
-load("poly_epo", {"poly_epo": "raypoly.objectives.poly_epo:PolyEPO"}, "objective.name")
+load_plugin("poly_epo", {"poly_epo": "raypoly.objectives.poly_epo:PolyEPO"}, "objective.name")
 """
 
 from __future__ import annotations

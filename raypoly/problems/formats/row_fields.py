@@ -74,7 +74,7 @@ class SourceRow(BaseModel):
 
 
 def nonempty_texts(columns: Mapping[str, Any]) -> dict[str, str]:
-    """Those that are texts, and say something."""
+    """The columns that are non-empty texts."""
     return {name: value for name, value in columns.items() if isinstance(value, str) and value and is_utf8(value)}
 
 
@@ -109,7 +109,7 @@ def day_of(value: Any) -> str:
 
 
 def prompt_of(description: str, starter: str = "") -> str:
-    """What the policy is asked: the description, the code to be completed if there is any, and how to answer."""
+    """The prompt: the description, the code to be completed if there is any, and how to answer."""
     if not description.strip():
         return ""
     code = f"\n\nComplete this code:\n```python\n{starter}\n```" if starter.strip() else ""
@@ -117,12 +117,12 @@ def prompt_of(description: str, starter: str = "") -> str:
 
 
 def stdin_description(description: str) -> str:
-    """A description whose program is run from input to output, which is said at its end; empty where there is none."""
+    """The description, with the sentence that the program reads input and prints output; empty where there is none."""
     return f"{description.strip()}\n\n{READ_AND_PRINT}" if description.strip() else ""
 
 
 def row_id(row: Any) -> str | None:
-    """What a row that can't be used calls itself; None where it does not."""
+    """The id of a row that can't be used; None where it has none."""
     found = (row[name] for name in IDS if isinstance(row.get(name), str | int)) if isinstance(row, Mapping) else ()
     return next(map(str, found), None)
 

@@ -4,7 +4,7 @@
         for number, row in rows_of(file):       # a row, or the ValueError that says why there is none
             ...
 
-Rows come one by one. What is read is told by a file's first bytes, not by its name.
+Rows come one by one. A file's first bytes say what it holds, not its name.
 """
 
 from __future__ import annotations

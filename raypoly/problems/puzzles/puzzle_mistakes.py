@@ -1,6 +1,6 @@
 """Solutions that are wrong on purpose, for the warm start: a policy that errs has something to learn.
 
-spoil(puzzle, "for", rng)    ->  a body that solves a neighbouring puzzle, misses an end of the range, or is broken text
+render_mistake(puzzle, "for", rng)  # a body that solves a neighbouring puzzle, misses a range's end, or is broken text
 """
 
 from __future__ import annotations

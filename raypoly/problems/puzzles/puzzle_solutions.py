@@ -1,6 +1,6 @@
 """Right solutions of a puzzle, one renderer a strategy, with harmless variation of names.
 
-    render(puzzle, "for", random.Random(0))     ->  " s = 0\\n for x in range(1, n + 1):\\n  if ..."
+    render_solution(puzzle, "for", random.Random(0))     ->  " s = 0\\n for x in range(1, n + 1):\\n  if ..."
 
 A body continues the puzzle's signature: lines are indented by one space a level.
 """

@@ -1,6 +1,6 @@
 """Words that make two problems different although all the others agree: minimum and maximum, two and three, not.
 
-contrast(one, another)         # "minimum / maximum", or "" where nothing speaks against their being the same
+contrast_of(one, another)         # "minimum / maximum", or "" where nothing speaks against their being the same
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which problems are the same, and why.
 
-one, another = (compared(problem, hasher) for problem in problems)
-same(one, another)              # Likeness("same statement", 1.0), or None
+one, another = (prepare_problem(problem, hasher) for problem in problems)
+likeness_of(one, another)              # Likeness("same statement", 1.0), or None
 """
 
 from __future__ import annotations

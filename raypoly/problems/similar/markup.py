@@ -1,6 +1,6 @@
 r"""Text out of markup: HTML, Markdown, LaTeX and the many ways in which Unicode writes the same letter.
 
-    plain("<p>Given <code>n</code> &lt; 10<sup>5</sup></p>").text     # "\nGiven n < 105\n"
+    strip_markup("<p>Given <code>n</code> &lt; 10<sup>5</sup></p>").text     # "\nGiven n < 105\n"
 
 Powers lose their mark (`10^5`, `10**5`, `10<sup>5</sup>` and `10⁵` are `105`): some data sets have lost it already.
 """

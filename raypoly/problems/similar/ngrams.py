@@ -1,6 +1,6 @@
 """Statements as sets of n-grams, their Jaccard similarity, and all pairs that reach a threshold.
 
-    near(left, right, 0.75)     # [(0, 3), (7, 1)]: indices of pairs
+    similar_pairs(left, right, 0.75)     # [(0, 3), (7, 1)]: indices of pairs
 
 The join is exact (S. Chaudhuri, V. Ganti, R. Kaushik, "A primitive operator for similarity joins", ICDE 2006;
 R. Bayardo et al., "Scaling up all pairs similarity search", WWW 2007): with n-grams sorted from rare to common, two

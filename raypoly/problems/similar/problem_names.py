@@ -1,7 +1,7 @@
 """What a problem is called where its source says so: `two-sum`, `Two Sum II`, `1268_B. Domino for Young`, an address.
 
     names_of(problem).slugs        # frozenset({"two-sum-ii", ...})
-    variants(one, another)         # True for "Two Sum" and "Two Sum II": their sources say that they differ
+    are_variants(one, another)         # True for "Two Sum" and "Two Sum II": their sources say that they differ
 
 A bare number or a hash is no name: `11` is another problem in each data set.
 """

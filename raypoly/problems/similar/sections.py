@@ -1,6 +1,6 @@
 r"""The part of a text that says what the problem is: headings, examples and constraints are cut off.
 
-    statement("Add two numbers.\n\nBeispiel 1:\n\nEingabe: 1, 2\n")       # "Add two numbers."
+    cut_sections("Add two numbers.\n\nBeispiel 1:\n\nEingabe: 1, 2\n")       # "Add two numbers."
 
 Headings are known in the languages in which data sets of problems appear.
 """

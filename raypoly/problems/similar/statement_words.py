@@ -1,6 +1,6 @@
-"""A problem's statement as words that stay when it is copied, set anew, or its variables are renamed.
+"""A problem's statement as words that stay the same when it is copied, laid out anew, or its variables are renamed.
 
-    statement_of(problem).words        # ("given", "array", "of", "integers", "return", "indices", ...)
+    words_of_prompt(problem.prompt).words   # ("given", "array", "of", "integers", "return", "indices", ...)
 
 Taken away: markup, the frame of a prompt, headings, examples, constraints, code, articles, and the names of variables.
 Names are known from signatures (else from `name = value`), from code spans, and by their look (`maxSum`, `nums[i]`,
