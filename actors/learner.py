@@ -1,23 +1,23 @@
 """The learner actor: one rank, which owns its part of the master weights and the optimizer.
 
-`raypoly.policy.policy_learner` does the work, and `actors.learner_group` calls all ranks together.
+`raypoly.policy.policy_learner` does the work. `actors.learner_group` calls all ranks together. `actors.weight_delivery`
+says when weights are sent to an engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from actors.watched import Watched
-from actors.weight_sending import WeightSending
 from raypoly.config import Config
+from raypoly.engines.transfer import Parcel, Sender, build_sender
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
-from raypoly.policy.places import Place
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import Shard, ShardReader, ShardWriter
@@ -31,8 +31,19 @@ WRITING = "writing"
 
 
 @dataclass(frozen=True)
+class Rendezvous:
+    """Which rank an actor is, and where the ranks of its learner meet."""
+
+    rank: int
+    size: int
+    host: str
+    port: int
+    """A `torch.distributed.TCPStore` of rank 0 listens there."""
+
+
+@dataclass(frozen=True)
 class Standing:
-    """Where a learner that was set up stands."""
+    """The state of a learner that was set up."""
 
     version: int
     """Of its weights."""
@@ -40,36 +51,45 @@ class Standing:
     """Whether a repeated update gives the same bits."""
 
 
-class LearnerActor(WeightSending, Watched):
-    """One rank. Calls come in order: begin, accumulate ..., update, ..., apply; only `write` goes on beside them."""
+class LearnerActor(Watched):
+    """One rank. Calls come in order: begin, accumulate ..., update, ..., apply. Only `write` runs beside them.
+
+    `peer` names an engine in the methods that send weights.
+    """
 
     def __init__(self, model_path: str, config: Config) -> None:
         self._model_path, self._config = Path(model_path), config
         self._snapshot: Snapshot | None = None
+        self._senders: dict[str, Sender] = {}
 
     def __repr__(self) -> str:
         return f"Learner(weights={self._learner.version if hasattr(self, '_learner') else 'none yet'})"
 
     def meeting(self) -> tuple[str, int]:
         """For rank 0: host and port where the ranks of this learner meet, for as long as this actor lives."""
-        from raypoly.policy.sharding import Meeting
+        from raypoly.policy.sharding import RendezvousStore
 
         host = ray.util.get_node_ip_address()
-        self._meeting = Meeting(host)
-        return host, self._meeting.port
+        self._store = RendezvousStore(host)
+        return host, self._store.port
 
-    def setup(self, checkpoint: ShardReader | None, place: Place | None = None) -> Standing:
-        """Load the starting model, or a checkpoint; with the other ranks where there are some."""
-        from raypoly.policy.policy_learner import PolicyLearner  # brings torch and models, seconds that no driver needs
-        from raypoly.policy.ranks import join
+    def setup(self, checkpoint: ShardReader | None, place: Rendezvous | None = None) -> Standing:
+        """Load the starting model, or a checkpoint. With a `place` it returns when all ranks are there."""
+        from raypoly.policy.policy_learner import (
+            PolicyLearner,  # imports torch and models, seconds that no driver needs
+        )
+        from raypoly.policy.ranks import ONE, device
 
-        config = self._config
-        self._ranks = join(place)
+        config, ranks = self._config, ONE
+        if place is not None:
+            from raypoly.policy.sharding import ShardedRanks  # imports FSDP, which one rank does not need
+
+            ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
         self._learner = PolicyLearner(
-            self._model_path, config.train, of_run(config), config.generator.temperature, config.model, self._ranks
+            self._model_path, config.train, of_run(config), config.generator.temperature, config.model, ranks
         )
         if checkpoint is not None:
-            self._learner.load(*checkpoint.share(self._ranks.rank, self._ranks.size))
+            self._learner.load(*checkpoint.share(ranks.rank, ranks.size))
         return Standing(self._learner.version, self._learner.exact)
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
@@ -100,7 +120,7 @@ class LearnerActor(WeightSending, Watched):
 
     @ray.method(concurrency_group=WRITING)  # type: ignore[untyped-decorator]
     def write(self, writer: ShardWriter) -> tuple[Shard, ...]:
-        """Write the copy, and let it go."""
+        """Write the copy and drop it."""
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
             raise RuntimeError("snapshot() comes before write()")
@@ -111,3 +131,29 @@ class LearnerActor(WeightSending, Watched):
 
     def save_pretrained(self) -> dict[str, bytes]:
         return self._learner.save_pretrained()
+
+    def listen(self, transport: str, peer: str) -> Mapping[str, Any]:
+        """Make a sender for the engine, in place of an earlier one. Returns what the engine's `connect` needs."""
+        sender = self._senders[peer] = build_sender(transport, self._config.model.dtype)
+        return sender.listen(ray.util.get_node_ip_address())
+
+    def connect(self, peer: str) -> None:
+        self._senders[peer].connect()
+
+    def offer(self, transport: str, peer: str) -> Parcel:
+        """The parcel of the current weights; empty where this actor has not met the engine."""
+        version = self._learner.version
+        if transport == "objects":
+            return Parcel(version, weights=self._learner.export())
+        sender = self._senders.get(peer)
+        return Parcel(version) if sender is None else sender.offer(self._learner.weights(), version)
+
+    def send(self, peer: str) -> None:
+        self._senders[peer].send()
+
+    def withdraw(self, peer: str) -> None:
+        if peer in self._senders:
+            self._senders[peer].withdraw()
+
+    def release(self) -> None:
+        self._learner.release()

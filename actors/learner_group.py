@@ -20,11 +20,10 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors.calls import LOST, START, CallContext, result
-from actors.learner import WRITING, LearnerActor, Standing
+from actors.learner import WRITING, LearnerActor, Rendezvous, Standing
 from actors.watched import GROUP
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
-from raypoly.policy.places import Place
 from raypoly.store.shards import ShardReader
 
 T = TypeVar("T")
@@ -76,7 +75,7 @@ class LearnerGroup:
             return await self.call(START, lambda rank: rank.setup.remote(checkpoint))
         first = self._actors[0]
         host, port = await self._one(START, self._who(0), first, first.meeting.remote())
-        places = iter([Place(rank, self.ranks, host, port) for rank in range(self.ranks)])
+        places = iter([Rendezvous(rank, self.ranks, host, port) for rank in range(self.ranks)])
         return await self.call(START, lambda rank: rank.setup.remote(checkpoint, next(places)))
 
     async def call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:

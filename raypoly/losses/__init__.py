@@ -1,7 +1,7 @@
-"""Losses: how advantages meet log-probabilities. An objective gives the advantages; the learner knows neither.
+"""Losses (policy losses): what to minimise, from advantages and log-probabilities. An objective gives the advantages.
 
-A loss gives one number a token; an aggregation weighs the tokens of a response against each other and the
-responses of a step against each other. docs/losses.md has the formulas, and shows how to write one.
+A loss gives one number a token. An aggregation weighs the tokens of a response against each other and the responses
+of a step against each other. docs/losses.md has the formulas, and shows how to write one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KNOWN: Mapping[str, str] = {
     "flowrl": "raypoly.losses.flowrl_loss:FlowRLLoss",
 }
 BFLOAT16_CAP = 2.0
-"""`importance_cap` where engine and learner round differently and nobody said another."""
+"""The default `importance_cap` in bf16, where engine and learner round differently."""
 
 __all__ = ["KNOWN", "Loss", "LossConfig", "Tokens", "build", "of_run"]
 

@@ -1,4 +1,4 @@
-"""How token losses become one number, as weights that are known when a response is.
+"""How token losses become one number: a weight for each token, known as soon as its response is.
 
 A step's loss is sum over responses s and tokens t of weight(s) * loss(s, t) * final, so that micro-batches add up
 to the same gradient in whichever pieces they come.
@@ -21,7 +21,7 @@ Aggregation = Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum",
 
 @dataclass(frozen=True)
 class Normalisers:
-    """What a step's loss is divided by, fixed before the first response is there."""
+    """The numbers that divide a step's loss, fixed before the first response arrives."""
 
     prompts: int
     """|B|, planned."""
@@ -44,5 +44,5 @@ def response_weight(kind: Aggregation, length: int, normalisers: Normalisers) ->
 
 
 def final_factor(kind: Aggregation, tokens: int) -> float:
-    """What the summed gradient is multiplied by once all of a step's `tokens` are known."""
+    """Factor of the summed gradient once all of a step's `tokens` are known."""
     return 1.0 / max(tokens, 1) if kind == "token_mean" else 1.0

@@ -11,10 +11,21 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from raypoly.losses.clipping import sides, surrogate
 from raypoly.losses.loss import Clipped, Loss
 from raypoly.losses.loss_config import LossConfig
 from raypoly.losses.loss_tokens import Tokens
+
+
+def surrogate(ratio_T: torch.Tensor, advantage_T: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """-min(r A, clip(r, 1 - low, 1 + high) A), [T], of token or sequence ratios: a bound only takes gains away."""
+    bounded_T = ratio_T.clamp(1 - low, 1 + high)
+    return -torch.minimum(ratio_T * advantage_T, bounded_T * advantage_T)
+
+
+@torch.no_grad()
+def surrogate_clipped(ratio_T: torch.Tensor, advantage_T: torch.Tensor, low: float, high: float) -> Clipped:
+    """The tokens whose `surrogate` a bound decided."""
+    return Clipped((advantage_T < 0) & (ratio_T < 1 - low), (advantage_T > 0) & (ratio_T > 1 + high))
 
 
 class ClippedSurrogateConfig(LossConfig):
@@ -39,9 +50,9 @@ class ClippedSurrogate(Loss):
 
     @torch.no_grad()
     def clipped(self, tokens: Tokens) -> Clipped:
-        """With those of the dual clip among the high ones."""
+        """Tokens at the dual clip are among the high ones."""
         config, ratio_T, advantage_T = self.config, self.ratio(tokens), tokens.advantage_T
-        low_T, high_T = sides(ratio_T, advantage_T, config.clip_low, config.clip_high)
+        low_T, high_T = surrogate_clipped(ratio_T, advantage_T, config.clip_low, config.clip_high)
         if config.dual_clip is not None:
             high_T = high_T | ((advantage_T < 0) & (ratio_T > config.dual_clip))
         return Clipped(low_T, high_T)

@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 
 from raypoly.losses.aggregation import Aggregation
-from raypoly.losses.clipping import sides, surrogate
+from raypoly.losses.clipped_surrogate import surrogate, surrogate_clipped
 from raypoly.losses.loss import Clipped, Loss
 from raypoly.losses.loss_config import LossConfig
 from raypoly.losses.loss_tokens import Tokens, ratio_of
@@ -44,4 +44,5 @@ class GSPO(Loss):
 
     @torch.no_grad()
     def clipped(self, tokens: Tokens) -> Clipped:
-        return sides(self.sequence_ratio(tokens), tokens.advantage_T, self.config.clip_low, self.config.clip_high)
+        ratio_T = self.sequence_ratio(tokens)
+        return surrogate_clipped(ratio_T, tokens.advantage_T, self.config.clip_low, self.config.clip_high)

@@ -1,13 +1,14 @@
-"""Correcting for a sampler that is not quite the policy in training: truncated weights and masks.
+"""Off-policy correction by importance sampling: for a sampler that is not quite the policy in training.
 
-With the ratio w = pi_learner / pi_sampler, a constant for the gradient:
+The two differ by rounding (bf16, other kernels) and by staleness (later mini-batches of a step, a replayed step). With
+the importance ratio w = pi_learner / pi_sampler, a constant for the gradient:
 
     truncated importance sampling    token losses times min(w, importance_cap)
     masking                          token losses times 1[mask_low <= w <= mask_high]
 
-A weight on the level of sequences is the product over the response, which is exact and varies more; a mask on that
-level looks at the geometric mean, which does not grow with length. A cap at `mask_high` gives IcePop: the ratio inside
-the bounds, nothing outside. (Truncation: Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL
+A weight on the level of sequences is the product over the response: exact, with more variance. A mask on that level
+uses the geometric mean, which does not grow with length. A cap at `mask_high` gives IcePop: the ratio inside the
+bounds, nothing outside. (Truncation: Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL
 Training", 2025.)
 """
 
@@ -23,16 +24,16 @@ from raypoly.losses.loss_tokens import Tokens, ratio_of
 
 @dataclass(frozen=True)
 class Correction:
-    """What a config makes of the learner/sampler ratios; no gradient in any of it."""
+    """The weights and masks that a config makes of the learner/sampler ratios, without gradient."""
 
     ratio_T: torch.Tensor
-    """[T]: on the level of `importance_level`, before truncation."""
+    """[T]: w by `importance_level`, before truncation."""
     truncated_T: torch.Tensor | None
-    """bool [T]; None where nothing is ever truncated."""
+    """bool [T]: where w was above the cap; None without a cap."""
     masked_T: torch.Tensor | None
-    """bool [T]; None where nothing is ever left out."""
+    """bool [T]: tokens that are left out; None without mask bounds."""
     weight_T: torch.Tensor | None
-    """[T]: what token losses are multiplied by; None for 1."""
+    """[T]: factor of the token losses; None for 1."""
 
 
 @torch.no_grad()

@@ -1,9 +1,9 @@
-"""What a loss is: one number a token, from log-probabilities and advantages.
+"""The contract of a loss: one number a token, from log-probabilities and advantages.
 
     total = weight * (token_losses + kl_coefficient * KL - entropy_coefficient * entropy)
 
-A subclass writes `token_losses`; the KL to a frozen reference, the entropy bonus and the correction of the sampler
-(`weight`: raypoly/losses/importance_correction.py) are the same for every loss. One may bring a head that is trained
+A subclass writes `token_losses`. The KL to the reference model, the entropy bonus and the off-policy correction
+(`weight`: raypoly/losses/importance_correction.py) are the same for every loss. A loss may bring a head that is trained
 with the policy.
 """
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:  # the driver knows its loss, and computes none
     import torch
 
 Need = Literal["reference", "entropy", "prompt_hidden"]
-"""`reference`: the starting model's log-probabilities. `entropy`: the gradient of the entropy.
+"""`reference`: the reference model's log-probabilities. `entropy`: the gradient of the entropy.
 `prompt_hidden`: the last hidden states of prompts."""
 
 
 class Clipped(NamedTuple):
-    """Tokens whose ratio met a bound, so that the bound decided their loss; bool [T] each."""
+    """Tokens whose loss was decided by a bound of the ratio, below or above; bool [T] each."""
 
     low_T: torch.Tensor
     high_T: torch.Tensor
 
 
 class Loss(ABC):
-    """One way in which advantages meet log-probabilities. Subclasses write `token_losses`."""
+    """One way to combine advantages with log-probabilities. Subclasses write `token_losses`."""
 
     Config: ClassVar[type[LossConfig]] = LossConfig
     takes_ratio: ClassVar[bool] = False
-    """Whether `token_losses` weighs tokens by `ratio`, which corrects for the sampler by itself."""
+    """Whether `token_losses` weighs tokens by `ratio`, which is an off-policy correction by itself."""
     fits_advantages: ClassVar[bool] = False
-    """Whether advantages are values that are fitted, so that zero is one like any other and leaves no response out."""
+    """Whether advantages are targets to fit, so that a response with advantage zero is trained on too."""
 
     def __init__(self, config: LossConfig) -> None:
         self.config = config
@@ -59,32 +59,32 @@ class Loss(ABC):
         return None
 
     def clipped(self, tokens: Tokens) -> Clipped | None:
-        """Which tokens met a bound of the ratio; None for a loss without such bounds."""
+        """Which tokens were clipped; None for a loss without bounds on the ratio."""
         return None
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What `tokens` must hold beyond what is always there."""
+        """The optional fields of `tokens` that this loss reads."""
         reference: frozenset[Need] = frozenset({"reference"} if self.config.kl_coefficient else ())
         entropy: frozenset[Need] = frozenset({"entropy"} if self.config.entropy_coefficient else ())
         return reference | entropy
 
     @property
     def zero_advantage_matters(self) -> bool:
-        """Whether a response without advantage still has a gradient (a KL or entropy term, or zero is fitted); else it
-        is left out."""
+        """Whether a response with advantage zero still has a gradient (a KL or entropy term, or zero is fitted). Else
+        it is left out."""
         return bool(self.fits_advantages or self.config.kl_coefficient or self.config.entropy_coefficient)
 
     @property
     def corrects(self) -> bool:
-        """Whether a sampler that is not the policy in training is allowed for."""
+        """Whether the loss has an off-policy correction of any kind."""
         return self.takes_ratio or self.config.importance_cap is not None
 
     def log_ratio(self, tokens: Tokens) -> torch.Tensor:
         """log pi / pi_old, [T], with gradient.
 
-        pi_old is the policy that sampled: by its engine's word; or, where `importance_cap` already corrects that word,
-        the learner's own before this update, and the ratio is 1 (with a gradient).
+        pi_old is the policy that sampled, as its engine reported it. Where `importance_cap` already corrects for the
+        engine, pi_old is the learner's own policy before this update, and the ratio is 1 (with a gradient).
         """
         old_T = tokens.sampler_logp_T if self.config.importance_cap is None else tokens.logp_T.detach()
         return tokens.logp_T - old_T
@@ -94,7 +94,7 @@ class Loss(ABC):
         return ratio_of(self.log_ratio(tokens))
 
     def total(self, tokens: Tokens) -> torch.Tensor:
-        """The losses that are trained on, [T]: `token_losses` with the terms and the weights of the config."""
+        """The losses that are trained on, [T]: `token_losses` with the config's terms and weights."""
         from raypoly.losses.importance_correction import correction
         from raypoly.losses.kl import kl_terms
 

@@ -1,4 +1,4 @@
-"""What a loss sees of a micro-batch: T response tokens of S whole responses.
+"""A micro-batch as a loss reads it: T response tokens of S whole responses.
 
 tokens.response_mean(tokens.logp_T - tokens.sampler_logp_T)      # [T], the response's mean at each of its tokens
 """
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     import torch
 
 MAX_LOG_RATIO = 20.0
-"""Log-ratios are cut here on both sides: exp stays finite in float32, and no bound that makes sense is as far out."""
+"""Log-ratios are clamped to +- this: exp stays finite in float32, and sensible bounds are closer to 0."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A response is never split over micro-batches, so what is summed over a response here is whole."""
+    """One micro-batch. Responses are never split over micro-batches, so sums over a response are whole."""
 
     logp_T: torch.Tensor
     """[T]: log-probability of each token under the weights in training, after temperature; carries the gradient."""
     sampler_logp_T: torch.Tensor
-    """[T]: of the same token under the policy that sampled it, as its engine said."""
+    """[T]: of the same token under the policy that sampled it, as the engine reported it."""
     advantage_T: torch.Tensor
     """[T]: the response's advantage at each of its tokens."""
     response_T: torch.Tensor
@@ -32,12 +32,12 @@ class Tokens:
     entropy_T: torch.Tensor
     """[T]: nats, of the distribution that the token was drawn from; with gradient where the loss needs `entropy`."""
     reference_logp_T: torch.Tensor | None = None
-    """[T]: of the same token under the frozen starting weights; None unless the loss needs `reference`."""
+    """[T]: of the same token under the reference model; None unless the loss needs `reference`."""
     prompt_hidden_SH: torch.Tensor | None = None
     """[S, H]: mean over the tokens of each response's prompt of the last hidden states, with gradient; None unless the
     loss needs `prompt_hidden`."""
     head_S: torch.Tensor | None = None
-    """[S], or of what shape the loss's head makes it: its answer to `prompt_hidden_SH`; None without a head."""
+    """[S], or a shape of the head's choice: the head's output for `prompt_hidden_SH`; None without a head."""
 
     def response_sum(self, value_T: torch.Tensor) -> torch.Tensor:
         """[T]: at each token the sum over its response."""

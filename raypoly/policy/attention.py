@@ -21,7 +21,7 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 
 from raypoly.errors import UsageError
-from raypoly.policy.segments import Segments
+from raypoly.policy.packing import Segments
 
 PACKED = "raypoly_packed"
 """The name under which transformers finds `attend` (`raypoly.policy.policy_model` makes it known)."""

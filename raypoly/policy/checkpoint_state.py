@@ -1,9 +1,10 @@
-"""What a checkpoint holds of a learner: trained weights, the loss's head among them, and their moments, from ranks and
-to any number of ranks.
+"""A learner's checkpoint state: trained weights (with the loss's head) and optimizer moments.
 
-keeper = Keeper(model, optimizer, ranks, adapters=False)
-snapshot = keeper.snapshot(version, reference_digest)       # this rank's part: some tensors, whole
-version = keeper.load(parts, check)                         # a part goes to one of the ranks that load
+state = CheckpointState(model, optimizer, ranks, adapters=False)
+snapshot = state.snapshot(version, reference_digest)       # this rank's part: some tensors, whole
+version = state.load(parts, check)                         # a part goes to one of the ranks that load
+
+The ranks that load may be more or fewer than those that saved.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from raypoly.store.shards import WEIGHTS
 
 
 class CheckpointState:
-    """Of one rank's model and optimizer."""
+    """The state of one rank's model and optimizer."""
 
     def __init__(
         self,
@@ -36,33 +37,33 @@ class CheckpointState:
         adapters: bool,
         head: Module | None = None,
     ) -> None:
-        """`adapters`: of the model they alone are trained. `head`: the loss's."""
+        """`adapters`: only the model's adapters are trained. `head`: the loss's."""
         self._head = head
         self._model, self._optimizer, self._ranks, self._adapters = model, optimizer, ranks, adapters
         self._part = ADAPTERS if adapters else WEIGHTS
         self._digest: str | None = None
 
     def digest(self) -> str:
-        """Of all that is held of the weights, as they are now: equal iff they are bit-identical."""
+        """SHA-256 of the trained weights of all ranks, as they are now: equal iff they are bit-identical."""
         self._digest = self._ranks.digest(self._state())
         return self._digest
 
-    def changed(self) -> None:
-        """The weights are others than those of the last digest."""
+    def mark_changed(self) -> None:
+        """Forget the last digest: the weights are other ones now."""
         self._digest = None
 
     def snapshot(self, version: int, reference_digest: str | None) -> Snapshot:
-        """A copy on the host of what this rank writes; later updates don't reach it."""
+        """A copy on the host of what this rank writes; later updates don't change it."""
         names = self._trained()
         state = self._optimizer.state_dict()["state"]
         moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
         ranks = self._ranks
-        weights = ranks.kept(self._state())
+        weights = ranks.owned_copies(self._state())
         return Snapshot(
             version=version,
             weights={name: tensor for name, tensor in weights.items() if not name.startswith(PREFIX)},
             weights_part=self._part,
-            moments=ranks.kept(moments),
+            moments=ranks.owned_copies(moments),
             reference_digest=reference_digest,
             rank=ranks.rank,
             weight_digest=None if ranks.size == 1 else self._digest or self.digest(),
@@ -70,10 +71,10 @@ class CheckpointState:
         )
 
     def load(self, parts: Sequence[Mapping[str, bytes]], check: Callable[[str | None], None]) -> int:
-        """Take up the parts of all ranks' snapshots, of which this rank was given some; the version of the weights.
+        """Load the snapshots of all ranks; this rank was given the files `parts`. Returns the version of the weights.
 
-        `check` is told the reference's digest before anything is changed. Raises `CorruptData` where the weights are
-        not what they were, `UsageError` where they are another model's.
+        `check` gets the reference model's digest before anything changes. Raises `CorruptData` where the weights are
+        not those that were saved, `UsageError` where they are another model's.
         """
         (meta,) = itertools.chain(*self._ranks.gather([json.loads(files[META]) for files in parts if META in files]))
         check(meta.get("reference_digest"))
@@ -87,7 +88,7 @@ class CheckpointState:
 
     def _load_weights(self, found: Mapping[str, torch.Tensor]) -> None:
         state, loaded = self._state(), set()
-        for name, tensor in self._ranks.placed(found):
+        for name, tensor in self._ranks.distribute(found):
             if name not in state or state[name].shape != tensor.shape:
                 raise UsageError(f"The checkpoint has weights {name} of shape {list(tensor.shape)}, the model has not.")
             state[name].copy_(tensor)
@@ -98,7 +99,7 @@ class CheckpointState:
     def _load_moments(self, found: Mapping[str, torch.Tensor]) -> None:
         index = {name: i for i, name in enumerate(self._trained())}
         state: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in self._ranks.placed(found):
+        for key, value in self._ranks.distribute(found):
             name, _, field = key.rpartition("|")
             state.setdefault(index[name], {})[field] = value
         groups = self._optimizer.state_dict()["param_groups"]
@@ -114,5 +115,5 @@ class CheckpointState:
 
 
 def _tensors(parts: Sequence[Mapping[str, bytes]], name: str) -> dict[str, torch.Tensor]:
-    """Of all files of this name."""
+    """The tensors of all files of this name."""
     return {key: tensor for files in parts for key, tensor in load_safetensors(files[name]).items()}

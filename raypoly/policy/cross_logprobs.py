@@ -1,9 +1,9 @@
 """Log-probabilities of responses behind each of several prompts, without gradients.
 
-    crossed(prompts, responses, Dealer(8192), ONE, forward)      # float32 [P, T] for each response
+    compute_cross_logprobs(prompts, responses, RankPartitioner(8192), ONE, forward)    # float32 [P, T] a response
 
-Rows go prompt by prompt, so that neighbours share it, in micro-batches as for training; several ranks compute one part
-each of every round of them.
+Rows go prompt by prompt, so that neighbours share a prompt, in micro-batches as for training. Each rank computes its
+part of every round.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from raypoly.policy.rank_partition import RankPartitioner
+from raypoly.policy.packing import RankPartitioner
 from raypoly.policy.ranks import Ranks
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.values import Float32, Int32
 
 
-def crossed(
+def compute_cross_logprobs(
     prompts: Sequence[Int32],
     responses: Sequence[Int32],
-    dealer: RankPartitioner,
+    partition: RankPartitioner,
     ranks: Ranks,
     forward: Callable[[Sequence[TrainingRow]], Float32],
 ) -> tuple[Float32, ...]:
-    """Float32 [P, T] for each response of T tokens; none on other ranks than the first, whose parts it has.
+    """Log-probabilities, float32 [P, T], for each response of T tokens. Other ranks than the first return ().
 
-    `forward` gives the float32 log-probabilities of these rows' response tokens, one row behind the other; all ranks
-    call it together, also with no rows.
+    `forward` gives the float32 log-probabilities of its rows' response tokens, one row behind the other. All ranks call
+    it together, also with no rows.
     """
     rows = [
         TrainingRow(prompt, tokens, np.zeros(len(tokens), np.float32), 0.0, 0)
@@ -36,7 +36,7 @@ def crossed(
         for tokens in responses
         if len(tokens)
     ]
-    rounds = [forward(part) for batches in (dealer.add(rows), dealer.flush()) for part in batches]
+    rounds = [forward(part) for batches in (partition.add(rows), partition.flush()) for part in batches]
     parts = ranks.gather(rounds)
     if ranks.rank:
         return ()

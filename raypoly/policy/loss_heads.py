@@ -1,7 +1,7 @@
-"""What a loss trains beside the policy, and what that reads: the mean of each prompt's last hidden states.
+"""A loss's head: a module trained beside the policy that reads the mean of each prompt's last hidden states.
 
 head = make_head(loss, hidden_size, seed)                           # None for a loss without one
-head_S = answer(head, prompt_means(hidden_SH, segments))    # a number a response
+head_S = run_head(head, prompt_means(hidden_SH, segments))    # a number a response
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from torch.nn import Module
 
 from raypoly.errors import UsageError
 from raypoly.losses.loss import Loss
-from raypoly.policy.segments import Segments
+from raypoly.policy.packing import Segments
 
 PREFIX = "loss_head."
-"""Of its weights' names in a checkpoint and a digest."""
+"""Starts the names of the head's weights in a checkpoint and a digest."""
 
 
 def make_head(loss: Loss, hidden_size: int, seed: int) -> Module | None:
-    """On the host; the same seed draws the same weights on every device. Without dropout, since a step must repeat.
+    """The loss's head on the host; None for a loss without one.
 
-    Raises `UsageError` where the loss does not ask for what a head reads.
+    The same seed draws the same weights on every device. There is no dropout, since a step must repeat. Raises
+    `UsageError` where the loss does not ask for what a head reads.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -39,15 +40,15 @@ def make_head(loss: Loss, hidden_size: int, seed: int) -> Module | None:
 
 
 def named_weights(head: Module | None) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """Its parameters by the names that a checkpoint has for them; none without a head."""
+    """The head's parameters by their names in a checkpoint; none without a head."""
     if head is not None:
         yield from ((f"{PREFIX}{name}", parameter) for name, parameter in head.named_parameters())
 
 
-def answer(head: Module, prompt_hidden_SH: Tensor) -> Tensor:
-    """The head's, as no view of something: FSDP's hooks are on what is returned."""
-    found: Tensor = head(prompt_hidden_SH)
-    return found.clone()
+def run_head(head: Module, prompt_hidden_SH: Tensor) -> Tensor:
+    """The head's output. It is a copy, not a view: FSDP puts hooks on what is returned."""
+    output: Tensor = head(prompt_hidden_SH)
+    return output.clone()
 
 
 def prompt_means(hidden_SH: Tensor, segments: Segments) -> Tensor:

@@ -1,37 +1,84 @@
-"""How rows are packed into micro-batches."""
+"""How rows are packed into micro-batches, and which rank computes which rows.
+
+    partition = RankPartitioner(token_budget=8192, rank=1, ranks=4)
+    for rows in partition.add(more): batch = pack(rows)     # this rank's micro-batches, one a round; empty without rows
+    for rows in partition.flush(): ...
+
+A round is what `ranks` micro-batches of `Packer` hold, cut anew so that the largest is as small as possible: every rank
+gets as many micro-batches, and about as many tokens. The cuts depend on the rows' order alone; on one rank they are the
+packer's. All ranks take part in every round, because a layer's weights are whole only while all of them compute it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from raypoly.policy.segments import Segments
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.values import Int32
+
+
+@dataclass(eq=False)  # frozen ones are taken apart by torch.compile, which then compiles for each number of segments
+class Segments:
+    """G segments of a packed batch, prompts and responses, and which tokens each sees; never changed."""
+
+    lengths: tuple[int, ...]
+    prompts: tuple[int | None, ...]
+    """For a response: which segment is its prompt."""
+    starts: Tensor
+    """int32 [G + 1]: where each segment starts, and the end."""
+    seen: Tensor
+    """int64: the positions in S that the segments see, one segment behind the other."""
+    seen_starts: Tensor
+    """int32 [G + 1]: where each segment's part of `seen` starts, and the end."""
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], prompts: Sequence[int | None]) -> Segments:
+        """Segments of these lengths, one behind the other; each prompt comes before its responses."""
+        ends = list(accumulate(lengths, initial=0))
+        places = [torch.arange(start, end) for start, end in pairwise(ends)]
+        seen = [
+            own if prompt is None else torch.cat([places[prompt], own])
+            for own, prompt in zip(places, prompts, strict=True)
+        ]
+        seen_ends = list(accumulate((len(part) for part in seen), initial=0))
+        return cls(
+            lengths=tuple(lengths),
+            prompts=tuple(prompts),
+            starts=torch.tensor(ends, dtype=torch.int32),
+            seen=torch.cat(seen),
+            seen_starts=torch.tensor(seen_ends, dtype=torch.int32),
+        )
+
+    def to(self, device: torch.device) -> Segments:
+        tensors = {name: getattr(self, name).to(device) for name in ("starts", "seen", "seen_starts")}
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True)
 class MicroBatch:
     """B rows, one behind the other, a prompt that neighbours share once: S tokens, T of them in responses."""
 
-    input_ids: torch.Tensor
+    input_ids: Tensor
     """int64 [1, S]."""
-    positions: torch.Tensor
-    """int64 [1, S]: each token's place in its own row."""
+    positions: Tensor
+    """int64 [1, S]: each token's position in its own row."""
     segments: Segments
-    """Prompts and responses, as they lie in S."""
-    predicts: torch.Tensor
-    """int64 [T]: places in S whose output predicts a response token."""
-    targets: torch.Tensor
+    """Prompts and responses, in the order of S."""
+    predicts: Tensor
+    """int64 [T]: positions in S whose output predicts a response token."""
+    targets: Tensor
     """int64 [T]."""
-    sampler_logprobs: torch.Tensor
+    sampler_logprobs: Tensor
     """float32 [T]."""
-    row_of: torch.Tensor
+    row_of: Tensor
     """int64 [T]: the row of each response token."""
-    advantages: torch.Tensor
+    advantages: Tensor
     """float32 [B]."""
     lengths: tuple[int, ...]
     """Response tokens of each row."""
@@ -43,7 +90,7 @@ def pack(rows: Sequence[TrainingRow]) -> MicroBatch:
     prompts: list[int | None] = []
     positions, predicts = [], []
     used = prompt = 0  # tokens so far; the segment that is the current prompt
-    last = 0  # the place of its last token, which predicts the first one of each response
+    last = 0  # the position of its last token, which predicts the first one of each response
     for i, row in enumerate(rows):
         if i == 0 or not _share_prompt(rows[i - 1], row):
             prompt, used = len(tokens), used + len(row.prompt_tokens)
@@ -106,3 +153,48 @@ class Packer:
     def _close(self) -> list[TrainingRow]:
         rows, self._open, self._tokens = self._open, [], 0
         return rows
+
+
+class RankPartitioner:
+    """Reads all rows of a step, in prompt and rollout order, and gives one rank its part."""
+
+    def __init__(self, token_budget: int, rank: int = 0, ranks: int = 1) -> None:
+        self._budget, self._rank, self._ranks = token_budget, rank, ranks
+        self._packer = Packer(token_budget)
+        self._round: list[list[TrainingRow]] = []
+
+    def add(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
+        """This rank's part of each round that these rows complete."""
+        for batch in self._packer.add(rows):
+            self._round.append(batch)
+            if len(self._round) == self._ranks:
+                yield self._part()
+
+    def flush(self) -> Iterator[list[TrainingRow]]:
+        """This rank's part of the last round, if rows are left."""
+        self._round += self._packer.flush()
+        if self._round:
+            yield self._part()
+
+    def _part(self) -> list[TrainingRow]:
+        batches, self._round = self._round, []
+        if self._ranks > 1:
+            batches = even([row for batch in batches for row in batch], self._ranks, self._budget)
+        return batches[self._rank] if self._rank < len(batches) else []
+
+
+def even(rows: Sequence[TrainingRow], parts: int, token_budget: int) -> list[list[TrainingRow]]:
+    """Rows that fit into `parts` micro-batches of the budget, in at most so many, the largest as small as possible."""
+    low, high = 0, max(token_budget, *(row.length for row in rows))  # too small, large enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        if len(_cut(rows, middle)) <= parts:
+            high = middle
+        else:
+            low = middle
+    return _cut(rows, high)
+
+
+def _cut(rows: Sequence[TrainingRow], token_budget: int) -> list[list[TrainingRow]]:
+    packer = Packer(token_budget)
+    return [*packer.add(rows), *packer.flush()]

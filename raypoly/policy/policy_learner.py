@@ -1,20 +1,18 @@
-"""The learner: gradients of a loss over packed responses, AdamW in fp32.
+"""The learner (the trainer of the policy model): gradients of a loss over packed responses, AdamW in fp32.
 
     learner.begin(step, Normalisers(prompts=20, rollouts=8, t_max=56))
     learner.accumulate(rows)          # as often as groups are ready, in prompt order
-    learner.update()                  # clip, step; only between mini-batches of a step
-    stats = learner.apply()           # the step's last update; the version goes up by one
+    learner.update()                  # clip, optimizer step; only between mini-batches of a step
+    stats = learner.apply()           # the step's last update; the weight version goes up by one
 
 It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities. A loss may bring a head,
-which is trained and kept beside the model. Where several ranks are one learner, each is such an object, is called with
-the same rows, and gives the same answers (`raypoly.policy.ranks`).
+which is trained and saved beside the model. Where several ranks are one learner, each rank has such an object, gets the
+same calls with the same rows, and gives the same answers (`raypoly.policy.ranks`).
 """
 
 from __future__ import annotations
 
-import copy
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,16 +30,14 @@ from raypoly.policy.activation_checkpointing import recompute
 from raypoly.policy.adapters import add_adapters, merging
 from raypoly.policy.checkpoint_state import CheckpointState
 from raypoly.policy.compiled_layers import compile_layers
-from raypoly.policy.cross_logprobs import crossed
-from raypoly.policy.loss_heads import answer, make_head
-from raypoly.policy.packing import MicroBatch, pack
-from raypoly.policy.policy_model import ModelOutputs, forward, load_model
-from raypoly.policy.rank_partition import RankPartitioner
+from raypoly.policy.cross_logprobs import compute_cross_logprobs
+from raypoly.policy.loss_heads import make_head, run_head
+from raypoly.policy.loss_sums import LossSums, check_mismatch
+from raypoly.policy.packing import MicroBatch, RankPartitioner, pack
+from raypoly.policy.policy_model import ModelOutputs, forward, load_model, pretrained_config, pretrained_files
 from raypoly.policy.ranks import ONE, Ranks, device
-from raypoly.policy.reference_model import Reference
-from raypoly.policy.sampler_mismatch import check_mismatch
+from raypoly.policy.reference_model import ReferenceModel
 from raypoly.policy.snapshots import Snapshot
-from raypoly.policy.totals import Totals
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.seeds import derive
@@ -49,14 +45,14 @@ from raypoly.values import Float32, Int32
 
 _MODEL = ModelConfig.model_validate({})
 _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
-"""What a rank without rows computes, so that the others' weights become whole; it counts for nothing."""
+"""What a rank without rows computes, so that the others get whole weights; it has no gradient."""
 
 
 @dataclass(frozen=True)
 class _Update:
-    """One optimizer step that was taken."""
+    """One optimizer step that was made."""
 
-    totals: Totals
+    sums: LossSums
     """Of all ranks."""
     loss: float
     norm: float
@@ -64,17 +60,15 @@ class _Update:
 
 
 @dataclass
-class _Running:
-    """The step in progress."""
-
+class _StepInProgress:
     normalisers: Normalisers
-    dealer: RankPartitioner
-    totals: Totals = field(default_factory=Totals)
+    partition: RankPartitioner
+    sums: LossSums = field(default_factory=LossSums)
     """Of this rank, since the last update."""
     all_tokens: int = 0
-    """Since the last update."""
+    """Of all ranks, since the last update."""
     sampled_by: set[int] = field(default_factory=set)
-    """Versions of the weights that the rows were sampled under, by their own word."""
+    """Versions of the weights that the rows were sampled under, as the rows say."""
     updates: list[_Update] = field(default_factory=list)
 
 
@@ -108,9 +102,9 @@ class PolicyLearner:
         ranks.shard(self._model, self._bf16)
         if self._head is not None:
             ranks.shard(self._head.to(self._device), bf16=False)
-        self._reference: Reference | None = None
+        self._reference: ReferenceModel | None = None
         if "reference" in loss.needs:
-            self._reference = Reference(load_model(model_path, self._device, self._bf16))
+            self._reference = ReferenceModel(load_model(model_path, self._device, self._bf16))
             ranks.shard(self._reference.model, self._bf16)
         self._optimizer = torch.optim.AdamW(
             self._groups(),
@@ -121,8 +115,8 @@ class PolicyLearner:
             fused=self._device.type == "cuda",  # foreach would hold another copy of all weights for a moment
         )
         self.version = 0
-        self._running: _Running | None = None
-        self._keeper = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head)
+        self._step: _StepInProgress | None = None
+        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head)
 
     @property
     def exact(self) -> bool:
@@ -132,43 +126,44 @@ class PolicyLearner:
     @property
     def midway(self) -> bool:
         """Whether the weights are of no version: a step's first update was made, its last one was not."""
-        return self._running is not None and bool(self._running.updates)
+        return self._step is not None and bool(self._step.updates)
 
     @property
     def reference_digest(self) -> str | None:
-        """Of the frozen weights that the loss compares with; None where it needs none."""
+        """SHA-256 of the reference model's weights; None where the loss needs no reference."""
         return None if self._reference is None else self._reference.digest
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
         """Forget what an interrupted step accumulated and start this one. `step` must be the current version."""
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
-        self._check_whole()
+        self._check_between_steps()
         self._optimizer.zero_grad(set_to_none=True)
-        self._running = _Running(
-            normalisers, RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size)
-        )
+        self._step = _StepInProgress(normalisers, self._partition())
 
     def accumulate(self, rows: Sequence[TrainingRow]) -> None:
         """Add the gradients of these rows; rows come in prompt and rollout order, in pieces of any size."""
-        running = self._started()
-        running.all_tokens += sum(len(row.tokens) for row in rows)
-        running.sampled_by.update(row.weight_version for row in rows)
+        step = self._started()
+        step.all_tokens += sum(len(row.tokens) for row in rows)
+        step.sampled_by.update(row.weight_version for row in rows)
         wanted = [row for row in rows if row.advantage != 0.0 or self._loss.zero_advantage_matters]
-        for mine in running.dealer.add([row for row in wanted if len(row.tokens)]):
+        for mine in step.partition.add([row for row in wanted if len(row.tokens)]):
             self._backward(mine)
 
     def update(self) -> None:
-        """Clip and step with what was accumulated since the last update; the step goes on under the new weights."""
-        running = self._started()
-        for mine in running.dealer.flush():
+        """Clip the gradient accumulated since the last update and make an optimizer step; the training step goes on.
+
+        Raises `WeightsMismatch` as `check_mismatch` does, `FloatingPointError` for a gradient that is not finite.
+        """
+        step = self._started()
+        for mine in step.partition.flush():
             self._backward(mine)
-        totals, *others = self._ranks.gather(running.totals)
+        sums, *others = self._ranks.gather(step.sums)
         for other in others:
-            totals.merge(other)
-        if totals.tokens and not running.updates:  # later ones are off-policy by intent
-            check_mismatch(totals.sums.measured(), self._config.max_mismatch, self.version, running.sampled_by)
-        factor = final_factor(self._loss.config.aggregation, running.all_tokens)
+            sums.merge(other)
+        if sums.tokens and not step.updates:  # later updates are off-policy on purpose
+            check_mismatch(sums.measured(), self._config.max_mismatch, self.version, step.sampled_by)
+        factor = final_factor(self._loss.config.aggregation, step.all_tokens)
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         for parameter in parameters:
             if parameter.grad is None:  # AdamW would skip it; a step without gradient still decays its moments
@@ -180,30 +175,29 @@ class PolicyLearner:
             raise FloatingPointError(f"step {self.version}: the gradient norm is {norm}; lower train.lr")
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
-        self._keeper.changed()
-        running.updates.append(_Update(totals, totals.loss * factor, norm))
-        running.totals, running.all_tokens = Totals(), 0
+        self._state.mark_changed()
+        step.updates.append(_Update(sums, sums.loss * factor, norm))
+        step.sums, step.all_tokens = LossSums(), 0
 
     def apply(self) -> UpdateStats:
-        """The step's last update; the version is counted up. What is told is of all its updates: sums over tokens, and
-        means of loss and norm."""
+        """Make the step's last update and count the version up. The stats are of all its updates: sums over tokens,
+        and means of loss and norm."""
         self.update()
-        updates, self._running = self._started().updates, None
+        updates, self._step = self._started().updates, None
         self.version += 1
-        totals = updates[0].totals
+        sums = updates[0].sums
         for update in updates[1:]:
-            totals.merge(update.totals)
-        tokens = totals.tokens
+            sums.merge(update.sums)
         return UpdateStats(
             version=self.version,
             weight_digest=self.digest(),
             loss=sum(update.loss for update in updates) / len(updates),
             grad_norm=sum(update.norm for update in updates) / len(updates),
             clipped=any(update.norm > self._config.max_grad_norm for update in updates),
-            entropy=totals.entropy / tokens if tokens else math.nan,
-            rows=totals.rows,
-            tokens=tokens,
-            measured=totals.sums.measured(),
+            entropy=sums.entropy / sums.tokens if sums.tokens else math.nan,
+            rows=sums.rows,
+            tokens=sums.tokens,
+            measured=sums.measured(),
         )
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
@@ -216,7 +210,7 @@ class PolicyLearner:
 
     def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
         """Log-probabilities of each response behind each prompt, float32 [P, T], under the current weights and the
-        temperature of training; none on other ranks than the first."""
+        temperature of training. Only rank 0 has them; other ranks return ()."""
 
         def forward(rows: Sequence[TrainingRow]) -> Float32:
             with torch.no_grad():
@@ -224,81 +218,72 @@ class PolicyLearner:
             out: Float32 = logp_T[: sum(len(row.tokens) for row in rows)].cpu().numpy().astype(np.float32)
             return out
 
-        dealer = RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size)
-        return crossed(prompts, responses, dealer, self._ranks, forward)
+        return compute_cross_logprobs(prompts, responses, self._partition(), self._ranks, forward)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The current weights by their transformers names, adapters merged, whole, float32, one at a time: not to be
-        written to, and other ones after the next update."""
+        """The current weights by their transformers names, adapters merged, whole, float32, one at a time. Do not write
+        to them; the next update changes them."""
         return merging(self._model, self._ranks.whole)
 
     def release(self) -> None:
-        """Give back what the next step does not need of the last one: gradients, and memory that is kept at hand."""
-        if self._running is None:
+        """Free what the next step does not need of the last one: gradients, and memory that CUDA's allocator keeps."""
+        if self._step is None:
             self._optimizer.zero_grad(set_to_none=True)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """The current weights by their transformers names, adapters merged, float32 on the host; empty on other ranks
-        than the first."""
+        """Copies on the host of `weights`; empty on other ranks than the first."""
         return {name: tensor.cpu().numpy().copy() for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
-        """Of all weights, or of the adapters where they alone are trained: equal iff they are bit-identical."""
-        return self._keeper.digest()
+        """SHA-256 of all weights, or of the adapters where only they are trained: equal iff they are bit-identical."""
+        return self._state.digest()
 
     def save_pretrained(self) -> dict[str, bytes]:
         """The files of an ordinary Hugging Face folder with these weights (no tokenizer); none on other ranks than the
         first."""
         first = self._ranks.rank == 0
         weights = {name: tensor.cpu() for name, tensor in self.weights() if first}
-        if not first:
-            return {}
-        for name, tied_to in (self._model.all_tied_weights_keys or {}).items():  # so that it is saved once
-            weights[name] = weights[tied_to]
-        with tempfile.TemporaryDirectory() as folder:
-            self._model.save_pretrained(folder, state_dict=weights)
-            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+        return pretrained_files(self._model, weights) if first else {}
 
     def pretrained_config(self) -> dict[str, bytes]:
-        """What makes a folder with these weights, in float32, a Hugging Face one (no tokenizer)."""
-        config = copy.deepcopy(self._model.config)
-        config.architectures, config.dtype = [type(self._model).__name__.removeprefix("FSDP")], torch.float32
-        files = {"config.json": config.to_json_string().encode()}
-        if self._model.can_generate():
-            files["generation_config.json"] = self._model.generation_config.to_json_string().encode()
-        return files
+        """The files that make a folder with these weights, in float32, a Hugging Face one (no tokenizer)."""
+        return pretrained_config(self._model)
 
     def snapshot(self) -> Snapshot:
         """A copy on the host of this rank's part of a checkpoint: some tensors, whole; later updates don't reach it."""
-        self._check_whole()
-        return self._keeper.snapshot(self.version, self.reference_digest)
+        self._check_between_steps()
+        return self._state.snapshot(self.version, self.reference_digest)
 
     def save(self) -> dict[str, bytes]:
         """This rank's part of a checkpoint, as `load` takes it."""
         return dict(self.snapshot().parts())
 
     def load(self, *parts: Mapping[str, bytes]) -> None:
-        """Take up what `save` gave on each of any number of ranks; a part goes to one of the ranks that load.
+        """Load what `save` gave on each of any number of ranks; a part goes to one of the ranks that load.
 
-        Raises `CorruptData` where the weights are not what they were, `UsageError` where model or reference are others.
+        Raises `CorruptData` where the weights are not those that were saved, `UsageError` where the model or the
+        reference model is another one.
         """
-        self.version = self._keeper.load(parts, self._check_reference)
-        self._running = None
+        self.version = self._state.load(parts, self._check_reference)
+        self._step = None
 
     def _check_reference(self, known: str | None) -> None:
         if self._reference is not None:
             self._reference.check(known)
 
-    def _check_whole(self) -> None:
+    def _check_between_steps(self) -> None:
         if self.midway:
             raise RuntimeError(f"step {self.version} is midway between its updates, and can only go on")
 
-    def _started(self) -> _Running:
-        if self._running is None:
+    def _started(self) -> _StepInProgress:
+        if self._step is None:
             raise RuntimeError("begin() comes before accumulate() and apply()")
-        return self._running
+        return self._step
+
+    def _partition(self) -> RankPartitioner:
+        return RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size)
 
     def _groups(self) -> list[dict[str, Any]]:
         """What the optimizer trains: the model's parameters, and the head's with their own learning rate."""
@@ -311,17 +296,20 @@ class PolicyLearner:
     def _forward(
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
     ) -> ModelOutputs:
-        """Log-probability and entropy of the response tokens, float32 [T] each; with `prompts` what came of those."""
+        """`forward` with whole weights."""
         return self._ranks.run(model, forward, batch, temperature, self._bf16, self._config.logits_mib, prompts)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
-        """What the loss sees of these rows."""
+        """The loss's view of these rows."""
         reference_logp_T = None
         if self._reference is not None:  # first, while nothing is held for the backward pass
             with torch.no_grad():
                 reference_logp_T = self._forward(self._reference.model, batch, self._temperature).logp_T
         needs = self._loss.needs
         logp_T, entropy_T, prompt_SH = self._forward(self._model, batch, self._temperature, "prompt_hidden" in needs)
+        head_S = None
+        if self._head is not None and prompt_SH is not None:
+            head_S = self._ranks.run(self._head, run_head, prompt_SH)
         device, response_T = logp_T.device, batch.row_of.to(logp_T.device)
         return Tokens(
             logp_T=logp_T,
@@ -332,12 +320,12 @@ class PolicyLearner:
             entropy_T=entropy_T if "entropy" in needs else entropy_T.detach(),
             reference_logp_T=reference_logp_T,
             prompt_hidden_SH=prompt_SH,
-            head_S=None if prompt_SH is None or self._head is None else self._ranks.run(self._head, answer, prompt_SH),
+            head_S=head_S,
         )
 
     def _backward(self, rows: Sequence[TrainingRow]) -> None:
-        """Add the gradient of a micro-batch, and what is told of it. Without rows it is a pass that adds nothing."""
-        running = self._started()
+        """Add the gradient of a micro-batch and its sums. Without rows the pass adds nothing."""
+        step = self._started()
         if not rows:
             blank = self._tokens(pack([_BLANK]))
             nothing = 0.0 * blank.logp_T.sum()
@@ -346,14 +334,12 @@ class PolicyLearner:
             nothing.backward()  # type: ignore[no-untyped-call]
             return
         batch = pack(rows)
-        tokens = self._tokens(batch)
-        weights = [
-            response_weight(self._loss.config.aggregation, length, running.normalisers) for length in batch.lengths
-        ]
+        tokens, aggregation = self._tokens(batch), self._loss.config.aggregation
+        weights = [response_weight(aggregation, length, step.normalisers) for length in batch.lengths]
         weight_T = torch.tensor(weights, dtype=tokens.logp_T.dtype, device=tokens.logp_T.device)[tokens.response_T]
         loss = (self._loss.total(tokens) * weight_T).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        running.totals.add(tokens, self._loss, float(loss.detach()))
+        step.sums.add(tokens, self._loss, float(loss.detach()))
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
         """Scale the gradients down to `max_grad_norm` where they are longer; their norm before."""

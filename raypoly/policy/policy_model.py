@@ -4,11 +4,14 @@
     logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
     logp_T, entropy_T, prompt_hidden_SH = forward(model, batch, 1.0, bf16=True, prompts=True)
 
-A model of a kind that would be computed wrongly this way is refused when it is loaded.
+Loading refuses a model of a kind that would be computed wrongly this way.
 """
 
 from __future__ import annotations
 
+import copy
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,12 +35,12 @@ AttentionInterface.register(PACKED, attend)
 
 
 class ModelOutputs(NamedTuple):
-    """Of one pass over packed rows."""
+    """Results of one pass over packed rows."""
 
     logp_T: Tensor
     entropy_T: Tensor
     prompt_hidden_SH: Tensor | None
-    """Mean of the last hidden states of each row's prompt; None where it was not asked for."""
+    """[B, H]: mean of the last hidden states of each row's prompt; None without `prompts`."""
 
 
 def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
@@ -73,7 +76,7 @@ def forward(
     chunk_mib: int = CHUNK_MIB,
     prompts: bool = False,
 ) -> ModelOutputs:
-    """`response_logprobs`, and with `prompts` what the rows' prompts came to, as exactly as those."""
+    """`response_logprobs`, and with `prompts` the mean hidden state of each row's prompt."""
     device = model.device
     # Each weight is used once, so a cache of the rounded ones would only hold half the model's size.
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
@@ -87,6 +90,26 @@ def forward(
         head_VH = model.get_output_embeddings().weight
         logp_T, entropy_T = token_logprobs(hidden_TH, head_VH, batch.targets.to(device), temperature, chunk_mib)
     return ModelOutputs(logp_T, entropy_T, prompt_means(hidden_1SH[0], batch.segments) if prompts else None)
+
+
+def pretrained_config(model: PreTrainedModel) -> dict[str, bytes]:
+    """The files that make a folder with this model's weights, in float32, a Hugging Face one (no tokenizer)."""
+    config = copy.deepcopy(model.config)
+    config.architectures, config.dtype = [type(model).__name__.removeprefix("FSDP")], torch.float32
+    files = {"config.json": config.to_json_string().encode()}
+    if model.can_generate():
+        files["generation_config.json"] = model.generation_config.to_json_string().encode()
+    return files
+
+
+def pretrained_files(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, bytes]:
+    """The files of a Hugging Face folder with this model and these weights (no tokenizer)."""
+    state = dict(weights)
+    for name, tied_to in (model.all_tied_weights_keys or {}).items():  # so that it is saved once
+        state[name] = state[tied_to]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, state_dict=state)
+        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
 
 def layers_of(model: Module) -> list[Module]:

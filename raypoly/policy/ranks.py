@@ -1,9 +1,9 @@
-"""How many processes a learner is: here one, which holds everything; `raypoly.policy.sharding` has several.
+"""The ranks (processes) of a learner. `Ranks` is one that holds everything; `raypoly.policy.sharding` has several.
 
-    learner = PolicyLearner(path, config, loss, temperature, model, join(place))     # in each of place.size processes
+    learner = PolicyLearner(path, config, loss, temperature, model, ranks)     # in each of ranks.size processes
 
-The learner asks its ranks for what differs: where weights are, who computes which rows, what is whole, who writes what.
-On one rank every answer is what it was asked with, and no process group is made.
+The learner calls its ranks where one and several differ: which weights are here, which rank computes which rows, and
+which rank writes what. One rank returns what it was given and makes no process group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from raypoly.policy.places import Place
 from raypoly.policy.snapshots import host_copy, weight_digest
 
 T = TypeVar("T")
@@ -24,20 +23,20 @@ M = TypeVar("M", bound=Module)
 
 
 class Ranks:
-    """One rank. What several do together, each of them must call, in the same order."""
+    """One rank. Where there are several, all call the same methods in the same order."""
 
     rank = 0
     size = 1
 
     def shard(self, model: Module, bf16: bool) -> None:
-        """Leave this rank's part of the model's weights in it."""
+        """Keep this rank's part of the model's weights in the model, and drop the rest."""
 
     def run(self, model: M, function: Callable[Concatenate[M, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`function(model, ...)` with whole weights while it runs and in its backward pass."""
         return function(model, *args, **kwargs)
 
     def whole(self, tensor: Tensor) -> Tensor:
-        """All of a tensor of which each rank has a part."""
+        """The whole tensor, of which each rank has a part."""
         return tensor
 
     def gather(self, value: T) -> list[T]:
@@ -48,12 +47,12 @@ class Ranks:
         """`weight_digest` of the whole weights."""
         return weight_digest(weights)
 
-    def kept(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Copies on the host of the whole tensors that this rank writes; each is written by one."""
+    def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copies on the host of the whole tensors that this rank writes. Each tensor is written by one rank."""
         return {name: host_copy(tensor) for name, tensor in tensors.items()}
 
-    def placed(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Tensors that some rank has read, whole; each rank gets its part of all of them."""
+    def distribute(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """This rank's parts of all tensors that ranks have read. `found`: whole tensors that this rank has read."""
         yield from ((name, found[name]) for name in sorted(found))
 
 
@@ -61,14 +60,5 @@ ONE = Ranks()
 
 
 def device() -> torch.device:
-    """Where a learner computes."""
+    """The device on which a learner computes."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def join(place: Place | None) -> Ranks:
-    """The ranks that meet at a place; None is one rank. Returns when all are there."""
-    if place is None or place.size == 1:
-        return ONE
-    from raypoly.policy.sharding import ShardedRanks  # brings FSDP, which one rank does not need
-
-    return ShardedRanks(place, device())

@@ -1,6 +1,6 @@
-"""The frozen model that a loss compares with: the one that the run started with, whatever is trained since.
+"""The reference model: the frozen weights that the run started with, for a loss with a KL term or with `reference`.
 
-It is opened from where the run's first weights came from, never from a checkpoint, so a resumed run has the same; a
+It is loaded from where the run's first weights came from, never from a checkpoint, so a resumed run has the same one. A
 checkpoint holds its digest, so that another model in that place is noticed.
 """
 
@@ -12,16 +12,16 @@ from raypoly.errors import UsageError
 from raypoly.policy.snapshots import weight_digest
 
 
-class Reference:
-    """Float32 weights without gradients, beside those in training."""
+class ReferenceModel:
+    """Float32 weights without gradients, beside the policy's."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """`model` is whole; what is done to it afterwards does not change its digest."""
+        """`model` is whole. Changing (or sharding) it afterwards does not change the digest."""
         self.model = model.eval().requires_grad_(False)
         self.digest = weight_digest(model.state_dict())
 
     def check(self, known: str | None) -> None:
-        """Raise `UsageError` where a checkpoint names another one; None is a checkpoint that names none."""
+        """Raise `UsageError` where a checkpoint has the digest of another model; None is a checkpoint without one."""
         if known is not None and known != self.digest:
             raise UsageError(
                 "The model at model.path is not the one that this run started with and that its loss compares with: "

@@ -1,12 +1,12 @@
-"""A learner's weights, gradients and moments divided over ranks: PyTorch's FSDP2 (`fully_shard`), a layer at a time.
+"""A learner's weights, gradients and moments sharded over ranks with PyTorch's FSDP2 (`fully_shard`), layer by layer.
 
-    with Meeting(host) as meeting: ...            # on rank 0's machine: a free port
-    ranks = ShardedRanks(Place(rank, size, host, meeting.port), device)
-    ranks.shard(model, bf16=True)                 # rows of each weight's first axis stay, in float32
+    store = RendezvousStore(host)                              # on rank 0's machine: a free port
+    ranks = ShardedRanks(rank, size, host, store.port, device)       # in each rank's process
+    ranks.shard(model, bf16=True)                              # keeps rows of each weight's first axis, in float32
     logp_T, entropy_T = ranks.run(model, response_logprobs, batch, 1.0, True)
 
-A layer's weights are whole while it computes. With bf16 they travel rounded, as autocast would round them; norms and
-what is no layer's (embedding, head) travel in float32, so several ranks compute what one computes. Gradients are
+A layer's weights are whole while it computes. With bf16 they travel rounded, as autocast would round them; norms,
+embedding and head travel in float32, so several ranks compute what one computes. Gradients are
 summed in float32, not averaged: a step's normalisers are those of all its rows.
 """
 
@@ -26,18 +26,17 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn import Linear, Module
 
-from raypoly.policy.places import Place
 from raypoly.policy.policy_model import layers_of
 from raypoly.policy.ranks import M, P, Ranks
 from raypoly.policy.snapshots import add_weight, host_copy
 
 T = TypeVar("T")
 _WHOLE = "with_whole_weights"
-"""The method of a sharded model in which FSDP makes its weights whole."""
+"""The method of a sharded model that FSDP treats as a forward method: weights are whole inside."""
 
 
-class Meeting:
-    """Where ranks find each other: a store on a free port of this machine, for as long as this is held."""
+class RendezvousStore:
+    """The store in which ranks find each other, on a free port of this machine; it lives as long as this object."""
 
     def __init__(self, host: str) -> None:
         self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
@@ -45,15 +44,15 @@ class Meeting:
 
 
 class ShardedRanks(Ranks):
-    """Several ranks, a process each; what one of them calls, all call."""
+    """Several ranks, one process each."""
 
-    def __init__(self, place: Place, device: torch.device) -> None:
-        """Returns when every rank is there."""
-        self.rank, self.size, self._device = place.rank, place.size, device
+    def __init__(self, rank: int, size: int, host: str, port: int, device: torch.device) -> None:
+        """Returns when every rank is there. A `RendezvousStore` listens at the port."""
+        self.rank, self.size, self._device = rank, size, device
         backend = "nccl" if device.type == "cuda" else "gloo"
-        store = dist.TCPStore(place.host, place.port, is_master=False)  # type: ignore[attr-defined]
-        dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size)
-        self._mesh: DeviceMesh = init_device_mesh(device.type, (place.size,))
+        store = dist.TCPStore(host, port, is_master=False)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+        self._mesh: DeviceMesh = init_device_mesh(device.type, (size,))
 
     def shard(self, model: Module, bf16: bool) -> None:
         how: dict[str, Any] = {"mesh": self._mesh}
@@ -93,16 +92,16 @@ class ShardedRanks(Ranks):
                 add_weight(sha, name, tensor)
         return self.gather(sha.hexdigest())[0]
 
-    def kept(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        owners = dealt({name: tensor.numel() for name, tensor in tensors.items()}, self.size)
-        kept = {}
+    def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        owners = assign_writers({name: tensor.numel() for name, tensor in tensors.items()}, self.size)
+        copies = {}
         for name in sorted(tensors):
             tensor = self.whole(tensors[name])
             if owners[name] == self.rank:
-                kept[name] = host_copy(tensor)
-        return kept
+                copies[name] = host_copy(tensor)
+        return copies
 
-    def placed(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    def distribute(self, found: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         read = self.gather({name: (tensor.shape, tensor.dtype) for name, tensor in found.items()})
         for reader, described in enumerate(read):
             for name, (shape, dtype) in sorted(described.items()):
@@ -115,12 +114,12 @@ class ShardedRanks(Ranks):
                     yield name, distribute_tensor(tensor, self._mesh, [Shard(0)], src_data_rank=reader)
 
     def leave(self) -> None:
-        """End the process group: the ranks have nothing more to do together."""
+        """End the process group."""
         dist.destroy_process_group()
 
 
-def dealt(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
-    """The rank that writes each tensor, so that all write about as much: the largest first, to who has least."""
+def assign_writers(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
+    """The rank that writes each tensor, by name. The largest goes first, to the rank with the least to write."""
     loads, owners = [0] * ranks, {}
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         owner = min(range(ranks), key=loads.__getitem__)
@@ -130,7 +129,7 @@ def dealt(sizes: Mapping[str, int], ranks: int) -> dict[str, int]:
 
 
 def _norms(layer: Module) -> list[Module]:
-    """What of a layer multiplies no matrices: it computes in float32, with weights that are not rounded."""
+    """A layer's modules without matrix products. They compute in float32, with weights that are not rounded."""
     return [
         module
         for module in layer.modules()

@@ -1,4 +1,4 @@
-"""A copy of a learner's state on the host, taken between two updates and written to files while training goes on."""
+"""A copy of a learner's state on the host, made between two updates and written to files while training goes on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from safetensors.torch import save as save_safetensors
 OPTIMIZER = "optimizer.safetensors"
 META = "learner.json"
 ADAPTERS = "adapters.safetensors"
-"""In place of `raypoly.store.shards.WEIGHTS` where adapters alone are trained: they are no policy by themselves."""
+"""Replaces `raypoly.store.shards.WEIGHTS` where only adapters are trained: they are no policy by themselves."""
 HEAD = "loss_head.safetensors"
-"""What the loss trains beside the policy, where it does."""
+"""The loss's head, for a loss that has one."""
 _FORMAT = {"format": "pt"}
 
 
@@ -32,16 +32,16 @@ class Snapshot:
     moments: Mapping[str, torch.Tensor]
     """The optimizer's state, by `parameter|field`."""
     reference_digest: str | None = None
-    """Of the frozen weights that the loss compares with; None where there are none."""
+    """Of the reference model; None where the loss needs none."""
     rank: int = 0
-    """Whose part of the state this is."""
+    """The rank whose part of the state this is."""
     weight_digest: str | None = None
     """Of all ranks' weights; None where these are all."""
     head: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """Weights of the loss's head."""
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
-        """The files of a checkpoint, made one at a time: beside the copy, memory holds one of them."""
+        """The files of a checkpoint by name, made one at a time, so that memory holds the copy and one file."""
         yield self.weights_part, save_safetensors(dict(self.weights), _FORMAT)
         if self.head:
             yield HEAD, save_safetensors(dict(self.head), _FORMAT)

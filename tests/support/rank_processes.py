@@ -16,9 +16,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 
 import raypoly.policy.policy_learner  # noqa: F401  (so that ranks are forked with it)
-from raypoly.policy.places import Place
 from raypoly.policy.ranks import Ranks
-from raypoly.policy.sharding import Meeting, ShardedRanks
+from raypoly.policy.sharding import RendezvousStore, ShardedRanks
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -43,16 +42,18 @@ class RankProcesses:
         self, size: int, function: Callable[Concatenate[Ranks, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> list[T]:
         """Call the function on each rank and return the results in rank order. Raises what the function raises."""
-        meeting = Meeting(HOST)
-        places = [Place(rank, size, HOST, meeting.port) for rank in range(size)]
-        answers: list[Any] = [self._pool.submit(_rank, place, function, *args, **kwargs) for place in places]
+        store = RendezvousStore(HOST)
+        answers: list[Any] = [
+            self._pool.submit(_run_rank, (rank, size, HOST, store.port), function, *args, **kwargs)
+            for rank in range(size)
+        ]
         return [answer.result(timeout=600) for answer in answers]
 
 
-def _rank(place: Place, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+def _run_rank(place: tuple[int, int, str, int], function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     torch.set_num_threads(1)
     os.environ.pop("TORCHDYNAMO_DISABLE", None)  # of an engine that tests of this process had before the fork
-    ranks = ShardedRanks(place, torch.device("cpu"))
+    ranks = ShardedRanks(*place, torch.device("cpu"))
     try:
         return function(ranks, *args, **kwargs)
     finally:

@@ -17,9 +17,8 @@ import numpy as np
 from actors.scorer import ScorerPool, _Worker
 from raypoly.engines import Sample, SampleRequest
 from raypoly.losses.aggregation import Normalisers
-from raypoly.losses.loss_stats import LossStats
 from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
+from raypoly.policy.update_stats import LossStats, UpdateStats
 from raypoly.values import Float32, Int32, Labels, Problem, Rollout, TestSuite, Verdict
 from tests.support.service_times import APPLY, SYNC, UPDATE, Times
 from workflows.step.learner_session import LearnerSession

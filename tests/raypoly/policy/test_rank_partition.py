@@ -1,4 +1,4 @@
-"""How rows are dealt to ranks."""
+"""How rows are divided over ranks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from raypoly.policy.packing import Packer, pack
-from raypoly.policy.rank_partition import RankPartitioner, even
+from raypoly.policy.packing import Packer, RankPartitioner, even, pack
 from raypoly.policy.training_rows import TrainingRow
 
 

@@ -20,7 +20,7 @@ from raypoly.errors import UsageError
 from raypoly.losses import build
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.ranks import ONE, Ranks
-from raypoly.policy.sharding import dealt
+from raypoly.policy.sharding import assign_writers
 from raypoly.policy.snapshots import HEAD, META
 from raypoly.policy.update_stats import UpdateStats
 from tests.raypoly.policy.test_packing import SIZES
@@ -219,6 +219,6 @@ def test_weights_of_another_model_are_refused_by_name(folder: Path, tmp_path: Pa
 
 
 def test_tensors_are_dealt_so_that_every_rank_writes_about_as_much() -> None:
-    owners = dealt({"embedding": 100, "head": 90, "a": 40, "b": 40, "c": 5, "norm": 1}, 3)
+    owners = assign_writers({"embedding": 100, "head": 90, "a": 40, "b": 40, "c": 5, "norm": 1}, 3)
     assert owners == {"embedding": 0, "head": 1, "a": 2, "b": 2, "c": 2, "norm": 2}
-    assert dealt({"a": 1}, 4) == {"a": 0}
+    assert assign_writers({"a": 1}, 4) == {"a": 0}

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.losses.loss_stats import LossStats
 from raypoly.metrics.sinks import flatten
-from raypoly.policy.update_stats import UpdateStats
+from raypoly.policy.update_stats import LossStats, UpdateStats
 from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.step_metrics import JudgeNumbers, metrics_row

@@ -23,9 +23,8 @@ import pytest
 from raypoly import objectives
 from raypoly.engines import SampleRequest
 from raypoly.losses.aggregation import Normalisers
-from raypoly.losses.loss_stats import LossStats
 from raypoly.policy.training_rows import TrainingRow
-from raypoly.policy.update_stats import UpdateStats
+from raypoly.policy.update_stats import LossStats, UpdateStats
 from raypoly.settings import load
 from raypoly.store.step_records import Record
 from raypoly.values import Float32, Int32, Rollout

@@ -10,56 +10,89 @@ With w = pi_learner / pi_sampler over the n tokens that were trained, log w clam
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import torch
 
+from raypoly.errors import WeightsMismatch
 from raypoly.losses.importance_correction import correction
 from raypoly.losses.kl import kl_terms
 from raypoly.losses.loss import Loss
-from raypoly.losses.loss_stats import LossStats
 from raypoly.losses.loss_tokens import MAX_LOG_RATIO, Tokens
+from raypoly.policy.update_stats import LossStats
 
 SQUARE = "square"
 """Of w, on its way to the effective sample size."""
 
 
 class LossSums:
-    """Adds up over micro-batches what `LossStats` is made of; one transfer from the device a micro-batch."""
+    """Sums over micro-batches, on each rank and then over ranks. One transfer from the device a micro-batch."""
 
     def __init__(self) -> None:
-        self._tokens, self._largest = 0, 0.0
+        self.loss = 0.0
+        self.entropy = 0.0
+        """Nats, over tokens."""
+        self.rows = 0
+        self.tokens = 0
+        self._largest = 0.0
         self._sums: dict[str, float] = {}
 
     @torch.no_grad()
-    def add(self, tokens: Tokens, loss: Loss) -> None:
-        """Take in the tokens of one micro-batch."""
+    def add(self, tokens: Tokens, loss: Loss, value: float) -> None:
+        """Add the tokens of a micro-batch whose part of the step's loss is `value`."""
         off_T = tokens.logp_T.double() - tokens.sampler_logp_T
         per_token = {**_of_sampler(off_T), **_of_loss(tokens, loss)}
         sums = [value_T.sum(dtype=torch.float64) for value_T in per_token.values()]
         *values, largest = torch.stack([*sums, off_T.abs().max()]).tolist()
-        for name, value in zip(per_token, values, strict=True):
-            self._sums[name] = self._sums.get(name, 0.0) + value
+        for name, value_sum in zip(per_token, values, strict=True):
+            self._sums[name] = self._sums.get(name, 0.0) + value_sum
         self._note_largest(largest)
-        self._tokens += len(off_T)
+        self.loss += value
+        self.entropy += float(tokens.entropy_T.sum())
+        self.rows += len(tokens.length_S)
+        self.tokens += len(off_T)
 
     def merge(self, other: LossSums) -> None:
-        """Take in what another rank has added up."""
+        """Add another rank's sums."""
         for name, value in other._sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._note_largest(other._largest)
-        self._tokens += other._tokens
+        self.loss += other.loss
+        self.entropy += other.entropy
+        self.rows += other.rows
+        self.tokens += other.tokens
 
     def measured(self) -> LossStats:
-        """Of all that was added."""
-        if not self._tokens:
+        """Means over all tokens that were added."""
+        if not self.tokens:
             return LossStats()
-        means = {name: value / self._tokens for name, value in self._sums.items()}
+        means = {name: value / self.tokens for name, value in self._sums.items()}
         square = means.pop(SQUARE)
         return LossStats(mismatch_max=self._largest, importance_ess=means["importance_mean"] ** 2 / square, **means)
 
     def _note_largest(self, largest: float) -> None:
         if math.isnan(largest) or largest > self._largest:  # once NaN, it stays so
             self._largest = largest
+
+
+def check_mismatch(measured: LossStats, limit: float | None, version: int, sampled_by: Collection[int]) -> None:
+    """Raise `WeightsMismatch` where the sampler of a step is further from the learner than `train.max_mismatch`, the
+    `limit`, or by no number at all.
+
+    `version` is that of the learner's weights, `sampled_by` those that the step's rows name; where they differ, the
+    difference is the rows' staleness. `workflows/step/weight_sync.py` proves with one prompt and one response that new
+    weights arrived. This looks at every token that is trained on, so it also sees an engine that went wrong later.
+    """
+    found = measured.mismatch_mean
+    if limit is None or found <= limit:
+        return
+    versions = ", ".join(map(str, sorted(sampled_by)))
+    raise WeightsMismatch(
+        f"Step {version} was sampled under weights of version {versions}, as its rows say, and the learner has version "
+        f"{version}: their log-probabilities differ by {found:.3g} a token (at most {measured.mismatch_max:.3g}), more "
+        f"than train.max_mismatch={limit:g}, so the engine's weights were stale or wrong: raise the limit to train on "
+        "these rows all the same, or use run.fresh=true."
+    )
 
 
 def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -11,8 +11,14 @@ import pytest
 import torch
 
 from raypoly.losses import Tokens, build
+<<<<<<<< HEAD:tests/raypoly/losses/test_loss_stats.py
 from raypoly.losses.loss_stats import LossStats
 from raypoly.losses.loss_sums import LossSums
+========
+from raypoly.policy.loss_sums import LossSums
+from raypoly.policy.update_stats import LossStats
+from tests.support.losses_by_loop import random_step
+>>>>>>>> 14616d3 (The learner's ranks import one way, and what a step adds up is in one place):tests/raypoly/policy/test_loss_sums.py
 from tests.raypoly.losses.test_losses import tokens_of
 from tests.support.losses_by_loop import random_step
 
@@ -32,7 +38,7 @@ def step() -> Tokens:
 
 def measured(tokens: Tokens, name: str = "policy_gradient", **params: Any) -> LossStats:
     sums = LossSums()
-    sums.add(tokens, build(name, **params))
+    sums.add(tokens, build(name, **params), 0.0)
     return sums.measured()
 
 
@@ -82,7 +88,7 @@ def test_pieces_of_whole_responses_add_up_to_the_same() -> None:
             name: value[inside_T] for name, value in vars(tokens).items() if name.endswith("_T") and value is not None
         }
         piece["response_T"] = piece["response_T"] - start
-        sums.add(Tokens(**piece, length_S=tokens.length_S[start:stop]), loss)
+        sums.add(Tokens(**piece, length_S=tokens.length_S[start:stop]), loss, 0.0)
     whole = measured(tokens, "gspo", importance_level="sequence", importance_cap=1.1, clip_low=0.1, clip_high=0.1)
     assert asdict(sums.measured()) == pytest.approx(asdict(whole), rel=1e-12, nan_ok=True)
 
@@ -101,7 +107,7 @@ def test_a_log_probability_that_is_no_number_is_not_covered_by_another() -> None
     tokens.sampler_logp_T[0] = math.nan
     sums = LossSums()
     for one in (tokens, step()):
-        sums.add(one, build("policy_gradient"))
+        sums.add(one, build("policy_gradient"), 0.0)
     assert math.isnan(sums.measured().mismatch_max)
 
 
