@@ -1,4 +1,4 @@
-"""Engines: what samples responses. vLLM and transformers behind one interface; the generator actor owns one."""
+"""Engines (rollout workers): they sample responses. vLLM and transformers behind one interface; an actor owns each."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class SampleRequest:
     """A prompt and one seed a response: a group, or those of its responses that share a prompt."""
 
     slot: int
-    """By which the answer is known; the group's own where its responses share one prompt."""
+    """Names the request in the answer; the group's own slot where its responses share one prompt."""
     prompt_tokens: Int32
     seeds: tuple[int, ...]
     _: KW_ONLY
     max_tokens: int | None = None
-    """Of a response, where it is fewer than `generator.max_tokens`."""
+    """Limit of a response, where it is below `generator.max_tokens`."""
     greedy: bool = False
     """Whether the likeliest token is taken each time, whatever the seed."""
 
     def limit(self, tokens: int) -> int:
-        """Tokens of a response at most, for an engine whose own limit is `tokens`."""
+        """The most tokens of a response, for an engine whose own limit is `tokens`."""
         return tokens if self.max_tokens is None else min(tokens, self.max_tokens)
 
 
@@ -63,7 +63,7 @@ class Engine(Protocol):
         ...
 
     def update_weights(self, weights: Weights) -> None:
-        """Take these weights; nothing computed under the old ones (prefix cache) is used again."""
+        """Load these weights. Nothing computed under the old ones (prefix cache) is used again."""
         ...
 
     def prompt_logprobs(self, tokens: Int32) -> Float32:
@@ -71,7 +71,7 @@ class Engine(Protocol):
         ...
 
 
-class Sleeper(Protocol):
+class SleepingEngine(Protocol):
     """An engine that can share a GPU with the learner (placement `colocated`)."""
 
     def sleep(self) -> None:
@@ -79,23 +79,23 @@ class Sleeper(Protocol):
         ...
 
 
-class Taker(Protocol):
-    """An engine that takes weights by a transport other than Ray's objects."""
+class ReceivingEngine(Protocol):
+    """An engine that receives weights by a transport other than Ray's objects."""
 
     def connect(self, info: Mapping[str, Any]) -> None:
-        """Meet the sender that said `info`; for transports that need it."""
+        """Connect to the sender whose `listen` returned `info`."""
         ...
 
     def receive(self, parcel: Parcel) -> None:
         """As `update_weights`, with the weights that the parcel announces.
 
-        Raises `WeightsMismatch` where others come, `TransferBroken` where the sender is gone.
+        Raises `WeightsMismatch` where other weights come, `TransferBroken` where the sender is gone.
         """
         ...
 
 
 class Asleep(RuntimeError):
-    """Something was asked of a sleeping engine."""
+    """A sleeping engine was called."""
 
     def __init__(self, engine: str) -> None:
         super().__init__(f"the engine {engine} sleeps and has no weights: new weights come before anything is sampled")
@@ -112,14 +112,27 @@ def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
     return engine
 
 
+def end_tokens(model_path: Path) -> list[int]:
+    """Every token id that ends a response, by generation config, model config or tokenizer."""
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig  # seconds that no driver needs
+
+    sources = [
+        AutoConfig.from_pretrained(model_path).eos_token_id,
+        AutoTokenizer.from_pretrained(model_path).eos_token_id,
+    ]
+    if (model_path / "generation_config.json").exists():
+        sources.append(GenerationConfig.from_pretrained(model_path).eos_token_id)
+    return sorted({token for ids in sources for token in ([ids] if isinstance(ids, int) else ids or [])})
+
+
 def _check_able(kind: Any, config: GeneratorConfig) -> None:
     if config.placement == "colocated" and not hasattr(kind, "sleep"):
         raise UsageError(
             f"generator.engine={config.engine} has no sleep(), which generator.placement=colocated needs: "
-            "add it (raypoly.engines.Sleeper), or use another placement."
+            "add it (raypoly.engines.SleepingEngine), or use another placement."
         )
     if config.transport not in ("auto", "objects") and not hasattr(kind, "receive"):
         raise UsageError(
             f"generator.engine={config.engine} has no receive(), which generator.transport={config.transport} needs: "
-            "add it (raypoly.engines.Taker), or use objects."
+            "add it (raypoly.engines.ReceivingEngine), or use objects."
         )

@@ -14,9 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from raypoly.config import GeneratorConfig
-from raypoly.engines import Asleep, Sample, SampleRequest, Weights
+from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.batch_decoding import Decoding
-from raypoly.engines.end_tokens import end_tokens
 from raypoly.engines.kv_cache import decode_as_sdpa
 from raypoly.engines.transfer import RECEIVERS, Parcel, build_receiver
 from raypoly.errors import WeightsMismatch

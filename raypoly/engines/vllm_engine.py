@@ -21,8 +21,7 @@ import torch
 from transformers import AutoConfig
 
 from raypoly.config import GeneratorConfig
-from raypoly.engines import Asleep, Sample, SampleRequest, Weights
-from raypoly.engines.end_tokens import end_tokens
+from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.transfer import Parcel
 from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
 from raypoly.errors import UsageError

@@ -22,7 +22,6 @@ import numpy as np
 from pydantic import Field
 
 from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
-from raypoly.objectives.strategies import share_elsewhere
 from raypoly.values import Bool, Float64, Int32
 
 
@@ -48,6 +47,17 @@ class Darling(Objective):
         shaped = group.rewards * np.maximum(diversity, self.config.floor)
         out: Float64 = shaped - shaped.mean()
         return out
+
+
+def share_elsewhere(labels: Int32, degenerate: Bool) -> Float64:
+    """Of the N - 1 other rollouts, the share that have another strategy, float64 [N]; 0 where N = 1.
+
+    Degenerate rollouts are no strategy: they make nobody more diverse, and have no diversity themselves.
+    """
+    valid = ~degenerate
+    other = (labels[:, None] != labels[None, :]) & valid[:, None] & valid[None, :]
+    out: Float64 = other.sum(axis=1) / max(len(labels) - 1, 1)
+    return out
 
 
 def _among(correct: Bool, labels: Int32, degenerate: Bool) -> Float64:

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from raypoly.objectives.darling import share_elsewhere
 from raypoly.objectives.grpo import GRPO, GRPOConfig, relative
 from raypoly.objectives.objective import ScoredGroup
-from raypoly.objectives.strategies import share_elsewhere
 from raypoly.values import Float64
 
 

@@ -22,8 +22,7 @@ from pydantic import Field
 
 from raypoly.objectives.grpo import GRPO, Deviation, GRPOConfig, relative
 from raypoly.objectives.objective import ScoredGroup
-from raypoly.objectives.strategies import cluster_sizes
-from raypoly.values import Float64
+from raypoly.values import Bool, Float64, Int32
 
 
 class UniquenessAwareConfig(GRPOConfig):
@@ -47,3 +46,10 @@ class UniquenessAware(GRPO):
             weight = np.where(advantages > 0, weight, 1.0)
         out: Float64 = advantages * weight
         return out
+
+
+def cluster_sizes(labels: Int32, degenerate: Bool) -> Float64:
+    """How many rollouts have a rollout's strategy, itself included, float64 [N]; 1 for a degenerate one."""
+    same = (labels[:, None] == labels[None, :]) & ~degenerate[:, None] & ~degenerate[None, :]
+    out: Float64 = np.maximum(same.sum(axis=1), 1).astype(np.float64)
+    return out

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AttentionInterface, AutoModelForCausalLM, LlamaConfig
 from transformers.cache_utils import DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -50,9 +50,20 @@ def test_a_layer_holds_what_it_was_given_however_it_grows_and_thins_out(first: i
             rows = len(kept)
 
 
-@pytest.mark.parametrize(("own", "after"), [("sdpa", DECODING), ("eager", "eager")])
-def test_a_model_with_attention_of_its_own_keeps_it(own: str, after: str) -> None:
+@pytest.mark.parametrize(("own", "calls"), [("sdpa", 1), ("eager", 0)])
+def test_a_model_with_attention_of_its_own_keeps_it(own: str, calls: int) -> None:
     config = LlamaConfig(vocab_size=11, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
-    model = LlamaForCausalLM._from_config(config, attn_implementation=own)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=own)
     decode_as_sdpa(model)
-    assert model.config._attn_implementation == after
+    seen: list[torch.Tensor] = []
+
+    def counted(module: torch.nn.Module, query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        seen.append(query)
+        return attend(module, query, *args, **kwargs)
+
+    AttentionInterface.register(DECODING, counted)
+    try:
+        model(torch.arange(4)[None])
+    finally:
+        AttentionInterface.register(DECODING, attend)
+    assert len(seen) == calls

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from raypoly.objectives import build
-from raypoly.objectives.strategies import cluster_sizes, share_elsewhere
+from raypoly.objectives.darling import share_elsewhere
+from raypoly.objectives.uniqueness_aware import cluster_sizes
 from tests.raypoly.objectives.judged_groups import Judged, judged, shuffled
 from tests.support.worked_numbers import worked_cases
 
