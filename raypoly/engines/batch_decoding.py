@@ -1,9 +1,9 @@
-"""Decoding a batch of responses with transformers: a prompt is read once for its group, who has ended leaves the batch.
+"""Decoding a batch of responses with transformers: a prompt is read once for its group, ended rows leave the batch.
 
     for slot, samples in Decoding(model, requests, ends, temperature, most_tokens).groups(beat): ...
 
-Each response draws one uniform number a token from a counter-based generator of its own seed, and inverts the
-cumulative distribution: what is sampled depends on the seed, not on the rest of the batch (but for rounding). The same
+Each response draws one uniform number a token from a counter-based generator with its own seed, and inverts the
+cumulative distribution. So a sample depends on its seed, not on the rest of the batch (but for rounding). The same
 requests make the same batches at every token, so that rounding repeats too.
 """
 
@@ -20,7 +20,7 @@ from raypoly.engines.kv_cache import growing_cache
 from raypoly.values import FinishReason, Int32
 
 THIN_OUT = 0.75
-"""The batch is copied without its ended rows when no more than this share of them goes on."""
+"""The batch is copied without its ended rows when at most this share of its rows is still going."""
 
 
 class Decoding:
@@ -65,13 +65,13 @@ class Decoding:
             if not bool(self._alive_B.any()):
                 return
             if t + 1 < self._tokens_RT.shape[1]:
-                logp_BV = self._feed(self._thinned_out(token_B1))
+                logp_BV = self._feed(self._drop_ended(token_B1))
         for g, left in enumerate(self._left_G):
             if left:
                 yield self._group(g)
 
     def _read_prompts(self) -> torch.Tensor:
-        """Log-probabilities of the first tokens, float32 [R, V]; then every response has a cache of its own."""
+        """Log-probabilities of the first tokens, float32 [R, V]. Afterwards every response has its own cache."""
         ids_GL, mask_GL = _pad_left([request.prompt_tokens for request in self._requests], self._ends.device)
         positions_GL = (mask_GL.cumsum(1) - 1).clamp(min=0)
         logp_GV = self._forward(ids_GL, mask_GL, positions_GL)
@@ -91,7 +91,7 @@ class Decoding:
         return token_B1
 
     def _end(self, ended_B: torch.Tensor, t: int) -> Iterator[tuple[int, list[Sample]]]:
-        """The groups that are whole now that these rows have ended with token t."""
+        """The groups that are complete now that these rows have ended with token t."""
         self._alive_B &= ~ended_B
         for row in self._row_B[ended_B].tolist():
             self._length_R[row], self._ended_R[row] = t + 1, True
@@ -100,8 +100,8 @@ class Decoding:
             if not self._left_G[g]:
                 yield self._group(g)
 
-    def _thinned_out(self, token_B1: torch.Tensor) -> torch.Tensor:
-        """The tokens to go on with, and nothing else of rows that have ended, where that is worth a copy."""
+    def _drop_ended(self, token_B1: torch.Tensor) -> torch.Tensor:
+        """The tokens to feed next. Ended rows leave the batch where that is worth a copy."""
         kept_B = self._alive_B.nonzero()[:, 0]
         if len(kept_B) > THIN_OUT * len(self._alive_B):
             return token_B1

@@ -1,10 +1,10 @@
-"""What decoding with transformers keeps of the tokens before, and how it reads that on a CPU. No bit is another one.
+"""The key-value cache of decoding with transformers, and faster attention to it on a CPU, with the same bits.
 
     decode_as_sdpa(model)
     model(ids, past_key_values=growing_cache(most=len(prompt) + max_tokens))
 
-transformers copies the whole cache for every token: to append to it, and, where several heads share a key, once more
-for each of them. On a CPU that is a third of the time of a small model.
+transformers copies the whole cache for every token: to append to it, and again for each head where several heads share
+a key. On a CPU that is a third of a small model's time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from transformers.masking_utils import sdpa_mask
 DECODING = "raypoly_decoding"
 """The name under which transformers finds `attend`."""
 _ROOM = 32
-"""Tokens that a full layer grows by at least, as far as it may."""
+"""A full layer grows by at least so many tokens, within its limit."""
 
 
 def decode_as_sdpa(model: PreTrainedModel) -> None:
-    """Have the model read its cache by `attend`, where it would by torch's attention; others know more than that."""
+    """Make a model that uses torch's attention (sdpa) use `attend` while it decodes; other models stay as they are."""
     if model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(DECODING)
 
 
 def growing_cache(most: int) -> Cache:
-    """An empty cache that makes room for no more than `most` tokens a row, unless it is given more."""
+    """An empty cache that reserves room for at most `most` tokens a row, unless it is given more."""
     return Cache(layer_class_to_replicate=partial(GrowingLayer, most))
 
 

@@ -1,6 +1,6 @@
-"""Sampling with transformers alone: slower than vLLM on a GPU, the same interface, nothing to install.
+"""The transformers engine: the same interface as vLLM, slower on a GPU, nothing to install.
 
-It decodes as many whole groups beside each other as there is room for, one batch after the other.
+It decodes batches of whole groups, one batch after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TransformersEngine:
     """One model that decodes whole groups, as many at once as `generator.max_sequences` allows."""
 
     probe_tokens = 8
-    """Of the response that new weights are verified with: the cache has no blocks, and outlives no submission."""
+    """Length of the response that verifies new weights. Short: the cache has no blocks and ends with each call."""
 
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         torch.set_num_threads(config.threads)
@@ -37,9 +37,9 @@ class TransformersEngine:
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
         self._shapes: dict[int, torch.Size] = {}
-        """Of parameters that sleep, by their identity; empty while the engine is awake."""
+        """Shapes of the parameters that were dropped by `sleep`, by `id`; empty while the engine is awake."""
         self.decoded = 0
-        """Tokens a sequence so far: a sign of life within a long batch."""
+        """Decoding steps so far: shows progress within a long batch."""
         self._stop = torch.tensor(end_tokens(model_path), device=self._device)
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
@@ -60,7 +60,7 @@ class TransformersEngine:
         self._load(self._receiver.receive(parcel))
 
     def sleep(self) -> None:
-        """Drop the weights; buffers are small and stay."""
+        """Drop the weights. Buffers are small and stay."""
         for parameter in self._model.parameters():
             self._shapes.setdefault(id(parameter), parameter.shape)
             parameter.data = parameter.data.new_empty(0)
@@ -69,7 +69,7 @@ class TransformersEngine:
 
     @torch.no_grad()
     def _load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Copy the weights; an engine that slept is awake when it has all of them."""
+        """Copy the weights. An engine that slept is awake when it has all of them."""
         for parameter in self._model.parameters():
             if id(parameter) in self._shapes and not parameter.numel():
                 parameter.data = parameter.data.new_empty(self._shapes[id(parameter)])

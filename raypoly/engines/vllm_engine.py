@@ -1,11 +1,13 @@
-"""vLLM in this process. All that touches vLLM's internals is in this file and, for weights that come without Ray's
-object store, in `vllm_transfer.py`.
+"""The vLLM engine, in this process. Only this file and `vllm_transfer.py` touch vLLM's internals.
 
-Facts that shape it (vLLM 0.32): `reload_weights` is right for untied heads only, on a CPU a tied head keeps its old
-weights in silence, hence the refusal; the prefix cache survives a reload and must be reset; on AMX processors bf16
-kernels die unless the tile state was asked for; `processed_logprobs` is the log-probability after temperature. Asleep
-at level 2 a GPU keeps neither weights nor cache: weights are woken, filled, and then the cache is. A CPU engine that
-sleeps keeps its memory and answers nothing.
+Facts about vLLM 0.32 that it relies on:
+
+- `reload_weights` is right for untied heads only. On a CPU a tied head silently keeps its old weights: it is refused.
+- The prefix cache survives a reload and must be reset.
+- On AMX processors bf16 kernels crash unless the process asked for the tile state.
+- `processed_logprobs` are log-probabilities after temperature.
+- Asleep at level 2 a GPU keeps neither weights nor cache: wake the weights, fill them, then wake the cache. A CPU
+  engine keeps its memory while it sleeps.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class VllmEngine:
         )
         self._submitted = 0
         self.decoded = 0
-        """Steps of the engine so far: a sign of life within a long group."""
+        """Engine steps so far: shows progress within a long group."""
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
         self._check_awake()
@@ -116,7 +118,7 @@ class VllmEngine:
 
     @contextmanager
     def _renewed(self) -> Iterator[None]:
-        """Inside, weights are replaced; afterwards the engine is awake, with nothing left of the old ones."""
+        """Inside, replace the weights. Afterwards the engine is awake and has nothing left of the old ones."""
         if self._asleep:
             self._engine.wake_up(tags=["weights"])
         yield
@@ -155,7 +157,7 @@ class VllmEngine:
 
 
 def _prepare_process(config: GeneratorConfig, dtype: str, cuda: bool) -> None:
-    """What vLLM reads from the environment, and what its CPU kernels need of the process."""
+    """Set the environment variables that vLLM reads, and what its CPU kernels need in the process."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

@@ -1,9 +1,9 @@
-"""vLLM's weight transfer: its backends for the GPU, and ours for a CPU registered beside them. Of vLLM's internals all
-that `vllm.py` does not touch is touched here.
+"""Weight transfer into vLLM: its own backends for the GPU, and ours for a CPU registered beside them.
 
-An engine takes a parcel by vLLM's own three calls (start, update, finish) whatever the backend is, so what is rehearsed
-on a CPU is that route; another backend carries the bytes. On the learner's side CUDA IPC needs torch alone, as vLLM's
-own trainer does it (one handle a parameter, nothing is copied); for NCCL vLLM's trainer sends the packed buckets.
+Only this file and `vllm_engine.py` touch vLLM's internals. An engine receives a parcel by vLLM's own three calls
+(start, update, finish) whatever the backend is, so a CPU tests that route too; only the bytes travel otherwise. The
+learner's side of CUDA IPC needs torch alone, as in vLLM's own trainer (one handle a parameter, nothing is copied). For
+NCCL vLLM's trainer sends the packed buckets.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 import torch
 
-from raypoly.engines.transfer import RECEIVERS, Named, Parcel, build_receiver, pieces_of
+from raypoly.engines.transfer import RECEIVERS, Named, Parcel, Sender, build_receiver, pieces_of
 from raypoly.errors import UsageError
 
 SUPPORTED = ("0.32",)
-"""Minor versions of vLLM whose internals these two files were written for."""
+"""Minor versions of vLLM for whose internals these two files are written."""
 CHUNK = 1 << 30
-"""Bytes of a packed bucket of NCCL's."""
+"""Bytes of a packed NCCL bucket."""
 
 
 def checked_vllm() -> Any:
-    """The module. Raises `UsageError` where it is of a version that this was not written for."""
+    """The vllm module. Raises `UsageError` for a version that is not supported."""
     import vllm
 
     if not vllm.__version__.startswith(tuple(f"{minor}." for minor in SUPPORTED)):
@@ -37,7 +37,7 @@ def checked_vllm() -> Any:
 
 
 def backend(transport: str) -> Any:
-    """The engine argument that chooses the transport's backend; None where weights come as objects."""
+    """vLLM's engine argument that selects the transport's backend; None where weights come as Ray objects."""
     if transport not in (*RECEIVERS, "ipc", "nccl"):
         return None
     if transport in RECEIVERS:
@@ -46,7 +46,7 @@ def backend(transport: str) -> Any:
 
 
 def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
-    """What vLLM's `update_weights` takes of a parcel."""
+    """The argument of vLLM's `update_weights` for a parcel."""
     if transport in RECEIVERS:
         return {"parcel": parcel}
     info: dict[str, Any] = {
@@ -57,7 +57,7 @@ def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
     return info | dict(parcel.details)
 
 
-class IpcSender:
+class IpcSender(Sender):
     """Handles of the learner's own tensors, in float32 as they are; the engine rounds while it copies."""
 
     def __init__(self, dtype: str) -> None:
@@ -65,9 +65,6 @@ class IpcSender:
 
     def listen(self, address: str) -> Mapping[str, Any]:
         return {"packed": False}
-
-    def connect(self) -> None:
-        """Nothing: a parcel says where the memory is."""
 
     def offer(self, weights: Named, version: int) -> Parcel:
         from torch.multiprocessing.reductions import reduce_tensor
@@ -79,16 +76,13 @@ class IpcSender:
         torch.cuda.synchronize()
         return Parcel(version, pieces_of(named), {"ipc_handles": handles})
 
-    def send(self) -> None:
-        """Nothing: the engine reads by itself."""
-
     def withdraw(self) -> None:
         self._held = []
         torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
 
 
-class NcclSender:
-    """vLLM's trainer for one engine; the calls that it would make to the engine are made by the driver."""
+class NcclSender(Sender):
+    """vLLM's trainer for one engine. The driver makes the calls to the engine that the trainer would make."""
 
     def __init__(self, dtype: str) -> None:
         self._dtype: torch.dtype = getattr(torch, dtype)
@@ -108,7 +102,7 @@ class NcclSender:
         self._trainer = nccl.NCCLTrainerWeightTransferEngine.trainer_init(info, client=_Silent(), source=_Source(self))
 
     def offer(self, weights: Named, version: int) -> Parcel:
-        """In the engine's type: half the bytes for bfloat16, and the same rounding."""
+        """In the engine's dtype: half the bytes for bfloat16, and the same rounding."""
         self._source = [(name, tensor.detach()) for name, tensor in weights]
         return Parcel(version, pieces_of((name, tensor.to("meta", self._dtype)) for name, tensor in self._source))
 
@@ -119,7 +113,7 @@ class NcclSender:
         self._source = []
 
     def rounded(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """What was offered, one tensor at a time in the engine's type."""
+        """The offered weights, one tensor at a time in the engine's dtype."""
         for name, tensor in self._source:
             yield name, tensor.to(self._dtype)
 
@@ -129,7 +123,7 @@ class NcclSender:
 
 
 class _Source:
-    """A `WeightSource` of vLLM's, by its shape: what the sender offers at the time."""
+    """A duck-typed `WeightSource` of vLLM's: what the sender offers at the time."""
 
     def __init__(self, sender: NcclSender) -> None:
         self._sender = sender
@@ -142,7 +136,7 @@ class _Source:
 
 
 class _Silent:
-    """A `VLLMWeightSyncClient` that calls nobody."""
+    """A duck-typed `VLLMWeightSyncClient` that does nothing."""
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None: ...
 
@@ -158,13 +152,13 @@ def _backend_name(transport: str) -> str:
 
 
 def _register(transport: str) -> None:
-    """Make a transport of the CPU's a backend of vLLM's."""
+    """Register a CPU transport as a backend of vLLM's."""
     base = import_module("vllm.distributed.weight_transfer.base")
     factory = import_module("vllm.distributed.weight_transfer.factory").WeightTransferEngineFactory
     reload = import_module("vllm.model_executor.model_loader.reload")
 
     class Backend(base.WeightTransferEngine):  # type: ignore[misc,name-defined]
-        """Loads what a receiver brings, as vLLM's NCCL backend loads what NCCL brings."""
+        """Loads the weights from a receiver, as vLLM's NCCL backend does from NCCL."""
 
         def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
             super().__init__(config, vllm_config, device, model)

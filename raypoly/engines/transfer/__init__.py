@@ -1,4 +1,4 @@
-"""How weights get from the learner's process into an engine's; a file a transport.
+"""Weight transfer from the learner's process into an engine's; one file a transport.
 
     sender, receiver = build_sender(name), build_receiver(name)      # each in its own process
     receiver.connect(sender.listen()); sender.connect()              # at the same time; once
@@ -7,15 +7,16 @@
     sender.send()
     sender.withdraw()
 
-A parcel says which version the sender has; where memory or messages of another one come, `WeightsMismatch` names both.
+A parcel names the weight version of the sender. Where weights of another version come, `WeightsMismatch` names both.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raypoly.errors import WeightsMismatch
 from raypoly.plugins import load_plugin
@@ -43,7 +44,7 @@ COLLECTIVE = ("gloo", "nccl")
 
 @dataclass(frozen=True)
 class Piece:
-    """One tensor that comes."""
+    """One tensor of a parcel."""
 
     name: str
     dtype: str
@@ -65,53 +66,53 @@ class Piece:
 
 @dataclass(frozen=True)
 class Parcel:
-    """What a receiver must know to take weights."""
+    """What a receiver must know to receive weights."""
 
     version: int
-    """Of the weights that the sender has."""
+    """The weight version of the sender."""
     pieces: tuple[Piece, ...] = ()
     """In the order in which they come."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """The transport's own: where the memory is, how large a message."""
+    """The transport's own: where the memory is, how large a message is."""
     weights: Mapping[str, Any] | None = None
     """float32 arrays by name, where they travel as one of Ray's objects."""
 
 
-class Sender(Protocol):
-    """The learner's side; one for each engine where the transport is collective."""
+class Sender(ABC):
+    """The learner's side; one for each engine where the transport is collective. Built as `Class(dtype)`."""
 
     def listen(self, address: str) -> Mapping[str, Any]:
-        """What the other side's `connect` needs; `address` is this machine's."""
-        ...
+        """What the receiver's `connect` needs; `address` is this machine's. Default: nothing, the parcel says all."""
+        return {}
 
-    def connect(self) -> None:
-        """Return when the other side has connected."""
-        ...
+    def connect(self) -> None:  # noqa: B027
+        """Return when the receiver has connected. Default: at once."""
 
+    @abstractmethod
     def offer(self, weights: Named, version: int) -> Parcel:
         """Get the weights ready; they must not change before `withdraw`."""
-        ...
 
-    def send(self) -> None:
-        """Return when the other side has all that was offered."""
-        ...
+    def send(self) -> None:  # noqa: B027
+        """Return when the receiver has all that was offered. Default: at once, receivers read by themselves."""
 
+    @abstractmethod
     def withdraw(self) -> None:
-        """Let go of what was offered."""
-        ...
+        """Release what was offered."""
 
 
-class Receiver(Protocol):
-    """The engine's side."""
+class Receiver(ABC):
+    """The engine's side. Built as `Class()`."""
 
-    def connect(self, info: Mapping[str, Any]) -> None: ...
+    def connect(self, info: Mapping[str, Any]) -> None:  # noqa: B027
+        """Connect to the sender whose `listen` returned `info`. Default: nothing to do."""
 
+    @abstractmethod
     def receive(self, parcel: Parcel) -> Iterator[tuple[str, torch.Tensor]]:
-        """The tensors on the host, each good until the next is asked for.
+        """The tensors on the host; each is valid until the next is taken.
 
-        Raises `WeightsMismatch` where they are of another version than the parcel's.
+        Raises `WeightsMismatch` where they are of another version than the parcel's, `TransferBroken` where the sender
+        is gone.
         """
-        ...
 
 
 def build_sender(transport: str, dtype: str) -> Sender:
@@ -129,10 +130,10 @@ def pieces_of(weights: Named) -> tuple[Piece, ...]:
     return tuple(Piece(name, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for name, t in weights)
 
 
-def check_version(announced: int, came: int) -> None:
+def check_version(announced: int, received: int) -> None:
     """Raise `WeightsMismatch` where they differ."""
-    if came != announced:
+    if received != announced:
         raise WeightsMismatch(
-            f"Weights of version {came} came where version {announced} was announced: nothing was sampled under them; "
-            "start again with the same command and report this."
+            f"Weights of version {received} came where version {announced} was announced: nothing was sampled under "
+            "them; start again with the same command and report this."
         )

@@ -1,6 +1,6 @@
-"""Weights in buckets through a process group of two, learner and engine: what NCCL does between GPUs.
+"""Weight transfer in buckets through a process group of two, learner and engine (NCCL between GPUs).
 
-The group stands apart from torch's global one, which belongs to the learner's ranks.
+The group is not torch's global one, which belongs to the learner's ranks.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch.distributed import BroadcastOptions, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
-from raypoly.engines.transfer import Named, Parcel, Piece, check_version, pieces_of
+from raypoly.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 from raypoly.errors import TransferBroken
 
 BUCKET = 64 << 20
-"""Bytes of one message at most, but for a tensor that is larger by itself."""
-PATIENCE = timedelta(minutes=10)
-"""How long one side waits for the other; whoever drives both ends a wait whose other side is gone."""
+"""The most bytes of one message; a larger tensor is a message by itself."""
+TIMEOUT = timedelta(minutes=10)
+"""How long one side waits for the other. The driver ends a wait whose other side is gone."""
 
 
-class GlooSender:
+class GlooSender(Sender):
     """For one engine."""
 
     def __init__(self, dtype: str) -> None:
@@ -34,7 +34,7 @@ class GlooSender:
 
     def listen(self, address: str) -> Mapping[str, Any]:
         self._address = address
-        self._store = TCPStore(address, 0, 2, is_master=True, timeout=PATIENCE, wait_for_workers=False)
+        self._store = TCPStore(address, 0, 2, is_master=True, timeout=TIMEOUT, wait_for_workers=False)
         return {"address": address, "port": self._store.port}
 
     def connect(self) -> None:
@@ -60,32 +60,32 @@ class GlooSender:
         self._offered = []
 
 
-class GlooReceiver:
+class GlooReceiver(Receiver):
     def __init__(self) -> None:
         self._link: _Link | None = None
 
     def connect(self, info: Mapping[str, Any]) -> None:
-        with socket.create_connection((info["address"], info["port"])) as way:
-            here = way.getsockname()[0]
-        store = TCPStore(info["address"], info["port"], 2, is_master=False, timeout=PATIENCE)
-        self._link = _Link(store, 1, here)
+        with socket.create_connection((info["address"], info["port"])) as probe:
+            own_address = probe.getsockname()[0]
+        store = TCPStore(info["address"], info["port"], 2, is_master=False, timeout=TIMEOUT)
+        self._link = _Link(store, 1, own_address)
 
     def receive(self, parcel: Parcel) -> Iterator[tuple[str, torch.Tensor]]:
-        """Raises `TransferBroken` where the learner is gone. Where it ends early the learner is told."""
+        """As `Receiver.receive`. Where it ends early, it closes the link, which ends the learner's wait."""
         if self._link is None:
             raise RuntimeError("connect() comes before receive()")
         try:
-            came = torch.zeros(1, dtype=torch.int64)
-            self._link.broadcast(came)
-            check_version(parcel.version, int(came))
+            version = torch.zeros(1, dtype=torch.int64)
+            self._link.broadcast(version)
+            check_version(parcel.version, int(version))
             for bucket in buckets(parcel.pieces, parcel.details["bucket"]):
-                yield from _unpacked(self._link, [parcel.pieces[index] for index in bucket])
+                yield from _receive_bucket(self._link, [parcel.pieces[index] for index in bucket])
         except BaseException:
             self._link.close()
             raise
 
 
-def _unpacked(link: _Link, pieces: Sequence[Piece]) -> Iterator[tuple[str, torch.Tensor]]:
+def _receive_bucket(link: _Link, pieces: Sequence[Piece]) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of the next message."""
     sizes = [piece.size for piece in pieces]
     message = torch.empty(sum(sizes), dtype=torch.uint8)
@@ -96,7 +96,7 @@ def _unpacked(link: _Link, pieces: Sequence[Piece]) -> Iterator[tuple[str, torch
 
 
 def buckets(pieces: tuple[Piece, ...], limit: int) -> Iterator[list[int]]:
-    """Neighbours' indices, together as many bytes as `limit` allows, at least one."""
+    """The pieces' indices, divided in order into buckets of at most `limit` bytes, or of one larger piece."""
     bucket: list[int] = []
     held = 0
     for index, piece in enumerate(pieces):
@@ -115,23 +115,24 @@ class _Link:
     def __init__(self, store: TCPStore, rank: int, address: str) -> None:
         options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._devices = [ProcessGroupGloo.create_device(hostname=address)]
-        options._timeout = PATIENCE
-        self._group: Any = _joined(lambda: ProcessGroupGloo(store, rank, 2, options))
+        options._timeout = TIMEOUT
+        self._group: Any = _checked(lambda: ProcessGroupGloo(store, rank, 2, options))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """From rank 0, in place."""
         options = BroadcastOptions()
         options.rootRank = 0
-        _joined(lambda: self._group.broadcast([tensor], options).wait())
+        _checked(lambda: self._group.broadcast([tensor], options).wait())
 
     def close(self) -> None:
-        """The other side's wait ends."""
+        """End the other side's wait."""
         self._group = None
 
 
-def _joined(work: Callable[[], Any]) -> Any:
+def _checked(work: Callable[[], Any]) -> Any:
+    """What `work` returns. Raises `TransferBroken` where gloo fails."""
     try:
         return work()
-    except RuntimeError as error:  # gloo has no kinds of errors: reset, closed, timed out
+    except RuntimeError as error:  # gloo has one type for all errors: reset, closed, timed out
         first = str(error).partition("\n")[0]
         raise TransferBroken(f"The other side of a weight transfer is gone ({first}).") from error

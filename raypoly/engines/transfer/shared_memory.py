@@ -1,6 +1,6 @@
-"""Weights in memory of the learner's process that an engine on the same machine reads: what CUDA IPC does on a GPU.
+"""Weight transfer through memory of the learner's process that an engine on the same machine reads (CUDA IPC on a GPU).
 
-The memory belongs to a file without a name, so nothing of it is left when both processes are gone, however they end.
+The memory is an anonymous file, so nothing is left when both processes are gone, however they end.
 """
 
 from __future__ import annotations
@@ -9,30 +9,23 @@ import contextlib
 import math
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from raypoly.engines.transfer import Named, Parcel, Piece, check_version, pieces_of
+from raypoly.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 from raypoly.errors import TransferBroken
 
 HEADER = 64
 """Bytes before the first tensor: the version, int64, and room up to a cache line."""
 
 
-class SharedMemorySender:
+class SharedMemorySender(Sender):
     """One for all engines."""
 
     def __init__(self, dtype: str) -> None:
         self._file = -1
-
-    def listen(self, address: str) -> Mapping[str, Any]:
-        return {}
-
-    def connect(self) -> None:
-        """Nothing: a parcel says where the memory is."""
 
     def offer(self, weights: Named, version: int) -> Parcel:
         self.withdraw()
@@ -50,21 +43,15 @@ class SharedMemorySender:
                 at += padded(piece)
         return Parcel(version, pieces, {"pid": os.getpid(), "file": self._file, "bytes": size})
 
-    def send(self) -> None:
-        """Nothing: engines read by themselves."""
-
     def withdraw(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
-class SharedMemoryReceiver:
-    def connect(self, info: Mapping[str, Any]) -> None:
-        """Nothing: a parcel says where the memory is."""
-
+class SharedMemoryReceiver(Receiver):
     def receive(self, parcel: Parcel) -> Iterator[tuple[str, torch.Tensor]]:
-        """Raises `TransferBroken` where the learner's process is gone, or has offered other weights since."""
+        """As `Receiver.receive`; also `TransferBroken` where the learner has offered other weights since."""
         path = Path(f"/proc/{parcel.details['pid']}/fd/{parcel.details['file']}")
         try:
             with path.open("rb") as file:
@@ -82,7 +69,7 @@ class SharedMemoryReceiver:
 
 
 def padded(piece: Piece) -> int:
-    """Bytes that a tensor takes up, with those to the next cache line."""
+    """A tensor's bytes, rounded up to a cache line."""
     return -(-piece.size // HEADER) * HEADER
 
 
