@@ -1,4 +1,4 @@
-"""Waiting for an actor's answer: errors come back as themselves, a lost actor is one kind of error, no wait is unseen.
+"""Calls of actors from the driver: unwrapped errors, one tuple of errors for a lost actor, and a list of open calls.
 
 context = CallContext(Retries(10), InFlightCalls())
 with context.in_flight.waiting("score", "scorer-0", actor):
@@ -24,11 +24,11 @@ from raypoly.errors import RaypolyError
 T = TypeVar("T")
 
 START = "start"
-"""The stage of an actor that loads what it needs; it says nothing meanwhile."""
+"""The stage of a call that starts an actor. Its pulse stands still while it loads."""
 
 
 async def result(answer: Awaitable[T]) -> T:
-    """The answer; an error of raypoly's kinds is raised as itself, without Ray's wrapping around it."""
+    """The answer of a call. An actor's `RaypolyError` is raised without Ray's wrapper."""
     try:
         return await answer
     except RayTaskError as error:
@@ -39,22 +39,23 @@ async def result(answer: Awaitable[T]) -> T:
 
 @dataclass(eq=False)
 class InFlightCall:
-    """Something that is waited for."""
+    """A call whose answer the driver awaits."""
 
     stage: str
     who: str
-    """The actor's name, or what else should answer."""
+    """The actor's name, or another source of the answer, such as storage."""
     actor: Any = None
-    """Its handle; None where it is no actor."""
+    """The actor's handle; None for another source."""
     since: float = field(default_factory=time.monotonic)
-    """When it last showed progress, by `time.monotonic`."""
+    """Its last progress, by `time.monotonic`."""
 
     def beat(self) -> None:
+        """Note progress: a part of the answer came."""
         self.since = time.monotonic()
 
 
 class InFlightCalls:
-    """All that is waited for right now; read from another thread."""
+    """All calls that are open now. The watchdog reads them from another thread."""
 
     def __init__(self) -> None:
         self._open: dict[int, InFlightCall] = {}
@@ -63,7 +64,7 @@ class InFlightCalls:
 
     @contextmanager
     def waiting(self, stage: str, who: str, actor: Any = None) -> Iterator[InFlightCall]:
-        """Inside, an answer is awaited; `beat()` the call where a part of it comes."""
+        """Keep a call open inside `with`. Call `beat()` on it where a part of the answer comes."""
         call = InFlightCall(stage, who, actor)
         number = next(self._numbers)
         with self._lock:
@@ -82,7 +83,7 @@ class InFlightCalls:
 
 @dataclass(frozen=True)
 class CallContext:
-    """What all the driver's sides of actors share."""
+    """What all actor clients in the driver share: the retry budget and the open calls."""
 
     retries: Retries = field(default_factory=Retries)
     in_flight: InFlightCalls = field(default_factory=InFlightCalls)

@@ -1,4 +1,4 @@
-"""One engine: the actor that owns it, and the driver's side, which replaces an actor that was lost."""
+"""One engine: the actor that owns it, and its client in the driver, which replaces a lost actor."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
 PROBE_RESPONSE = 64
-"""Tokens of the response that a weight update is verified with, at most: it is sampled alone, while the step waits, and
-spans two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
+"""The most tokens of the response that verifies a weight update. It is sampled alone, while the step waits, and spans
+two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
 
 
 class GeneratorActor(Watched):
@@ -39,7 +39,7 @@ class GeneratorActor(Watched):
         return f"Generator(engine={self._arguments[1].engine}, weights={self._version})"
 
     def setup(self) -> None:
-        """Load the model; its errors are this call's, not the actor's death."""
+        """Load the model. An error fails this call; the actor lives on."""
         from transformers import AutoTokenizer
 
         self._tokenizer = AutoTokenizer.from_pretrained(self._arguments[0])
@@ -47,13 +47,13 @@ class GeneratorActor(Watched):
         self.beat()
 
     def tokenizer_files(self) -> dict[str, bytes]:
-        """The tokenizer as a Hugging Face folder holds it."""
+        """The files of the tokenizer's Hugging Face folder, by name."""
         with tempfile.TemporaryDirectory() as folder:
             self._tokenizer.save_pretrained(folder)
             return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
     def encode(self, texts: Sequence[str]) -> list[Int32]:
-        """Each text's tokens, int32 [P], and none beside them."""
+        """Each text's tokens, int32 [P], without special tokens."""
         return [np.array(ids, np.int32) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
@@ -64,11 +64,11 @@ class GeneratorActor(Watched):
             yield slot, self._rollouts(by_slot[slot], samples)
 
     def connect(self, info: Mapping[str, Any]) -> None:
-        """Meet the learner's sender, which said `info`."""
+        """Connect to the learner's sender, whose `listen` returned `info`."""
         self._engine.connect(info)
 
     def receive(self, parcel: Parcel, version: int) -> None:
-        """Take the weights that a parcel holds or announces, of the version that is wanted."""
+        """Load the weights that a parcel holds or announces. Raises `WeightsMismatch` for another `version`."""
         check_version(version, parcel.version)
         if parcel.weights is not None:
             self._engine.update_weights(parcel.weights)
@@ -77,7 +77,7 @@ class GeneratorActor(Watched):
         self._version = version
 
     def sleep(self) -> None:
-        """Give the memory to the learner, until new weights come."""
+        """Free the memory for the learner, until new weights come."""
         self._engine.sleep()
 
     def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
@@ -107,7 +107,7 @@ class GeneratorActor(Watched):
 
 
 class EngineClient:
-    """One engine's actor, replaced with the right weights when it is lost."""
+    """The client of one engine's actor. A lost actor is replaced and gets the current weights."""
 
     def __init__(
         self,
@@ -117,37 +117,37 @@ class EngineClient:
         context: CallContext,
         deliver: Callable[[EngineClient], Awaitable[None]],
     ) -> None:
-        """`deliver` gives an engine the weights that it should have, if there are any."""
+        """`deliver` sends an engine the current weights, if there are any."""
         self.first_name = name
-        """By which retries, stalls and links know it, whichever actor it is."""
+        """The engine's name for retries, stalls and links; replacements keep it."""
         self._arguments, self._options, self._context, self._deliver = arguments, options, context, deliver
         self.actor: Any = None
         self.name = name
-        """Of the actor that there is now."""
+        """The current actor's name."""
         self.started = 0
-        """How many actors it has been so far."""
+        """Actors started so far."""
         self.repeated = 0
-        """Groups that were decoded again because an actor was lost."""
+        """Groups that were sampled again because an actor was lost."""
 
     async def start(self) -> None:
-        """Return when an actor is up and has its weights."""
-        await self.patiently(self._start, replaced=True)
+        """Start an actor and send it the current weights."""
+        await self.retry(self._start, restarts=True)
 
     async def deliver(self) -> None:
-        """Return when the engine has the weights that it should have."""
-        await self.patiently(lambda: self._deliver(self))
+        """Send the engine the current weights."""
+        await self.retry(lambda: self._deliver(self))
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
-        """Groups as they finish, each once. Where the actor is lost the submission is repeated whole, in its order."""
-        given: set[int] = set()
+        """Groups as they finish, each once. If the actor is lost, the whole submission is repeated in order."""
+        yielded: set[int] = set()
         while True:
             try:
                 with self._context.in_flight.waiting("generate", self.first_name, self.actor) as call:
                     async for answer in self.actor.sample.options(num_returns="streaming").remote(list(requests)):
                         slot, rollouts = await result(answer)
                         call.beat()
-                        if slot not in given:
-                            given.add(slot)
+                        if slot not in yielded:
+                            yielded.add(slot)
                             yield slot, rollouts
                         else:
                             self.repeated += 1
@@ -155,19 +155,19 @@ class EngineClient:
             except LOST as error:
                 await self._replace(error)
 
-    async def patiently(self, ask: Callable[[], Awaitable[T]], replaced: bool = False) -> T:
-        """Ask; where the actor is lost, another is asked. `replaced`: what is asked starts a new one by itself."""
+    async def retry(self, call: Callable[[], Awaitable[T]], restarts: bool = False) -> T:
+        """The answer of `call`. If the actor is lost, call its replacement. `restarts`: `call` starts one itself."""
         while True:
             try:
-                return await ask()
+                return await call()
             except (*LOST, TransferBroken) as error:
-                if replaced:
+                if restarts:
                     await self._before_another(error)
                 else:
                     await self._replace(error)
 
     async def call(self, stage: str, answer: Awaitable[T]) -> T:
-        """The answer of the actor that there is now."""
+        """The current actor's answer."""
         with self._context.in_flight.waiting(stage, self.first_name, self.actor):
             return await result(answer)
 
@@ -176,7 +176,7 @@ class EngineClient:
             ray.kill(self.actor)
 
     async def _replace(self, error: BaseException) -> None:
-        """A new actor with the weights of the old one."""
+        """Start a new actor with the current weights."""
         await self._before_another(error)
         await self.start()
 

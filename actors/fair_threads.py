@@ -1,9 +1,9 @@
-"""A fixed number of threads that work for several askers in turn, however much each of them asks for.
+"""A fixed number of threads that work for several askers in turn, however much work each of them submits.
 
     threads = FairThreads(128)
     future = threads.submit("run-a", lambda: judge.label(problem, rollouts, verdicts))
 
-Whoever fills all threads makes another asker wait for the first thread that is free, and not for its whole queue.
+If one asker fills all threads, another one waits for the first free thread, not for the whole queue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raypoly.judge.fair_queue import FairQueue
 
 
 class FairThreads:
-    """Work waits by asker; a free thread takes from each of them in turn."""
+    """Work waits in one queue per asker; a free thread takes from each queue in turn."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPoolExecutor(count)
@@ -41,5 +41,5 @@ class FairThreads:
             return
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - it is the asker's, who waits for it
+        except BaseException as error:  # noqa: BLE001 - the asker gets it
             future.set_exception(error)

@@ -1,8 +1,8 @@
 """The generator: one or more engines behind one interface.
 
-A step's groups are dealt to the engines in slot order, one to each in turn, so every engine's part of the submission,
-and with it the batches that it forms, is the same each time. An engine that is lost is replaced, given the right
-weights, and asked for its part again; the others go on.
+The engines get a step's groups in slot order, one to each in turn. So every engine's part of the submission, and the
+batches that it forms, are the same each time. A lost engine is replaced, gets the current weights and samples its part
+again; the others go on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from raypoly.values import Float32, Int32
 
 
 class Generator:
-    """All engines, each replaced with the right weights when it is lost."""
+    """All engines of a run. A lost one is replaced and gets the current weights."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Generator:
         context: CallContext | None = None,
         placement: Placement = ON_CPU,
     ) -> None:
-        """`options` are Ray's for the engine of each number."""
+        """`options`: Ray's actor options by the engine's number."""
         context, self._placement = context or CallContext(), placement
         arguments = (str(model_path), placement.applied(config.generator), config.model.dtype)
         names = ["generator", *(f"generator-e{index}" for index in range(1, config.generator.engines))]
@@ -50,14 +50,14 @@ class Generator:
 
     @property
     def repeated(self) -> int:
-        """Groups that were decoded again because an actor was lost."""
+        """Groups that were sampled again because an actor was lost."""
         return sum(engine.repeated for engine in self._engines)
 
     async def start(self) -> None:
         await asyncio.gather(*(engine.start() for engine in self._engines))
 
     async def update_weights(self, source: WeightSource, version: int) -> None:
-        """Return when every engine is awake and has the learner's weights, which must be of this version."""
+        """Weight sync: wake every engine and send it the learner's weights, which must be of this version."""
         self._idle.clear()
         if self._placement.sleeps:
             await source.release()
@@ -65,54 +65,56 @@ class Generator:
         await asyncio.gather(*(engine.deliver() for engine in self._engines))
 
     async def rest(self) -> None:
-        """Nothing more is to be sampled under these weights: where the learner needs the memory, engines sleep."""
+        """Note that sampling under these weights is over. Engines sleep where the learner needs the memory."""
         if self._placement.sleeps:
             await asyncio.gather(*(self._sleep(engine) for engine in self._engines))
         self._idle.set()
 
     async def idle(self) -> None:
-        """Return when the learner's device is free for it: at once, unless engines have to `rest` first."""
+        """Return when the learner's device is free: at once, unless engines have to `rest` first."""
         if self._placement.sleeps:
             await self._idle.wait()
 
     async def tokenizer_files(self) -> dict[str, bytes]:
-        """The tokenizer as a Hugging Face folder holds it."""
+        """The files of the tokenizer's Hugging Face folder, by name."""
         first = self._engines[0]
-        return await first.patiently(lambda: first.call(START, first.actor.tokenizer_files.remote()))
+        return await first.retry(lambda: first.call(START, first.actor.tokenizer_files.remote()))
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
-        """Each text's tokens, int32 [P], and none beside them. Waits for what is being sampled."""
+        """Each text's tokens, int32 [P], without special tokens. Waits for running samples."""
         first = self._engines[0]
-        return await first.patiently(lambda: first.call("generate", first.actor.encode.remote(list(texts))))
+        return await first.retry(lambda: first.call("generate", first.actor.encode.remote(list(texts))))
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
         """By the engine's name: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens`."""
 
         async def ask(engine: EngineClient) -> tuple[Sample, Float32]:
-            return await engine.patiently(lambda: engine.call("update", engine.actor.probe.remote(tokens, seed)))
+            return await engine.retry(lambda: engine.call("update", engine.actor.probe.remote(tokens, seed)))
 
         answers = await asyncio.gather(*(ask(engine) for engine in self._engines))
         return {engine.name: answer for engine, answer in zip(self._engines, answers, strict=True)}
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
-        """Groups as they finish, each once. Where an actor is lost its part is repeated whole, in its order."""
+        """Groups as they finish, each once. If an actor is lost, its whole part is repeated in the same order."""
         if len(self._engines) == 1:
             async for group in self._engines[0].sample(requests):
                 yield group
             return
-        parts = dealt(requests, len(self._engines))
+        parts = deal_requests(requests, len(self._engines))
         arrived: asyncio.Queue[Sampled | BaseException | None] = asyncio.Queue()
-        tasks = [asyncio.create_task(_pour(e, part, arrived)) for e, part in zip(self._engines, parts, strict=True)]
+        tasks = [
+            asyncio.create_task(_enqueue_groups(e, part, arrived)) for e, part in zip(self._engines, parts, strict=True)
+        ]
         try:
             running = len(tasks)
             while running:
-                came = await arrived.get()
-                if isinstance(came, BaseException):
-                    raise came
-                if came is None:
+                group_or_end = await arrived.get()
+                if isinstance(group_or_end, BaseException):
+                    raise group_or_end
+                if group_or_end is None:
                     running -= 1
                 else:
-                    yield came
+                    yield group_or_end
         finally:
             for task in tasks:
                 task.cancel()
@@ -132,20 +134,20 @@ class Generator:
             engine.stop()  # its memory is free; the next weights find it gone, and replace it
 
 
-def dealt(requests: Sequence[SampleRequest], engines: int) -> list[list[SampleRequest]]:
+def deal_requests(requests: Sequence[SampleRequest], engines: int) -> list[list[SampleRequest]]:
     """Each engine's part of a submission, in slot order: one to each in turn."""
     ordered = sorted(requests, key=lambda request: request.slot)
     return [ordered[first::engines] for first in range(engines)]
 
 
-async def _pour(
+async def _enqueue_groups(
     engine: EngineClient, part: Sequence[SampleRequest], arrived: asyncio.Queue[Sampled | BaseException | None]
 ) -> None:
-    """An engine's groups, then None, or the error that ended them."""
+    """Put an engine's groups into `arrived`, then None, or the error that ended them."""
     try:
         if part:
             async for group in engine.sample(part):
                 arrived.put_nowait(group)
         arrived.put_nowait(None)
-    except Exception as error:  # noqa: BLE001 - raised again by who reads
+    except Exception as error:  # noqa: BLE001 - the reader raises it
         arrived.put_nowait(error)

@@ -1,11 +1,11 @@
-"""The driver's side of a learner: one actor a rank, called together, up and down together.
+"""The learner's client in the driver: one actor a rank, started, called and stopped together (a worker group).
 
-    learners = Learners(config, model_path, options, context, note)
+    learners = LearnerGroup(config, model_path, options, context, note)
     standing = await learners.start(checkpoint.reader)
     await learners.call("learn", lambda rank: rank.accumulate.remote(rows))       # every rank; rank 0's answer
 
-Ranks wait for each other within a call. Where one is lost the others can't go on, so whoever catches `LOST` stops all
-of them and starts others: at another port, on nodes that are there now.
+Ranks wait for each other within a call. If one is lost the others can't go on: catch `LOST`, and `start` new actors at
+another port, on the nodes that are there then.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from raypoly.store.shards import ShardReader
 T = TypeVar("T")
 
 _NEIGHBOUR_SECONDS = 60.0
-"""A rank whose neighbour dies may fail in what they do together before Ray tells of the death, by so long at most."""
+"""A rank may fail by a dead neighbour before Ray reports the death, by so many seconds at most."""
 _PLACING_SECONDS = 30.0
-"""Waiting for GPUs longer than this is told."""
+"""Seconds of waiting for GPUs after which the user is told."""
 
 
 class LearnerGroup:
@@ -45,13 +45,13 @@ class LearnerGroup:
         context: CallContext,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """`options`: Ray's, for the rank of a number."""
+        """`options`: Ray's actor options by rank."""
         self._config, self._model_path, self._options = config, model_path, options
         self._context, self._note, self.ranks = context, note, config.train.ranks
         self._actors: list[Any] = []
         self._group: PlacementGroup | None = None
         self.started = 0
-        """How often, so far."""
+        """Starts so far."""
 
     @property
     def actors(self) -> dict[str, Any]:
@@ -59,12 +59,11 @@ class LearnerGroup:
         return {self._who(rank): actor for rank, actor in enumerate(self._actors)}
 
     async def start(self, checkpoint: ShardReader | None) -> Standing:
-        """New actors with the starting model, or with a checkpoint of any number of ranks. Those there were are
-        ended."""
+        """Start new actors with the starting model, or with a checkpoint of any number of ranks. Old ones are ended."""
         self.stop()
         self._actors = []
         self.started += 1
-        own = await self._placed()
+        own = await self._placement()
         actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
         for rank in range(self.ranks):
             name = self._who(rank) if self.started == 1 else f"{self._who(rank)}-{self.started}"
@@ -79,16 +78,16 @@ class LearnerGroup:
         return await self.call(START, lambda rank: rank.setup.remote(checkpoint, next(places)))
 
     async def call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
-        """Ask every rank; rank 0's answer when all have answered. Raises one of `LOST` where any of them is lost."""
+        """Call every rank; rank 0's answer when all have answered. Raises one of `LOST` where a rank is lost."""
         return (await self.each(stage, ask))[0]
 
     async def first(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
-        """Ask rank 0 alone. Raises as `call`."""
+        """Call rank 0 alone. Raises as `call`."""
         who, actor = next(iter(self.actors.items()))
         return await self._one(stage, who, actor, ask(actor))
 
     async def reference(self, stage: str, ask: Callable[[Any], Any]) -> Any:
-        """Ask every rank; the reference to rank 0's answer, owned by this process."""
+        """Call every rank; the reference to rank 0's answer, owned by this process."""
         asked: list[Any] = []
 
         def keep(rank: Any) -> Any:
@@ -101,7 +100,7 @@ class LearnerGroup:
     async def each(
         self, stage: str, ask: Callable[[Any], Awaitable[T]], actors: Mapping[str, Any] | None = None
     ) -> Sequence[T]:
-        """Ask every rank, or those of `actors` that were; all answers, in rank order. Raises as `call`."""
+        """Call every rank, or the ranks of earlier `actors`; all answers, in rank order. Raises as `call`."""
         asked = self.actors if actors is None else actors
         tasks = [asyncio.ensure_future(self._one(stage, who, actor, ask(actor))) for who, actor in asked.items()]
         try:
@@ -118,7 +117,7 @@ class LearnerGroup:
                 task.cancel()
 
     def shared(self, value: T) -> T:
-        """What every rank is sent: one copy of it in the object store."""
+        """An argument for every rank: one copy in the object store where there are several."""
         return value if self.ranks == 1 else ray.put(value)
 
     def stop(self) -> None:
@@ -133,8 +132,8 @@ class LearnerGroup:
         with self._context.in_flight.waiting(stage, who, actor):
             return await result(answer)
 
-    async def _placed(self) -> dict[str, Any]:
-        """What is added to each rank's options: several with a GPU each get them all at once, near each other."""
+    async def _placement(self) -> dict[str, Any]:
+        """Additional options of each rank: several ranks with a GPU each share a placement group."""
         given = self._options(0)
         if self.ranks == 1 or "num_gpus" not in given or "scheduling_strategy" in given:
             return {}
@@ -154,7 +153,7 @@ class LearnerGroup:
 
 
 async def _lost(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
-    """The loss of a rank, where one follows; a failure alone is the others' wait for ever."""
+    """The loss of a rank, if Ray reports one in time; without one the others would wait for ever."""
     pending = {task for task in tasks if not task.done()}
     until = asyncio.get_running_loop().time() + _NEIGHBOUR_SECONDS
     while pending and (left := until - asyncio.get_running_loop().time()) > 0:

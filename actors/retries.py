@@ -1,10 +1,10 @@
-"""The budget of retries: what fails for no fault of the run's is tried again, but not for ever.
+"""The retry budget: a call that fails through infrastructure is tried again, but not for ever.
 
     retries = Retries(10, note=progress.note)
     await retries.again("The generator", error)     # waits, or raises `OutOfRetries`
-    retries.progress()                              # whenever something was done: the budget refills
+    retries.progress()                              # whenever something was committed: the budget refills
 
-One loss that takes many calls with it counts once: who asks while the wait of another goes on, waits with it.
+A loss that takes many calls with it counts once: a caller that comes during another's wait shares that wait.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ DEFAULT = 10
 REFILL_SECONDS = 180.0
 """Seconds of progress that give one retry back."""
 IDLE_SECONDS = 60.0
-"""So much of the time between two signs of progress counts as progress, at most."""
+"""The most of the time between two signs of progress that counts as progress."""
 FIRST_WAIT, LONGEST_WAIT = 0.25, 30.0
-"""Seconds before a retry: doubles with each that is missing from the budget; times 0.5 to 1.5 by chance."""
+"""Seconds before a retry. The wait doubles with each retry used and is multiplied by 0.5 to 1.5 at random."""
 
 LOST = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError, GetTimeoutError)
-"""Infrastructure failed: an actor, its node, its memory, the way to it. Replace the actor and ask again."""
+"""Infrastructure failed: an actor, its node, its memory or the network. Replace the actor and call again."""
 
 
 class Retries:
@@ -54,11 +54,11 @@ class Retries:
 
     @property
     def left(self) -> int:
-        """Retries that may still be taken at once."""
+        """Whole retries left in the budget."""
         return int(self._left)
 
     async def again(self, who: str, error: BaseException) -> None:
-        """Return when it is time to try again. Raises `OutOfRetries` where too much failed too often."""
+        """Use one retry and return after its wait. Raises `OutOfRetries` where the budget is used up."""
         if self._waiting is not None and not self._waiting.done():
             await asyncio.shield(self._waiting)
             return
@@ -74,14 +74,14 @@ class Retries:
         await asyncio.shield(self._waiting)
 
     def progress(self) -> None:
-        """Something was committed."""
+        """Refill the budget: something was committed."""
         now = self._now()
         self._left = min(self._limit, self._left + min(IDLE_SECONDS, now - self._progressed) / REFILL_SECONDS)
         self._progressed = now
 
 
 def reason(error: BaseException) -> str:
-    """Why Ray says that a call has no answer, in a few words."""
+    """Why a call has no answer, in a few words, by Ray's error."""
     text = str(error)
     if isinstance(error, OutOfMemoryError) or "OOM" in text.partition("Some common causes")[0]:
         return "its node ran out of memory"

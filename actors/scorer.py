@@ -1,14 +1,14 @@
-"""The scorer actors: each owns one sandbox. `ScorerPool` is the driver's side: queue, cache, retries.
+"""The scorer actors, each with one sandbox, and `ScorerPool`, their client in the driver: queue, cache, retries.
 
     pool = ScorerPool(ScorerConfig(workers=2), {"num_cpus": 0.01})
     await pool.start()
     verdicts = await pool.score(problem, ["def f(n): ...", None])
 
-Programs of all groups wait in one queue, those first that are needed first. Short ones travel in small chunks, two of
-them in flight an actor; where they are not short each travels alone, to an actor that has nothing to do, so that a slow
-program holds up no other. A program of a problem runs once in the pool's lifetime, unless its verdict may depend on the
-moment. A problem with a known-right program is calibrated once, before its first chunk. What the sandbox itself failed
-at is tried elsewhere and never becomes a verdict of the program.
+Programs of all groups wait in one queue, the most urgent first. Short programs travel in small chunks, two in flight an
+actor. Where programs are not short, each travels alone to an idle actor, so that a slow program delays no other. A
+program of a problem runs once in the pool's lifetime, unless its verdict may depend on the moment. A problem with a
+reference solution is calibrated once, before its first chunk. If the sandbox itself fails, the program is tried on
+another actor; the failure never becomes a verdict of the program.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from raypoly.sandbox import Sandbox
 from raypoly.values import Problem, TestSuite, Verdict
 
 CHUNK = 8
-"""Short programs that travel together, at most."""
+"""The most short programs that travel together."""
 IN_FLIGHT = 2
-"""Chunks of short programs that an actor has at once: one runs, the next is there when it ends."""
+"""Chunks of short programs that an actor has at once: one runs, the next waits there."""
 SHORT_SECONDS = 0.05
-"""CPU time of the programs that travel together, by the average of the newest: their way to an actor (1 to 2 ms) is
-worth sharing, and none waits long for another. Where one program alone takes that long, programs are not short."""
+"""The most CPU time of the programs of one chunk, by the moving average: their way to an actor (1 to 2 ms) is worth
+sharing, and none waits long for another. Programs are short while one alone takes less."""
 _NEWEST = 0.1
-"""Weight of one program in that average."""
+"""Weight of the newest program in that average."""
 AFTER_ALL = 2**31
-"""The order of programs that nobody waits for as long as others are waited for."""
+"""An `order` behind all others: for programs that are not urgent."""
 RETRIES = 3
-"""How often a program is tried again after the sandbox failed or its actor was lost."""
+"""How often a program is tried again after its sandbox failed or its actor was lost."""
 _SHORT_SUITE = 32 << 10
-"""Characters of a suite that travels with each chunk: its way to the object store and back takes longer (3 ms)."""
+"""A suite of at most so many characters travels with each chunk: the object store takes longer (3 ms)."""
 _SUITES = 256
-"""Longer ones kept by hash, in the object store and in each actor, at most."""
+"""The most longer suites kept by hash, in the object store and in each actor."""
 _SUITE_CHARACTERS = 256 << 20
-"""Of their sources, in all."""
+"""Of their sources in all, at most."""
 _VERDICT_CHARACTERS = 256 << 20
-"""Of the programs whose verdicts are kept, in all."""
+"""Of the programs whose verdicts are kept, in all, at most."""
 
 Key = tuple[str, str, str, str | None]
-"""What a verdict depends on: hash of the tests, prelude, entry point, code."""
+"""Cache key of a verdict: hash of the tests, prelude, entry point, code."""
 
 
 class Scorer(Watched):
@@ -69,11 +69,11 @@ class Scorer(Watched):
         return f"Scorer({self._index})"
 
     def setup(self) -> None:
-        """Start the sandbox. Raises `IsolationMissing`; a call's error, not the actor's death."""
+        """Start the sandbox. Raises `IsolationMissing`: the call fails, the actor lives on."""
         self._sandbox = Sandbox(self._limits, self._limits.evidence)
 
     def score(self, problem: Problem, suite: tuple[str, Any], codes: Sequence[str | None]) -> list[Verdict]:
-        """Verdicts in order. `problem` comes without its tests; `suite` is their hash, and they or a reference."""
+        """Verdicts in order. `problem` has no tests; `suite` is their hash, and the tests or a reference to them."""
         whole = replace(problem, tests=self._suite(*suite))
         verdicts = []
         for code in codes:
@@ -96,7 +96,7 @@ class Scorer(Watched):
 
 @dataclass(eq=False)
 class _Job:
-    """One program that somebody waits for."""
+    """One program whose verdict is awaited."""
 
     key: Key
     done: asyncio.Future[Verdict]
@@ -112,20 +112,20 @@ class _Chunk:
     suite: tuple[str, Any]
     jobs: tuple[_Job, ...]
     turn: tuple[int, int]
-    """Its place in the queue: the lowest goes first."""
+    """Its position in the queue: the lowest goes first."""
     avoid: int | None = None
-    """The worker that should not have it again."""
+    """The index of the worker that failed at it."""
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One place of the pool; its actor is replaced when it is lost."""
+    """One worker of the pool. A lost actor is replaced."""
 
     index: int
     actor: Any = None
     started: int = 0
     measuring: int = 0
-    """Problems that it is calibrating."""
+    """Problems in calibration."""
     chunks: int = 0
     """In flight."""
     name: str = ""
@@ -157,7 +157,7 @@ class ScorerPool:
         self._tasks: list[asyncio.Task[None]] = []
         self._program_seconds = SHORT_SECONDS
         self.programs_run = 0
-        """Programs that ran in a sandbox; what the cache knew is not among them."""
+        """Programs that ran in a sandbox; cache hits don't count."""
 
     @property
     def actors(self) -> dict[str, Any]:
@@ -166,12 +166,11 @@ class ScorerPool:
 
     async def start(self) -> None:
         """Start the actors. Raises `IsolationMissing` where programs can't be confined."""
-        await asyncio.gather(*(self._start_patiently(worker) for worker in self._workers))
+        await asyncio.gather(*(self._start_with_retries(worker) for worker in self._workers))
         self._tasks = [asyncio.create_task(self._serve(worker)) for worker in self._workers for _ in range(IN_FLIGHT)]
 
     async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
-        """One verdict a program, in order, never `infra`. Of all programs that wait those of the lowest `order` go
-        first.
+        """One verdict a program, in order, never `infra`. Waiting programs with the lowest `order` run first.
 
         Raises `SandboxError` where the sandbox failed for good, `BrokenTests` where the tests can't be run.
         """
@@ -181,13 +180,13 @@ class ScorerPool:
         loop = asyncio.get_running_loop()
         new = {key: _Job(key, loop.create_future()) for key in keys if key not in known and key not in asked}
         self._waiting.update(new)
-        if new:  # a task of its own: it goes on where this caller gives up, as others may wait for the same programs
+        if new:  # its own task: it goes on when this caller is cancelled, as others may wait for the same programs
             task = asyncio.create_task(self._submit(problem, list(new.values()), order))
             self._submitting.add(task)
             task.add_done_callback(self._submitting.discard)
         jobs = asked | new
         if jobs:
-            # wait, not gather: a caller that gives up must not take away what another one waits for
+            # wait, not gather: cancelling this caller must not cancel what others wait for
             await asyncio.wait([job.done for job in jobs.values()])
         for error in [job.done.exception() for job in jobs.values()]:
             if error is not None:
@@ -195,7 +194,7 @@ class ScorerPool:
         return [known[key] if key in known else jobs[key].done.result() for key in keys]
 
     def stop(self) -> None:
-        """End the actors; whoever still waits for a verdict is cancelled."""
+        """End the actors and cancel all waits for verdicts."""
         for task in [*self._tasks, *self._submitting, *self._references.values()]:
             task.cancel()
         for job in self._waiting.values():
@@ -206,13 +205,13 @@ class ScorerPool:
                 ray.kill(worker.actor)
 
     async def _submit(self, problem: Problem, jobs: list[_Job], order: int) -> None:
-        """Calibrate the problem where there is a program to run, and queue its programs."""
+        """Calibrate the problem if there is a program to run, and queue its programs."""
         suite = (problem.tests.hash, self._reference(problem.tests))
-        shown = replace(problem, tests=replace(problem.tests, source=""))
+        bare = replace(problem, tests=replace(problem.tests, source=""))
         try:
             codes = [job.key[3] is not None for job in jobs]
-            seconds = await self._calibrated(shown, suite) if any(codes) else None
-            shown = replace(shown, reference_seconds=seconds, solution="")
+            seconds = await self._calibrated(bare, suite) if any(codes) else None
+            bare = replace(bare, reference_seconds=seconds, solution="")
         except Exception as error:  # noqa: BLE001 - whoever waits for these programs gets it
             for job in jobs:
                 self._fail(job, error)
@@ -220,7 +219,7 @@ class ScorerPool:
         size = max(1, int(SHORT_SECONDS / max(self._program_seconds, SHORT_SECONDS / CHUNK)))
         async with self._changed:
             for i in range(0, len(jobs), size):
-                self._enqueue(_Chunk(shown, suite, tuple(jobs[i : i + size]), (order, next(self._numbers))))
+                self._enqueue(_Chunk(bare, suite, tuple(jobs[i : i + size]), (order, next(self._numbers))))
             self._changed.notify_all()
 
     def _enqueue(self, chunk: _Chunk) -> None:
@@ -269,7 +268,7 @@ class ScorerPool:
 
     @property
     def _short(self) -> bool:
-        """Whether the newest programs were short, so that an actor may have its next ones before it needs them."""
+        """Whether the newest programs were short, so that an actor may get its next chunk early."""
         return self._program_seconds < SHORT_SECONDS
 
     async def _serve(self, worker: _Worker) -> None:
@@ -284,7 +283,7 @@ class ScorerPool:
                 worker.chunks -= 1
 
     async def _take(self, worker: _Worker) -> _Chunk:
-        """The first chunk that this worker may have; none behind a program that may be slow."""
+        """Wait for the first chunk that this worker may run. It gets none behind a program that may be slow."""
         async with self._changed:
             while True:
                 for chunk in self._queue if self._short or not worker.chunks else ():
@@ -313,7 +312,7 @@ class ScorerPool:
                 self._finish(job, verdict)
 
     async def _again(self, worker: _Worker, chunk: _Chunk, jobs: Sequence[_Job], reason: str) -> None:
-        """Put programs back to where they were in the queue, each alone, for another worker."""
+        """Put programs back at their position in the queue, each alone, for another worker."""
         for job in jobs:
             job.failures += 1
             if job.failures > RETRIES:
@@ -334,7 +333,7 @@ class ScorerPool:
         self._waiting.pop(job.key, None)
         if not job.done.done():
             job.done.set_result(verdict)
-        if verdict.repeatable:  # a timeout by the clock may be the machine's doing: it is measured again next time
+        if verdict.repeatable:  # a timeout by the clock may be due to a busy machine: measure again next time
             self._verdicts.put(job.key, verdict, len(job.key[3] or ""))
 
     def _fail(self, job: _Job, error: Exception) -> None:
@@ -350,7 +349,7 @@ class ScorerPool:
         with self._context.in_flight.waiting(START, f"scorer-{worker.index}", worker.actor):
             await result(worker.actor.setup.remote())
 
-    async def _start_patiently(self, worker: _Worker) -> None:
+    async def _start_with_retries(self, worker: _Worker) -> None:
         while True:
             try:
                 return await self._start(worker)
@@ -359,9 +358,9 @@ class ScorerPool:
                 await self._context.retries.again(f"Scorer {worker.index}", error)
 
     async def _replace(self, worker: _Worker, started: int, error: BaseException) -> None:
-        """A new actor at this place, once for all the chunks that the old one took with it."""
+        """Start a new actor, once for all chunks that were lost with the old one."""
         async with worker.lock:
             if worker.started == started:
                 ray.kill(worker.actor)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
-                await self._start_patiently(worker)
+                await self._start_with_retries(worker)

@@ -1,11 +1,11 @@
-"""What lets a watchdog see an actor from outside: a pulse that changes with its work, and its Python stacks.
+"""The actor's side of the watchdog: a pulse that changes with its work (a heartbeat), and its Python stacks.
 
     class Worker(Watched): ...                                 # self.beat() whenever something is done
     actor = ray.remote(**WATCHED)(Worker).remote()
     actor.pulse.remote(), actor.stacks.remote()                # answered while a call of the actor hangs
 
-Both are answered by a thread of their own. Where even that can't run, because C code holds the interpreter, the signal
-`SIGNAL` makes the process write its stacks into a file in memory, which `stacks_of` reads through /proc.
+A thread of their own answers both. Where that thread can't run, because C code holds the interpreter, the signal
+`SIGNAL` makes the process write its stacks into a file in memory, which `signalled_stacks` reads through /proc.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class Pulse:
     """An actor's sign of life."""
 
     beats: int
-    """Grows with what it does."""
+    """Grows with the actor's work."""
     pid: int
     node: str
     """Ray's id of the node."""
     descriptor: int
-    """Of the file in memory that the signal fills."""
+    """File descriptor of the file in memory that the signal fills."""
 
 
 class Watched:
-    """A class of actors that says how far it is. Needs no call of `__init__`."""
+    """Base class of actors that report progress. Needs no call of `__init__`."""
 
     _beats = 0
     _descriptor = -1
 
     def beat(self, count: int = 1) -> None:
-        """Something was done."""
+        """Note that something was done."""
         self._beats += count
 
     @ray.method(concurrency_group=GROUP)  # type: ignore[untyped-decorator]
@@ -80,7 +80,7 @@ def all_stacks() -> str:
 
 
 def signalled_stacks(pid: int, descriptor: int) -> str:
-    """What a process of this machine writes of its stacks on `SIGNAL`; empty where it is gone or stopped."""
+    """The stacks that a process of this machine writes on `SIGNAL`; empty where it is stopped."""
     path = Path(f"/proc/{pid}/fd/{descriptor}")
     try:
         before = path.stat().st_size

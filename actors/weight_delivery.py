@@ -1,7 +1,8 @@
-"""New weights from the learner to an engine, by one of `raypoly.engines.transfer`'s ways or as one of Ray's objects.
+"""Weight sync: sends new weights from the learner to an engine, by a transport of `raypoly.engines.transfer` or as a
+Ray object.
 
-The driver makes every call of both sides, so a side that is lost is noticed wherever the other one waits. A collective
-waits for its partner for ever: the side that is left is ended too, and both are replaced, each with the right weights.
+The driver makes the calls of both sides, so it notices a lost side while the other one waits. A collective waits for
+its partner for ever: the side that is left is ended too, and both are replaced and get the current weights.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from raypoly.engines.transfer import COLLECTIVE
 from raypoly.errors import TransferBroken
 
 GRACE_SECONDS = 5.0
-"""What one side of a collective has to notice by itself that the other one failed."""
+"""How long one side of a collective may take to notice by itself that the other one failed."""
 
 Links = dict[str, tuple[int, int]]
-"""Which actors have met, by the engine's first name: the learner's and the engine's count of starts."""
+"""Which actors are connected: by the engine's first name, the learner's and the engine's count of starts."""
 
 
 class WeightSource(Protocol):
-    """The learner, as those see it who want its weights. `peer` names the engine."""
+    """The learner as a source of weights. `peer` names the engine."""
 
     @property
     def started(self) -> int:
-        """How many actors it has been so far."""
+        """Learner actors started so far."""
         ...
 
     async def listen(self, transport: str, peer: str) -> Any: ...
@@ -37,7 +38,7 @@ class WeightSource(Protocol):
     async def connect(self, peer: str) -> None: ...
 
     async def offer(self, transport: str, peer: str) -> Any:
-        """A reference to the parcel; no good one where `started` has changed since the two have met."""
+        """A reference to the parcel. It is useless where `started` has changed since `connect`."""
         ...
 
     async def send(self, peer: str) -> None: ...
@@ -45,28 +46,28 @@ class WeightSource(Protocol):
     async def withdraw(self, peer: str) -> None: ...
 
     async def release(self) -> None:
-        """Give back what memory the learner does not need until its next step."""
+        """Free the memory that the learner does not need until its next step."""
         ...
 
     def stop(self) -> None: ...
 
 
 class WeightDelivery:
-    """One version of the weights, for any number of engines and for those that replace them."""
+    """One version of the weights, for any number of engines and their replacements."""
 
     def __init__(self, source: WeightSource, version: int, transport: str, links: Links) -> None:
-        """`links` outlives this version."""
+        """`links` is kept over versions."""
         self._source, self._version, self._transport, self._links = source, version, transport, links
         self._object: Any = None
         self._turn = asyncio.Lock()
 
     async def to(self, engine: EngineClient) -> None:
-        """Return when the engine has the weights. Raises what `EngineClient.patiently` waits out."""
+        """Return when the engine has the weights. Raises the errors that `EngineClient.retry` handles."""
         if self._transport == "objects":
             await self._as_object(engine)
             return
         async with self._turn:  # the learner serves one engine at a time
-            peer, parcel = engine.first_name, await self._met(engine)
+            peer, parcel = engine.first_name, await self._connected(engine)
             receive = engine.call("update", engine.actor.receive.remote(parcel, self._version))
             try:
                 if self._transport in COLLECTIVE:
@@ -86,8 +87,8 @@ class WeightDelivery:
             self._object = None
             raise
 
-    async def _met(self, engine: EngineClient) -> Any:
-        """The parcel, from a learner's actor that has met this one of the engine's."""
+    async def _connected(self, engine: EngineClient) -> Any:
+        """The parcel, after the learner's and the engine's current actors are connected."""
         peer = engine.first_name
         while True:
             if self._links.get(peer) != (self._source.started, engine.started):
@@ -108,7 +109,7 @@ async def both(
     end_other: Callable[[], None],
     grace: float = GRACE_SECONDS,
 ) -> None:
-    """Both sides of a collective. Raises what one of them failed with, and ends the other if it goes on waiting."""
+    """Run both sides of a collective. If one fails, end the other one after `grace` seconds and raise the error."""
     sides = {asyncio.ensure_future(one): end_one, asyncio.ensure_future(other): end_other}
     try:
         _, waiting = await asyncio.wait(sides, return_when=asyncio.FIRST_EXCEPTION)
@@ -121,6 +122,6 @@ async def both(
         for side in sides:
             side.cancel()
     errors = [error for side in sides if (error := side.exception()) is not None]
-    # what a side says of itself tells more than that the other one did not find it
+    # a side's own error tells more than the other side's loss of its partner
     for error in sorted(errors, key=lambda error: isinstance(error, (*LOST, TransferBroken))):
         raise error

@@ -1,4 +1,4 @@
-"""What is known of a group's N rollouts at one time: when they were trained on or measured, or now."""
+"""The outcomes of a group's N rollouts: statuses, strategies and rewards, of a stored run or scored again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from raypoly.metrics.pass_at_k import ProblemOutcome, drawn_strategies
 from raypoly.values import Verdict
 
 UNTRACED = "untraced"
-"""Correct programs that no trace was had of count as one kind of their own in an evaluation."""
+"""The strategy, in an evaluation, of all correct programs without an execution trace."""
 
 
 @dataclass(frozen=True)
 class GroupOutcomes:
-    """Verdicts and what follows from them, each [N]."""
+    """What a group's verdicts say, each [N]."""
 
     statuses: tuple[str, ...]
     strategies: tuple[str | None, ...]
-    """By execution trace; None where the verdict brought no evidence."""
+    """By execution trace; None where the verdict has no evidence."""
     structural: tuple[int, ...] | None = None
     """By structure, 0 where degenerate; None where no evidence is kept."""
     rewards: tuple[float, ...] | None = None
@@ -47,12 +47,12 @@ class GroupOutcomes:
 
     @property
     def sound(self) -> bool:
-        """Whether every verdict says what a program is worth."""
+        """Whether no verdict is `infra`."""
         return "infra" not in self.statuses
 
     @property
     def correct(self) -> list[int]:
-        """The places of the programs that passed."""
+        """The indices of the programs that passed."""
         return [place for place, status in enumerate(self.statuses) if status == "passed"]
 
     @property
@@ -68,7 +68,7 @@ class GroupOutcomes:
         return None if None in found else drawn_strategies(len(self.statuses), [name for name in found if name])
 
     def outcome(self, labels: Sequence[int] | None) -> ProblemOutcome:
-        """What the group counts as in an evaluation; `labels` are the judge's."""
+        """The group as an evaluation counts it. `labels`: the judge's."""
         return ProblemOutcome(
             len(self.statuses),
             tuple(UNTRACED if name == "" else name for name in self._right),
@@ -77,13 +77,13 @@ class GroupOutcomes:
         )
 
     def differs(self, other: GroupOutcomes) -> list[int]:
-        """The places of rollouts that count for something else: by status, or by reward where both have one; those
-        whose verdict is `infra` on either side count for nothing."""
+        """The indices of rollouts that differ in status, or in reward where both have one. Rollouts whose verdict is
+        `infra` on either side are left out."""
         rewards = zip(self.rewards or (), other.rewards or (), strict=True) if self.rewards and other.rewards else ()
         paid = {place for place, (one, two) in enumerate(rewards) if one != two}
         statuses = enumerate(zip(self.statuses, other.statuses, strict=True))
         return [place for place, pair in statuses if "infra" not in pair and (pair[0] != pair[1] or place in paid)]
 
     def _correct(self, ids: Sequence[int] | None) -> tuple[int, ...] | None:
-        """The strategies of the correct programs; a degenerate one, which passed somehow, is none."""
+        """The strategies of the correct programs. A degenerate program that passed has none."""
         return None if ids is None else tuple(ids[place] for place in self.correct if ids[place])

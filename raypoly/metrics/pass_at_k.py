@@ -1,4 +1,4 @@
-"""What a policy is measured by: unbiased pass@k and the number of distinct correct strategies in k draws."""
+"""Evaluation metrics: unbiased pass@k, and the expected number of distinct correct strategies in k draws."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def expected_strategies(samples: int, strategies: Iterable[str], draws: int = ST
 
 
 def drawn_strategies(samples: int, strategies: Iterable[str]) -> float:
-    """`expected_strategies` in as many draws as it is reported in: 8, or all samples where there are fewer."""
+    """`expected_strategies` in 8 draws, or in all samples where there are fewer."""
     return expected_strategies(samples, strategies, min(STRATEGY_DRAWS, samples))
 
 
@@ -48,7 +48,7 @@ def distinct(ids: Iterable[int]) -> int:
 
 @dataclass(frozen=True)
 class ProblemOutcome:
-    """What one problem's samples came to."""
+    """One problem's samples, as evaluation counts them."""
 
     samples: int
     correct_strategies: tuple[str | None, ...]

@@ -1,4 +1,4 @@
-"""Where the numbers of each step go: metrics.jsonl always, TensorBoard and Weights & Biases where asked for.
+"""Metric sinks (loggers): metrics.jsonl always, TensorBoard and Weights & Biases where the config asks for them.
 
     sinks = open_sinks(config, run_dir)
     sinks.log(row); sinks.close()
@@ -25,11 +25,11 @@ from raypoly.settings import dump
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard/"
 MEASURES = "objective/"
-"""Before the names of what an objective measured, in rows."""
+"""Prefix of an objective's own measures in rows."""
 
 
 class Sink(Protocol):
-    """Takes the row of each step, in order; `close` ends it."""
+    """Takes the row of each step, in order."""
 
     def log(self, row: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
@@ -51,7 +51,7 @@ class Sinks:
 
 
 class After:
-    """A sink that an earlier start has told of the steps up to `last_step` already."""
+    """Passes on the rows after `last_step`: an earlier start has logged those up to it."""
 
     def __init__(self, last_step: int, sink: Sink) -> None:
         self._last_step, self._sink = last_step, sink
@@ -65,7 +65,7 @@ class After:
 
 
 def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = ()) -> Sinks:
-    """The sinks that the config asks for, and `more`, which are told last.
+    """The sinks that the config asks for, and `more` behind them.
 
     `run_dir` is a folder of this machine, named like the run. Raises `UsageError` where a package is missing.
     """
@@ -102,15 +102,15 @@ def flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 class MetricsFile:
     """One JSON object a line, one line a step.
 
-    The file is derived from the journal: a start logs every completed step again. A line that says the same is left
-    as it is; where one differs, or is torn or damaged, the file is cut off there and goes on with what is logged.
+    The file is derived from the journal: a start logs every completed step again. Equal lines stay as they are. At the
+    first line that differs, or is torn or damaged, the file is cut off, and the logged rows are appended.
     """
 
     def __init__(self, path: Path) -> None:
         try:
             content = path.read_bytes() if path.exists() else b""
             self._lines = _sound_lines(content)
-            self._file = path.open("ab", buffering=0)  # what could not be written must not come again when it is closed
+            self._file = path.open("ab", buffering=0)  # a failed write must not be repeated by close()
             self._file.truncate(sum(map(len, self._lines.values())))
         except OSError as error:
             raise StorageError(f"{path} can't be written: {error}.") from error
@@ -157,13 +157,13 @@ def _sound_lines(content: bytes) -> dict[int, bytes]:
 def _line(row: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(row, allow_nan=False)
-    except (TypeError, ValueError):  # a row with something in it that JSON has no word for
+    except (TypeError, ValueError):  # the row has a value that JSON can't hold
         text = json.dumps(_plain(row))
     return text.encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars to Python's, and what JSON has no number for (NaN, infinity) to null."""
+    """The value with NumPy scalars as Python's, and NaN and infinity as null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -191,7 +191,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """One W&B run for one run folder, whichever number of starts it takes."""
+    """One W&B run for one run folder, over all its starts."""
 
     def __init__(self, config: Config, run_dir: Path) -> None:
         import wandb

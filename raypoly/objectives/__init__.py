@@ -1,4 +1,4 @@
-"""Objectives: how a group's rewards and strategy labels become advantages.
+"""Objectives (advantage estimators): how a group's rewards and strategy labels become advantages.
 
     from raypoly.objectives import build
     build("poly_epo", set_size=4).advantages(rewards=[1, 1, 0, 0, 0, 0, 0, 1], labels=[1, 1, 2, 2, 2, 3, 3, 1])

@@ -1,4 +1,4 @@
-"""What the learner trains on: one row a response."""
+"""Training rows: one response each, with its advantage and the log-probabilities of its sampler. No torch here."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from raypoly.values import Float32, Float64, Int32, Rollout
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One response with its advantage. The learner knows no objective, no reward and no label."""
+    """One response. The learner knows no objective, no reward and no label."""
 
     prompt_tokens: Int32
     tokens: Int32
     sampler_logprobs: Float32
+    """float32 [T]: of `tokens`, by the engine, after temperature."""
     advantage: float
     weight_version: int
+    """The weights that sampled it. Staleness is the learner's version minus this one: 0 on-policy."""
 
     @property
     def length(self) -> int:

@@ -1,7 +1,7 @@
-"""How a verdict becomes a number.
+"""The reward function: turns a verdict into a number.
 
 reward = reward_function(config)
-reward(problem, rollout, verdict)        # never asked where the verdict is `infra`
+reward(problem, rollout, verdict)        # never called for a verdict `infra`
 """
 
 from __future__ import annotations

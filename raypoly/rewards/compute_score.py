@@ -1,11 +1,11 @@
-"""A reward by a function of verl's kind.
+"""A reward function with verl's signature (`compute_score`).
 
     reward = ComputeScore(RewardConfig(name="compute_score", compute_score="my_rewards:compute_score"))
     reward(problem, rollout, verdict)
 
-It is called as verl calls it, with `data_source`, `solution_str` (the response without special tokens), `ground_truth`
-and `extra_info`, and gives a number, or a dict whose "score" is one. What it raises stops the run: a mistake in a
-reward is never a reward. It runs in the driver's process, without a sandbox.
+It is called as in verl, with `data_source`, `solution_str` (the response without special tokens), `ground_truth` and
+`extra_info`, and returns a number, or a dict whose "score" is one. An exception stops the run: a broken reward function
+never gives a reward. It runs in the driver's process, without a sandbox.
 """
 
 from __future__ import annotations
