@@ -11,14 +11,8 @@ import pytest
 import torch
 
 from raypoly.losses import Tokens, build
-<<<<<<<< HEAD:tests/raypoly/losses/test_loss_stats.py
-from raypoly.losses.loss_stats import LossStats
-from raypoly.losses.loss_sums import LossSums
-========
 from raypoly.policy.loss_sums import LossSums
 from raypoly.policy.update_stats import LossStats
-from tests.support.losses_by_loop import random_step
->>>>>>>> 14616d3 (The learner's ranks import one way, and what a step adds up is in one place):tests/raypoly/policy/test_loss_sums.py
 from tests.raypoly.losses.test_losses import tokens_of
 from tests.support.losses_by_loop import random_step
 
