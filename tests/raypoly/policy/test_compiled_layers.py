@@ -14,13 +14,14 @@ from transformers import AttentionInterface
 
 from raypoly.errors import UsageError
 from raypoly.policy import compiled_layers
+from raypoly.policy.activation_checkpointing import Recomputing
 from raypoly.policy.attention import PACKED, attend
 from tests.raypoly.policy.test_precision import distance, gradients, kept, learner
 from tests.support.compilers import needs_compiler
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 
-KINDS = ("off", "products", "layers")
+KINDS: tuple[Recomputing, ...] = ("off", "products", "layers")
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +55,11 @@ def test_gradients_are_the_same_and_nothing_is_compiled_twice(folder: Path, kind
 
 
 def test_less_waits_for_the_backward_pass(folder: Path) -> None:
-    eager = kept(learner(folder, "bfloat16"))
+    eager = kept(folder, bf16=True)
     sizes = []
     for kind in KINDS:
         torch.compiler.reset()  # a process compiles for one kind, and keeps what it has compiled
-        sizes.append(kept(learner(folder, "bfloat16", activation_checkpointing=kind, compile=True)))
+        sizes.append(kept(folder, kind, bf16=True, compiled=True))
     off, products, layers = sizes
     assert layers < 0.5 * products
     assert products < 0.9 * off

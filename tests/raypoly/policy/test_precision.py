@@ -13,6 +13,7 @@ from raypoly.config import ModelConfig, TrainConfig
 from raypoly.losses import build
 from raypoly.policy.activation_checkpointing import Recomputing, recompute
 from raypoly.policy.attention import PACKED
+from raypoly.policy.compiled_layers import compile_layers
 from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.policy_model import load_model, response_logprobs
@@ -44,10 +45,13 @@ def distance(want: Mapping[str, torch.Tensor], got: Mapping[str, torch.Tensor]) 
     return max(float((want[key] - got[key]).norm() / want[key].norm().clamp(min=1e-12)) for key in want)
 
 
-def kept(folder: Path, kind: Recomputing) -> int:
+def kept(folder: Path, kind: Recomputing = "off", bf16: bool = False, compiled: bool = False) -> int:
     """Bytes that autograd keeps of a forward pass, weights left out."""
-    model = load_model(folder, torch.device("cpu"))
-    recompute(model, kind)
+    model = load_model(folder, torch.device("cpu"), bf16)
+    if compiled:
+        compile_layers(model, bf16, kind)
+    else:
+        recompute(model, kind)
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     held: list[torch.Tensor] = []
 
@@ -56,7 +60,7 @@ def kept(folder: Path, kind: Recomputing) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        logp_T, _ = response_logprobs(model, pack(random_rows()), 1.0, bf16=False)
+        logp_T, _ = response_logprobs(model, pack(random_rows()), 1.0, bf16)
     assert logp_T.requires_grad
     sizes = {tensor.data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}
     return sum(size for address, size in sizes.items() if address not in weights)
@@ -108,7 +112,7 @@ def test_activation_checkpointing_computes_again_what_it_says(folder: Path) -> N
 
 
 def test_activation_checkpointing_keeps_one_activation_a_layer(folder: Path) -> None:
-    assert kept(folder, "layers") < 0.3 * kept(folder, "off")
+    assert kept(folder, "layers") < 0.3 * kept(folder)
 
 
 def test_bf16_rounds_products_and_keeps_weights_and_gradients_in_float32(folder: Path) -> None:
