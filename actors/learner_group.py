@@ -156,13 +156,10 @@ async def _lost(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
     """The loss of a rank, if Ray reports one in time; without one the others would wait for ever."""
     pending = {task for task in tasks if not task.done()}
     until = asyncio.get_running_loop().time() + _NEIGHBOUR_SECONDS
-    while pending and (left := until - asyncio.get_running_loop().time()) > 0:
+    while True:
+        errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
+        lost = next((error for error in errors if isinstance(error, LOST)), None)
+        left = until - asyncio.get_running_loop().time()
+        if lost is not None or not pending or left <= 0:
+            return lost
         _, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        if _loss(tasks) is not None:
-            break
-    return _loss(tasks)
-
-
-def _loss(tasks: Sequence[asyncio.Task[Any]]) -> BaseException | None:
-    errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
-    return next((error for error in errors if isinstance(error, LOST)), None)

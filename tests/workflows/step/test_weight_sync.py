@@ -12,7 +12,7 @@ import pytest
 import ray
 from ray.exceptions import RayTaskError
 
-from actors.generator import dealt
+from actors.generator import deal_requests
 from raypoly.engines import SampleRequest
 from raypoly.policy.update_stats import UpdateStats
 from tests.support.local_driver import LocalDriver
@@ -28,9 +28,9 @@ ROUTES = {
 
 def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking() -> None:
     requests = [SampleRequest(slot, np.zeros(1, np.int32), (slot,)) for slot in (4, 0, 3, 1, 2)]
-    slots = [[request.slot for request in part] for part in dealt(requests, 2)]
+    slots = [[request.slot for request in part] for part in deal_requests(requests, 2)]
     assert slots == [[0, 2, 4], [1, 3]]
-    assert [len(part) for part in dealt(requests, 7)] == [1, 1, 1, 1, 1, 0, 0]
+    assert [len(part) for part in deal_requests(requests, 7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
 @pytest.mark.usefixtures("joined")
