@@ -1,10 +1,10 @@
-"""Activation checkpointing: which activations of a layer wait for the backward pass, and which are computed again.
+"""Activation checkpointing (gradient checkpointing): which activations of a layer are kept, and which computed again.
 
-    off         all wait
+    off         all are kept
     products    a layer's input and the results of its matrix products and of attention; the rest is computed again
     layers      a layer's input alone; all of the layer is computed again, a third more work
 
-The numbers are the same bits each time: what is computed again is what was computed before.
+The results have the same bits with each setting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PRODUCTS = {
 
 
 def recompute(model: PreTrainedModel, kind: Recomputing) -> None:
-    """Have the model's layers do so while it trains."""
+    """Switch activation checkpointing on in the model's layers."""
     if kind == "off":
         return
     # Nothing that is computed again draws a random number.

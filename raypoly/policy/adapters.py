@@ -1,10 +1,10 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685) through peft: W + (alpha / rank) B A, of which A and B alone are trained.
+"""Low-rank adapters (LoRA, arXiv 2106.09685) through peft: W + (alpha / rank) B A, where only A and B are trained.
 
     add_adapters(model, rank=32, alpha=32, seed=0)      # every linear layer but the head; B is zero, A is drawn
-    trained = trained_weights(model)                    # what a checkpoint holds
-    weights = merged_weights(model)                     # what an engine loads, by the names that it knows
+    trained = trained_weights(model)                    # for a checkpoint
+    weights = merged_weights(model)                     # for an engine, by the transformers names
 
-Merging never touches the model: adding a product to a weight and taking it off again would not give the weight back.
+Merging never changes the model: adding a product to a weight and subtracting it would not restore the weight's bits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from transformers import PreTrainedModel
 from raypoly.errors import UsageError
 
 _NAME = "default"
-"""peft's word for the one set of adapters that a model has here."""
+"""peft's name for a model's only set of adapters."""
 
 
 def add_adapters(model: PreTrainedModel, rank: int, alpha: int, seed: int) -> None:
-    """Put adapters into the model and freeze all else; the same seed draws the same ones on every device.
+    """Put adapters into the model and freeze all else. The same seed draws the same weights on every device.
 
     Raises `UsageError` where peft is not installed.
     """
@@ -46,12 +46,12 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """All weights by their transformers names, with the adapters' products added; those without are not copied."""
+    """All weights by their transformers names, with the adapters' products added. Others are not copied."""
     return dict(merging(model, lambda tensor: tensor))
 
 
 def merging(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """`merged_weights`, one at a time; `whole` makes all of a tensor from what this rank has of it."""
+    """`merged_weights`, one at a time. `whole` returns the whole of a tensor of which this rank has a part."""
     layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     for name, tensor in model.state_dict().items():
         if ".lora_A." in name or ".lora_B." in name:

@@ -4,9 +4,9 @@
     segments = Segments.of([12, 30, 25], prompts=[None, 0, 0])       # a prompt and two responses to it
     model.base_model(ids_1S, position_ids=positions_1S, segments=segments, use_cache=False)
 
-Segments lie one behind the other in [1, S]. Each is causal within itself; a response also sees all of its prompt, which
-is there once for all responses. On CUDA in bf16 that is one call of the flash kernel for variable lengths that PyTorch
-brings along. Elsewhere each segment is attended to by itself: on a CPU that is faster than padding to one length.
+Segments are one behind the other in [1, S]. Each is causal within itself. A response also sees all of its prompt, which
+is stored once for all responses. On CUDA in bf16 that is one call of PyTorch's flash kernel for variable
+lengths. Elsewhere each segment has a call of its own: on a CPU that is faster than padding to one length.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from raypoly.errors import UsageError
 from raypoly.policy.packing import Segments
 
 PACKED = "raypoly_packed"
-"""The name under which transformers finds `attend` (`raypoly.policy.policy_model` makes it known)."""
+"""The name under which transformers finds `attend` (`raypoly.policy.policy_model` registers it)."""
 _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-"""That several heads share a key: PyTorch 2.11 takes such keys unasked."""
+"""Several heads share a key. PyTorch 2.11 supports this without the argument."""
 
 
 def attend(
@@ -56,7 +56,7 @@ def attend(
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None) -> Tensor:
-    """A query's last token stands beside the last one that it sees, so that causal means the same with a prompt."""
+    """One call of the flash kernel. It aligns queries and keys at their ends, so causal masks fit a prompt too."""
     query_SHD = query[0].transpose(0, 1)
     key_SHD, value_SHD = (x[0].transpose(0, 1).index_select(0, segments.seen) for x in (key, value))
     seen = (

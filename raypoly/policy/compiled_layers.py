@@ -1,15 +1,15 @@
-"""The learner's layers through `torch.compile`: what lies between matrix products in few kernels in place of many.
+"""The learner's layers through `torch.compile`: few kernels, in place of many, between matrix products.
 
     compile_layers(model, bf16=True, kind="products")       # in place, once, before the first update
 
 In a 4B model's layer norms, rotations, gates and roundings read and write 30 GB for 8,192 tokens, forward and backward:
-on an H200 as long as its products take. Attention stays what it is. Lengths and the number of rows may change from one
-micro-batch to the next: nothing is compiled again.
+on an H200 that takes as long as its products. Attention is not compiled. Lengths and the number of rows may change from
+one micro-batch to the next: nothing is compiled again.
 
-What waits for the backward pass is the compiler's choice, by `train.activation_checkpointing`:
+The compiler chooses what is kept for the backward pass, by `train.activation_checkpointing`:
 
-    off         what costs a kernel to compute again waits
-    products    what can be computed from a layer's inputs and products does not
+    off         what costs a kernel to compute again
+    products    only what can't be computed from a layer's inputs and products
     layers      a layer's input alone, as without compilation
 """
 
@@ -31,14 +31,14 @@ from raypoly.policy.training_rows import TrainingRow
 
 BACKEND = "inductor"
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
-"""By which PyTorch leaves everything as it is, and says nothing."""
+"""Environment variables with which PyTorch compiles nothing, silently."""
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
 
 
 def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> None:
-    """Compile for training and for log-probabilities alone: a minute. Raises `UsageError` where PyTorch can't, or where
-    what was compiled computes something else."""
+    """Compile for training and for log-probabilities alone: a minute. Raises `UsageError` where PyTorch can't compile,
+    or the compiled layers compute something else."""
     from torch._dynamo.exc import TorchDynamoException  # seconds that nobody else needs
 
     for name in _SWITCHES:

@@ -2,15 +2,15 @@
 
     logp_T, entropy_T = token_logprobs(hidden_TH, model.lm_head.weight, targets_T, temperature=1.0)
 
-Logits exist for one chunk of tokens at a time. The forward pass keeps two numbers a token; the backward pass computes
-a chunk's logits again (the body of the model does not run again) and adds its part of the gradients.
+Logits exist for one chunk of tokens at a time. The forward pass keeps two numbers a token. The backward pass computes a
+chunk's logits again (the body of the model does not run again) and adds its part of the gradients.
 
 With z = head @ hidden / temperature and p = softmax(z):
 
     logp = z[target] - logsumexp(z)       d logp / dz_j    = [j = target] - p_j
     entropy = -sum_j p_j log p_j          d entropy / dz_j = -p_j (log p_j + entropy)
 
-PyTorch's own `linear_cross_entropy` gives the first line alone, so an entropy or a KL term could not be trained on it.
+PyTorch's own `linear_cross_entropy` gives the first line only, so it can't train an entropy or a KL term.
 """
 
 from __future__ import annotations
