@@ -15,12 +15,11 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import SandboxError, UsageError
-from raypoly.losses.loss_stats import LossStats
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.offline.rescore.changed_numbers import ChangedNumbers, GroupThenAndNow
 from raypoly.offline.rescore.rescore_run import rescore
-from raypoly.policy.update_stats import UpdateStats
+from raypoly.policy.update_stats import LossStats, UpdateStats
 from raypoly.problems import build_problem_set
 from raypoly.run import Run
 from raypoly.store.checked_parquet import encode_table
