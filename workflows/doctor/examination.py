@@ -21,9 +21,8 @@ from raypoly.store.store import DAMAGED
 from workflows.doctor.checks import kind_of
 from workflows.doctor.findings import DoctorReport, Finding, RunFacts
 from workflows.doctor.resume import find_resume_point
-from workflows.durability.checkpoints import PREFIX, step_of
+from workflows.durability.checkpoints import MANIFEST, PREFIX, Manifest, step_of
 from workflows.durability.damage_report import format_step_ranges
-from workflows.durability.manifests import NAME, Manifest
 
 _AT_ONCE = 4
 _LOOKS = 4
@@ -108,7 +107,7 @@ def _checkpoint_jobs(store: Store, keys: Sequence[str], facts: RunFacts) -> Iter
 
 def _checkpoint(store: Store, step: int, keys: Sequence[str], facts: RunFacts) -> list[Finding]:
     """One checkpoint, file by file."""
-    manifest_key = f"{checkpoint_folder(step)}{NAME}"
+    manifest_key = f"{checkpoint_folder(step)}{MANIFEST}"
     if manifest_key not in keys:
         reason = "its manifest is not there: it is being written, or was given up"
         return [Finding("checkpoints", key, "half-written", reason) for key in keys]

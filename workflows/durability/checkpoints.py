@@ -15,21 +15,81 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from raypoly.errors import CorruptData, StaleEpoch, StorageError
+from raypoly.errors import CorruptData, NewerSchema, StaleEpoch, StorageError
 from raypoly.store import Lease, Store
 from raypoly.store.location import StorageOptions
 from raypoly.store.remote_store import RemoteStore
 from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
-from workflows.durability.manifests import NAME, Entry, Manifest
 
 PREFIX = "checkpoints/"
 INDEX = "model.safetensors.index.json"
 _STEP = re.compile(r"^checkpoints/step-(\d{6,9})/")
 _SHARD = re.compile(r"-epoch-\d{6,}-rank-\d{5,}\.\w+$")
+MANIFEST_SCHEMA = 2
+"""1: one rank, whose files have their parts' names. 2: ranks, each with files of its own."""
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """One file of a checkpoint."""
+
+    sha256: str
+    bytes: int
+    rank: int | None = None
+    """The rank that wrote it; None for the driver."""
+    part: str = ""
+    """The rank's name for it."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The list that makes files a checkpoint."""
+
+    step: int
+    epoch: int
+    """The lease under which it was written."""
+    ranks: int
+    """How many ranks wrote shards; the world size."""
+    files: Mapping[str, ManifestEntry]
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """The files that ranks read. In schema 1 no file names its rank: all belong to rank 0."""
+        ranked = any(entry.rank is not None for entry in self.files.values())
+        return tuple(
+            Shard(entry.rank or 0, entry.part or name, name, entry.sha256, entry.bytes)
+            for name, entry in sorted(self.files.items())
+            if entry.rank is not None or not ranked
+        )
+
+    def encode(self) -> bytes:
+        files = {name: {k: v for k, v in asdict(e).items() if v not in (None, "")} for name, e in self.files.items()}
+        body = {"schema": MANIFEST_SCHEMA, "step": self.step, "epoch": self.epoch, "ranks": self.ranks, "files": files}
+        return json.dumps({**body, "sha256": _manifest_digest(body)}, indent=2).encode()
+
+    @classmethod
+    def parse(cls, step: int, data: bytes) -> Manifest:
+        """Raises `CorruptData` if it differs from what was committed for this step; `NewerSchema`."""
+        try:
+            body = json.loads(data)
+            digest = body.pop("sha256")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CorruptData(f"its manifest can't be read ({error})") from error
+        if digest != _manifest_digest(body) or body.get("step") != step:
+            raise CorruptData("its manifest's checksum does not match its content")
+        if body["schema"] > MANIFEST_SCHEMA:
+            raise NewerSchema(
+                f"The checkpoint of step {step} has schema version {body['schema']}, this raypoly reads up to "
+                f"{MANIFEST_SCHEMA}: use the raypoly that wrote it or a later one."
+            )
+        files = {name: ManifestEntry(**entry) for name, entry in body["files"].items()}
+        return cls(step, int(body["epoch"]), int(body.get("ranks", 1)), files)
 
 
 @dataclass(frozen=True)
@@ -114,13 +174,13 @@ class Checkpoints:
 
     def _commit(self, writer: ShardWriter, shards: Sequence[Shard], files: Mapping[str, bytes]) -> Checkpoint:
         lease, step = self._held_lease(), writer.step
-        entries = {shard.name: Entry(shard.sha256, shard.bytes, shard.rank, shard.part) for shard in shards}
+        entries = {shard.name: ManifestEntry(shard.sha256, shard.bytes, shard.rank, shard.part) for shard in shards}
         for name, content in {**files, **_index(shards)}.items():
-            if name in entries or name == NAME:
+            if name in entries or name == MANIFEST:
                 raise ValueError(f"step {step}: {name} is the name of another file of the checkpoint")
             lease.check()
             self._store.commit(f"{checkpoint_folder(step)}{name}", content)
-            entries[name] = Entry(hashlib.sha256(content).hexdigest(), len(content))
+            entries[name] = ManifestEntry(hashlib.sha256(content).hexdigest(), len(content))
         manifest = Manifest(step, lease.epoch, writer.ranks, entries)
         lease.check()
         self._store.commit(_manifest_key(step), manifest.encode())
@@ -220,11 +280,11 @@ def step_of(key: str) -> int | None:
 
 
 def _manifest_key(step: int) -> str:
-    return f"{checkpoint_folder(step)}{NAME}"
+    return f"{checkpoint_folder(step)}{MANIFEST}"
 
 
 def _manifest_first(keys: Iterable[str]) -> list[str]:
-    return sorted(keys, key=lambda key: not key.endswith(f"/{NAME}"))
+    return sorted(keys, key=lambda key: not key.endswith(f"/{MANIFEST}"))
 
 
 def _options(store: Store) -> StorageOptions:
@@ -241,3 +301,7 @@ def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
         "weight_map": {tensor: shard.name for shard in weights for tensor in shard.tensors},
     }
     return {INDEX: json.dumps(body, indent=2).encode()}
+
+
+def _manifest_digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

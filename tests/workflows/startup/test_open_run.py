@@ -1,18 +1,22 @@
 """What a run needs before it starts."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from raypoly.config import Config
 from raypoly.errors import UsageError
-from workflows.startup.open_run import _downloaded
+from raypoly.problems import build_problem_set
+from workflows.startup.open_run import model_path
 
 
 def test_a_folder_that_is_missing_is_not_looked_for_in_vain(tmp_path: Path) -> None:
+    config = Config.model_validate({"model": {"path": str(tmp_path / "no-such")}})
     with pytest.raises(UsageError, match=f"model.path={tmp_path}/no-such is no folder here and could not be had"):
-        _downloaded(str(tmp_path / "no-such"))
+        asyncio.run(model_path(config, build_problem_set(config.problems)))
 
 
 def test_a_driver_of_the_default_run_loads_no_library_of_models_or_tensors() -> None:
