@@ -13,18 +13,20 @@ calls `add_usage`. `UsageCounts` add up; `usage_to_json` gives them as JSON valu
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 RECENT = 20
 """Steps whose mean cost is taken for that of the steps to come."""
 _ASKER: ContextVar[str] = ContextVar("judge_asker", default="")
 UsageCounts = Mapping[str, float]
-"""Counts by name (those of `raypoly.judge.openai.judge_stats.JudgeStats`); what is missing is 0. Money stands under
+"""Counts by name (those of `raypoly.judge.judge_usage.JudgeStats`); what is missing is 0. Money stands under
 `known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
 `unpriced` (answers whose cost nobody knows); `cached_of` are the prompt tokens of answers that say what was cached."""
 COUNTS = (
@@ -159,3 +161,61 @@ def dollars(amount: float) -> str:
         return f"${amount:,.0f}"
     digits = 1 if amount >= 1 else max(2, 1 - math.floor(math.log10(amount))) if amount > 0 else 0
     return f"${amount:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class JudgeStats:
+    """Counts since the judge was made. Unknown is None, never 0."""
+
+    groups: int
+    """Groups that got labels."""
+    free: int
+    """Of these, groups that needed no asking: all programs alike, or none there."""
+    cache_hits: int
+    """Answers found in the cache (one a vote)."""
+    answers: int
+    """Answers that the servers gave and that were used (one a vote)."""
+    calls: int
+    """Requests sent, repeated ones and repairs included, probes not."""
+    retries: int
+    """Requests that repeated one which was not served."""
+    limited: int
+    """Requests answered 429."""
+    repairs: int
+    """Answers sent back because they could not be used."""
+    refusals: int
+    """Answers that refused to label, or were cut by the server's filter."""
+    invalid: int
+    """Answers that could not be used even after a repair, or were cut by length."""
+    unjudged: int
+    """Groups given up for good (`JudgeRefused`)."""
+    shortened: int
+    """Programs shown with their middle cut out."""
+    failovers: int
+    """Answers that came from the second server."""
+    probes: int
+    prompt_tokens: int
+    cached_tokens: int | None
+    """Prompt tokens that the server had cached; None where it never said."""
+    completion_tokens: int
+    cost_usd: float | None
+    """None where a price, or the tokens of an answer, are unknown."""
+    away_since: datetime | None
+    """Since when the first server is away."""
+
+
+class JudgeCounters:
+    """Named counters that threads share; each count also goes to the usage of the thread's question."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counter: Counter[str] = Counter()
+
+    def add(self, name: str, amount: int = 1) -> None:
+        with self._lock:
+            self._counter[name] += amount
+        add_usage(name, amount)
+
+    def __getitem__(self, name: str) -> int:
+        with self._lock:
+            return self._counter[name]

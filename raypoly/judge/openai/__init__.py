@@ -20,13 +20,12 @@ import numpy as np
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
-from raypoly.judge.judge_usage import current_terms
+from raypoly.judge.judge_usage import JudgeCounters, JudgeStats, current_terms
 from raypoly.judge.openai import judge_prompt, judge_reply, token_cost
 from raypoly.judge.openai.answer_cache import AnswerCache, InFlightQuestions, cache_folder, cache_key
 from raypoly.judge.openai.endpoint import Endpoint, build_endpoints
 from raypoly.judge.openai.judge_prompt import ShownPrograms, show_programs
 from raypoly.judge.openai.judge_reply import AssignedCluster, InvalidAnswer
-from raypoly.judge.openai.judge_stats import JudgeCounters, JudgeStats
 from raypoly.judge.openai.token_cost import BudgetSpent
 from raypoly.seeds import derive
 from raypoly.values import Labels, Problem, Rollout, Verdict

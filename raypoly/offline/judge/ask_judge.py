@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 
 from raypoly.errors import JudgeRefused, JudgeUnavailable
 from raypoly.judge import Judge
-from raypoly.judge.approach_priority import approach_of
-from raypoly.judge.structural import StructuralJudge, signature
+from raypoly.judge.structural import StructuralJudge, approach_of, signature
 from raypoly.offline.command_output import NOTES
 from raypoly.offline.command_progress import track
 from raypoly.offline.judge.program_groups import ObservedGroup

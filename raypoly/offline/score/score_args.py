@@ -12,7 +12,7 @@ from pathlib import Path
 from raypoly.errors import UsageError
 from raypoly.offline.command_config import scorer_config
 from raypoly.offline.interrupt import describe_interrupt, interruptible
-from raypoly.offline.score.score_files import score_files, validate_file
+from raypoly.offline.score.score_files import compare_files, score_files, validate_file
 
 NOTHING_WRITTEN = "Interrupted; nothing was written."
 
@@ -68,8 +68,6 @@ def _score_run(args: ScoreArgs, run: str) -> None:
 def _compare(args: ScoreArgs, problems: Path) -> None:
     if args.scores_programs or args.workers is not None or args.overrides:
         raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
-    from raypoly.offline.score.find_duplicates import compare_files
-
     with interruptible(NOTHING_WRITTEN):
         compare_files(problems, None if args.against is None else Path(args.against), args.out)
 

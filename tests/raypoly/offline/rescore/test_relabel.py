@@ -10,8 +10,7 @@ import pytest
 
 from raypoly.errors import JudgeUnavailable, UsageError
 from raypoly.offline.command_config import choose_run_judge
-from raypoly.offline.rescore.label_partitions import Diversity, Partitions
-from raypoly.offline.rescore.relabel_run import relabel
+from raypoly.offline.rescore.relabel_run import Diversity, Partitions, relabel
 from raypoly.run import Run
 from tests.support.faulty_server import Server, running
 from tests.support.scored_run import NAMES, as_scored, row_of, write_problems, write_scored_run
