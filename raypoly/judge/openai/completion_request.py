@@ -6,7 +6,8 @@
 Requests run on an event loop in a thread of their own, so that even a server that drips its answer byte by byte is
 cut off in time. A `RequestFault` says by its kind what can be done: `transient`: ask again; `limited`: wait, then ask
 again; `closed`: retrying is no use until somebody acts; `request`: the server will never take this one. It keeps the
-answer's words and headers only: the exception holds the request, whose headers hold the key. `post` may be called from any number of threads.
+answer's words and headers only: the exception holds the request, whose headers hold the key.
+Any number of threads may call `post`.
 """
 
 from __future__ import annotations
