@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from raypoly.version import __version__
+
 if TYPE_CHECKING:
     from raypoly.run import Run
 
-__version__ = "0.1.0"
 __all__ = ["Run", "__version__"]
 
 

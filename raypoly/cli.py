@@ -112,9 +112,9 @@ def train(
 
     run(chosen)
     _show(Run(directory.location, storage_options(chosen)))
-    from raypoly.reports.run_results import other_arm
+    from raypoly.reports.run_page import other_arm_command
 
-    typer.echo(f"to compare: {other_arm(chosen.objective.name, config, overrides or [])}")
+    typer.echo(f"to compare: {other_arm_command(chosen.objective.name, config, overrides or [])}")
 
 
 @app.command()
@@ -261,7 +261,7 @@ def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:
 
 
 def _show(run: Run) -> None:
-    from raypoly.reports.run_results import show_results
+    from raypoly.reports.run_page import show_results
 
     show_results(run, Console())
 

@@ -20,7 +20,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from raypoly import __version__
 from raypoly.config import Config, Section
 from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.run_folder import explain_unusable, open_leased, run_location
@@ -28,6 +27,7 @@ from raypoly.store import Lease, Store, open_store
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.sealed_json import seal, unseal
+from raypoly.version import __version__
 
 CONFIG_KEY = "config.json"
 STARTS = "starts/epoch-"

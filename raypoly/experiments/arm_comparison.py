@@ -1,6 +1,6 @@
 """Arms beside each other: means and ranges over seeds, and differences between runs of the same seed.
 
-    for comparison in comparisons(results):
+    for comparison in compare_arms(results):
         comparison.arms[0].after("8").mean
         comparison.difference(comparison.arms[1], "8")
 
@@ -98,7 +98,7 @@ class ArmComparison:
         return [(run, first[run.seed, run.start]) for run in arm.runs if (run.seed, run.start) in first]
 
 
-def comparisons(results: Sequence[RunResult]) -> list[ArmComparison]:
+def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:
     """Tables, by the arms' steps, in the order in which these appear."""
     steps = dict.fromkeys(result.steps for result in results)
     return [ArmComparison(count, _arms([result for result in results if result.steps == count])) for count in steps]

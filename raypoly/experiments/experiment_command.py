@@ -1,4 +1,4 @@
-"""`raypoly experiment`: check everything, make the warm start, run what is not finished, and write what it came to."""
+"""`raypoly experiment`: check everything, make the warm start, train what is not finished, and write the report."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from pathlib import Path
 
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
 from raypoly.experiments.experiment_config import ExperimentConfig, load
-from raypoly.experiments.experiment_folder import at_work, place_of
+from raypoly.experiments.experiment_folder import at_work, folder_of
 from raypoly.experiments.other_results import with_results
 from raypoly.experiments.planned_runs import PlannedRun, check, planned, warm_starts
 from raypoly.experiments.run_queue import RunQueue
-from raypoly.experiments.run_result import RunResult
 from raypoly.experiments.training_process import TrainingExit
 from raypoly.offline.interrupt import interruptible
-from raypoly.reports.experiment_report import FIGURE, RESULTS, TABLE, into, page_with_place, report
+from raypoly.reports.experiment_report import (
+    FIGURE,
+    RESULTS,
+    TABLE,
+    page_with_place,
+    write_experiment_report,
+    write_into_page,
+)
 
 Say = Callable[[str], None]
 
@@ -29,20 +35,20 @@ def run_experiment(
     also: Sequence[Path] = (),
     say: Say = lambda text: print(text, flush=True),
 ) -> None:
-    """Do what is left, and report; `also`: results.json of other folders, where runs of it were trained.
+    """Train the runs that are left, and report. `also`: results.json files of other folders, with runs of this one.
 
-    Raises `UsageError` before anything starts; `PausedTooLong` where a judge stayed away from a run, `RaypolyError`
-    where one failed, when all others are done.
+    Raises `UsageError` before anything starts. When all other runs are done, raises `PausedTooLong` where a judge
+    stayed away from a run, and `RaypolyError` where one failed.
     """
     experiment = load(config)
-    folder = place_of(out, experiment.name)
+    folder = folder_of(out, experiment.name)
     if page is not None:
         page_with_place(experiment, page)
     runs, beside = with_results(planned(experiment, folder, given), also, say)
     if report_only:
         if not folder.is_dir():
             raise UsageError(f"{folder} does not exist: there is nothing to report on.")
-        _reported(experiment, folder, runs, beside, page, say)
+        _report(experiment, folder, runs, beside, page, say)
         return
     remarks = check(runs, at_once)
     say(str(folder))
@@ -50,8 +56,8 @@ def run_experiment(
         say(f"Note: {remark}")
     with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
         ended = _run(runs, at_once, say)
-        _reported(experiment, folder, runs, beside, page, say)
-    judged(ended)
+        _report(experiment, folder, runs, beside, page, say)
+    raise_outcome(ended)
 
 
 def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[TrainingExit]:
@@ -66,28 +72,27 @@ def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[Trainin
     return RunQueue(runs, at_once, say).to_the_end()
 
 
-def _reported(
+def _report(
     experiment: ExperimentConfig, folder: Path, runs: Sequence[PlannedRun], at_once: int, page: Path | None, say: Say
-) -> Sequence[RunResult]:
-    results = report(experiment, folder, runs, at_once)
+) -> None:
+    results = write_experiment_report(experiment, folder, runs, at_once)
     for result in results:
         if result.trouble:
             say(f"Note: {result.arm}-s{result.seed} is left out: {result.trouble}")
     say("\n" + (folder / TABLE).read_text())
     say(f"table: {folder / TABLE}\nfigure: {folder / FIGURE}\nresults: {folder / RESULTS}")
     if page is not None:
-        into(experiment, page, folder)
+        write_into_page(experiment, page, folder)
         say(f"written into {page}")
-    return results
 
 
-def judged(ended: Iterable[TrainingExit]) -> None:
-    """Raise what the exit code says: `PausedTooLong` where nothing worse happened than a judge that stayed away."""
+def raise_outcome(ended: Iterable[TrainingExit]) -> None:
+    """Raise `RaypolyError` where a run failed or stopped early, else `PausedTooLong` where a judge stayed away."""
     names: dict[str, list[str]] = {}
     for each in ended:
         names.setdefault(each.outcome, []).append(each.run.name)
     words = {"failed": "failed", "stopped": "stopped early", "paused": "paused for a judge that stayed away"}
-    told = "; ".join(f"{', '.join(names[outcome])} {said}" for outcome, said in words.items() if outcome in names)
-    if told:
+    what = "; ".join(f"{', '.join(names[outcome])} {said}" for outcome, said in words.items() if outcome in names)
+    if what:
         kind = PausedTooLong if set(names) <= {"finished", "paused"} else RaypolyError
-        raise kind(f"{told}. The same command goes on with what is not finished.")
+        raise kind(f"{what}. The same command goes on with what is not finished.")

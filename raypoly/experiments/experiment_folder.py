@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from raypoly import __version__
 from raypoly.errors import UsageError
 from raypoly.run_folder import runs_root
+from raypoly.version import __version__
 
 STARTS, LOCK = "starts.jsonl", "experiment.lock"
 
 
-def place_of(out: str | None, name: str) -> Path:
-    """The folder: what is asked for, else one under `$RAYPOLY_RUNS`. Raises `UsageError` for a place that is none."""
+def folder_of(out: str | None, name: str) -> Path:
+    """The folder `out`, else one under `$RAYPOLY_RUNS`. Raises `UsageError` for a URI."""
     if out is not None and "://" in out:
         raise UsageError(f"--out {out} can't be used: an experiment's logs need a folder of this machine.")
     default = Path(runs_root()) / f"experiment-{name}"
@@ -29,9 +29,9 @@ def place_of(out: str | None, name: str) -> Path:
 
 @contextmanager
 def at_work(out: Path, at_once: int) -> Iterator[None]:
-    """Inside, no other experiment works in the folder; the kernel frees it however this process ends.
+    """Keep other experiments out of the folder meanwhile; the kernel frees it however this process ends.
 
-    Raises `UsageError` where one does, and where the folder can't be written.
+    Raises `UsageError` where another one is at work in it, and where it can't be written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def at_work(out: Path, at_once: int) -> Iterator[None]:
 
 
 def most_at_once(out: Path) -> int:
-    """The most runs that went on side by side in any start."""
+    """The most runs that went on side by side in any start of the experiment."""
     path = out / STARTS
     lines = path.read_text().splitlines() if path.exists() else []
     return max((_at_once(line) for line in lines), default=1)

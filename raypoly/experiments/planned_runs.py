@@ -13,18 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from raypoly import preflight, settings
 from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.experiment_config import OWN, ExperimentConfig
+from raypoly.experiments.run_result import RunResult, read_result
 from raypoly.preflight import Machine
 from raypoly.run import Run, is_finished
 from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
-
-if TYPE_CHECKING:
-    from raypoly.experiments.run_result import RunResult
 
 _START = ("model", "warm_start", "problems")
 _MEASURE = ("evaluate.samples", "generator.temperature", "generator.max_tokens")
@@ -77,6 +74,11 @@ class PlannedRun:
     def keys(self) -> tuple[str, ...]:
         """What makes it this run, wherever its folder is."""
         return tuple(text for text in self.overrides if not text.startswith("run.dir="))
+
+    @property
+    def result(self) -> RunResult:
+        """What it came to so far, here or in the other folder."""
+        return self.elsewhere or read_result(self.arm, self.seed, self.start, self.steps, self.place)
 
     @property
     def finished(self) -> bool:

@@ -8,19 +8,43 @@ stood, and one that a process of a killed experiment still trains is waited for.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from raypoly.experiments.eta import ExperimentETA
 from raypoly.experiments.planned_runs import PlannedRun
-from raypoly.experiments.run_result import one_line, seconds_of
 from raypoly.experiments.training_process import RunningTraining, TrainingExit, is_held
-from raypoly.planning.plan_text import duration
+from raypoly.reports.tables import duration
 
 LOOK_SECONDS = 0.2
 """Between looks at what goes on."""
+
+
+class ExperimentETA:
+    """Seconds of finished runs, by their steps."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[float]] = {}
+
+    def add(self, steps: int, seconds: float) -> None:
+        self._known.setdefault(steps, []).append(seconds)
+
+    def of(self, steps: int) -> float | None:
+        """Seconds of a run of so many steps; by the nearest ones where none was as long, which is rough: an evaluation
+        takes as long in a short run as in a long one. None before the first is done."""
+        if not self._known:
+            return None
+        nearest = min(self._known, key=lambda known: abs(known - steps))
+        return statistics.mean(self._known[nearest]) * max(steps, 1) / max(nearest, 1)
+
+    def left(self, runs: Iterable[tuple[int, float]]) -> float | None:
+        """Seconds that runs of (steps, seconds they have had) still take, one after the other."""
+        estimates = [(self.of(steps), had) for steps, had in runs]
+        if any(whole is None for whole, _ in estimates):
+            return None
+        return sum(max(0.0, (whole or 0.0) - had) for whole, had in estimates)
 
 
 class RunQueue:
@@ -33,11 +57,11 @@ class RunQueue:
         self._waiting = deque(sorted(todo, key=lambda run: not is_held(run)))
         self._going: list[RunningTraining] = []
         self._left_behind: list[PlannedRun] = []
-        self._outlook = ExperimentETA()
+        self._eta = ExperimentETA()
         self._begun = {run.name for run in todo if run.directory.resumes}
         for run in runs:
             if run.finished:
-                self._outlook.add(run.steps, seconds_of(run))
+                self._eta.add(run.steps, run.result.seconds)
 
     def to_the_end(self) -> list[TrainingExit]:
         """How each run of this start came out; those that were finished before are not among them."""
@@ -63,18 +87,18 @@ class RunQueue:
         for run in [run for run in self._left_behind if not is_held(run)]:
             self._left_behind.remove(run)
             if run.finished:
-                yield self._told(TrainingExit(run, "finished", seconds_of(run), "finished, by an earlier start"))
+                yield self._announce(TrainingExit(run, "finished", run.result.seconds, "finished, by an earlier start"))
             else:
                 self._waiting.appendleft(run)
         for going in [going for going in self._going if going.over]:
             self._going.remove(going)
-            yield self._told(going.end())
+            yield self._announce(going.end())
 
-    def _told(self, ended: TrainingExit) -> TrainingExit:
+    def _announce(self, ended: TrainingExit) -> TrainingExit:
         run = ended.run
         if ended.outcome == "finished":
-            self._outlook.add(run.steps, seconds_of(run) if run.name in self._begun else ended.seconds)
-        result = one_line(run) if ended.outcome == "finished" else ""
+            self._eta.add(run.steps, run.result.seconds if run.name in self._begun else ended.seconds)
+        result = run.result.gains if ended.outcome == "finished" else ""
         self._say(f"{run.name}: {ended.words}{result}  {duration(ended.seconds)}{self._rest()}")
         return ended
 
@@ -84,7 +108,7 @@ class RunQueue:
         going += [(run.steps, 0.0) for run in (*self._left_behind, *self._waiting)]
         if not going:
             return ""
-        left = self._outlook.left(going)
+        left = self._eta.left(going)
         estimate = f", some {duration(left / self._at_once)}" if left is not None else ""
         return f"; {len(going)} of {len(self._runs)} left{estimate}"
 

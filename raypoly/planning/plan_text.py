@@ -18,9 +18,10 @@ from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
 from raypoly.planning.memory_parts import PHASES, DeviceMemory, size
 from raypoly.planning.model_shape import Shape, shape_of
 from raypoly.planning.step_seconds import Step, sampling_seconds, step_seconds
+from raypoly.reports.tables import ReportTable, duration
 
 _NAME = 36
-_NUMBER = 11
+"""Width of a table's first column."""
 
 
 def forecast(config: Config, device: Device, problems: Mapping[str, int]) -> str:
@@ -49,7 +50,7 @@ def _memory(config: Config, shape: Shape | None, device: Device, layout: Layout)
     only = "" if trained == shape.parameters else f", of adapters {trained:,} are trained"
     yield f"model: {model}, {shape.parameters:,} weights{only}"
     for holding in memory(config, shape, device, layout):
-        yield from _table(holding, device)
+        yield from _memory_table(holding, device)
     space = room(config, shape, device)
     if space is not None:
         yield (
@@ -65,14 +66,17 @@ def _memory(config: Config, shape: Shape | None, device: Device, layout: Layout)
     yield f"disk: {size((count + 1) * kept)} for {count} checkpoints of {size(kept)} and a new one"
 
 
-def _table(holding: DeviceMemory, device: Device) -> Iterator[str]:
-    yield f"{holding.where:{_NAME}}" + "".join(f"{phase:>{_NUMBER}}" for phase in PHASES)
-    for part in holding.parts:
-        shown = ["" if phase not in part.phases else size(part.bytes) for phase in PHASES]
-        yield f"{part.name:{_NAME}}" + "".join(f"{text:>{_NUMBER}}" for text in shown).rstrip()
+def _memory_table(holding: DeviceMemory, device: Device) -> Iterator[str]:
+    rows = [
+        (part.name, *("" if phase not in part.phases else size(part.bytes) for phase in PHASES))
+        for part in holding.parts
+    ]
     together = "together" if not holding.unknown else "together, at least"
-    yield f"{together:{_NAME}}" + "".join(f"{size(holding.total(phase)):>{_NUMBER}}" for phase in PHASES)
-    yield f"{'of which there are':{_NAME}}{size(device.memory):>{_NUMBER}}"
+    rows += [
+        (together, *(size(holding.total(phase)) for phase in PHASES)),
+        ("of which there are", size(device.memory)),
+    ]
+    return ReportTable((holding.where, *PHASES), rows).columns(_NAME, 11)
 
 
 def _time(
@@ -87,7 +91,7 @@ def _time(
         yield f"time of a step: unknown {reason}"
     else:
         whole = [_evaluations(config, shape, device, layout, problems, length) for length in lengths]
-        yield from _stages([step for step in steps if step is not None], whole, lengths, config, layout)
+        yield from _time_table([step for step in steps if step is not None], whole, lengths, config, layout)
     rollouts = config.train.prompts_per_step * config.train.rollouts
     most = rollouts * config.scorer.cpu_seconds_per_program / config.scorer.workers
     yield f"scoring: unknown before programs run, at most {duration(most)} a step; most of it hides behind sampling"
@@ -101,13 +105,12 @@ def _time(
         yield f"judge: {asked.groups:,.0f} groups a step, {total if asked.usd else 'without cost'}"
 
 
-def _stages(
+def _time_table(
     steps: Sequence[Step], whole: Sequence[float | None], lengths: Sequence[int], config: Config, layout: Layout
 ) -> Iterator[str]:
-    """A column for each length of responses."""
+    """A column for each length of responses. `whole`: seconds of all evaluations, None where unknown."""
     count = config.train.steps
-    yield f"{'responses of':{_NAME}}" + "".join(f"{length:>14,} tokens" for length in lengths)
-    rows = {
+    seconds: dict[str, Sequence[float | None]] = {
         "sampling": [step.sampling for step in steps],
         "log-probs behind several prompts": [step.crossing for step in steps],
         "gradients": [step.gradients for step in steps],
@@ -118,11 +121,11 @@ def _stages(
         "evaluations, sampling": whole,
     }
     if not any(step.crossing for step in steps):
-        del rows["log-probs behind several prompts"]
-    for name, values in rows.items():
-        yield f"{name:{_NAME}}" + "".join(f"{'unknown' if v is None else duration(v):>21}" for v in values)
+        del seconds["log-probs behind several prompts"]
+    rows = [(name, *("unknown" if v is None else duration(v) for v in values)) for name, values in seconds.items()]
     known = [count * step.total + (more or 0.0) for step, more in zip(steps, whole, strict=True)]
-    yield f"{'GPU-hours':{_NAME}}" + "".join(f"{layout.gpus * seconds / 3600:>21,.1f}" for seconds in known)
+    rows.append(("GPU-hours", *(f"{layout.gpus * each / 3600:,.1f}" for each in known)))
+    return ReportTable(("responses of", *(f"{length:,} tokens" for length in lengths)), rows).columns(_NAME, 21)
 
 
 def _evaluations(
@@ -148,10 +151,3 @@ def evaluated(config: Config, problems: Mapping[str, int]) -> Iterator[tuple[int
         yield (2 if steps else 1), problems["test"], evaluate.samples
     if problems.get("validation"):
         yield on_validation, problems["validation"], evaluate.validation_samples
-
-
-def duration(seconds: float) -> str:
-    """`12 s`, `4.5 min`, `7.1 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from raypoly import __version__
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.decision_log import STAGES, Decision, StageName
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.sources import Loaded
+from raypoly.version import __version__
 
 LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
 """Words for difficulty, ascending; others stand behind them."""

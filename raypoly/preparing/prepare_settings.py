@@ -43,7 +43,7 @@ def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
         raise UsageError("\n".join(_sentence(dict(item), file, given) for item in error.errors())) from error
 
 
-def documented() -> Iterator[tuple[str, FieldInfo]]:
+def documented_keys() -> Iterator[tuple[str, FieldInfo]]:
     """Every dotted key, with `NAME` for a source's name."""
     yield from _keys(PrepareConfig, "")
 
@@ -64,7 +64,7 @@ def _field(name: str) -> FieldInfo | None:
     section, _, rest = name.partition(".")
     if section in ("sources", "against"):
         name = f"{section}.{NAME}.{rest.partition('.')[2]}"
-    return dict(documented()).get(name)
+    return dict(documented_keys()).get(name)
 
 
 def _lay(values: dict[str, Any], text: str) -> str:
@@ -122,7 +122,7 @@ def _origin(name: str, file: Path, given: Sequence[str]) -> str:
 
 
 def _unknown(name: str, origin: str) -> str:
-    known = [key for key, _ in documented()]
+    known = [key for key, _ in documented_keys()]
     same_last = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
     near = get_close_matches(name, same_last, n=1, cutoff=0.5) or get_close_matches(name, known, n=1, cutoff=0.6)
     if near:

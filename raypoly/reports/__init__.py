@@ -1,7 +1,6 @@
-"""What a run shows at its end: a table, a figure, and one self-contained HTML page."""
+"""What is shown of runs, experiments and preparations.
 
-from raypoly.reports.run_figure import figure
-from raypoly.reports.run_page import write_report
-from raypoly.reports.run_table import end_table
-
-__all__ = ["end_table", "figure", "write_report"]
+`tables`, `figures` and `pages` are the kit that all reports are made with. `run_*`, `step_times`, `judge_tables` and
+`rollout_samples` show one run, `experiment_*` compare arms over seeds, `data_card_page` shows a preparation, and
+`configuration_page` and `objectives_page` write pages of docs/.
+"""

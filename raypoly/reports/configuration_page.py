@@ -6,7 +6,7 @@ python -m raypoly.reports.configuration_page docs/configuration.md      (make do
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from pydantic_core import PydanticUndefined
 from raypoly import losses, objectives
 from raypoly.config import Config
 from raypoly.plugins import load_plugin
-from raypoly.preparing.prepare_settings import documented, takes
-from raypoly.reports.markdown import row
+from raypoly.preparing.prepare_settings import documented_keys, takes
+from raypoly.reports.tables import ReportTable
 from raypoly.settings import Key, config_keys, describe_expected
 
 HEAD = """# Which keys are there, and what do they do?
@@ -44,7 +44,7 @@ keys as `sources`; problems that are in one of them are left out.
 """
 
 
-def page() -> str:
+def configuration_page() -> str:
     """The whole page."""
     return "\n".join(
         [
@@ -61,39 +61,40 @@ def _sections() -> Iterator[str]:
     for section, found in groupby(config_keys(), key=lambda key: key.name.partition(".")[0]):
         model = Config.model_fields[section].annotation
         yield f"## {section}\n\n{(model.__doc__ or '').strip()}\n"
-        yield "| key | default | takes | | what it does |\n|---|---|---|---|---|"
-        yield from map(_row, found)
-        yield ""
+        yield _table(("key", "default", "takes", "", "what it does"), map(_key_row, found))
 
 
-def _row(key: Key) -> str:
-    mark = "**r**" if key.on_resume else ""
-    return _cells(f"`{key.name}`", _default(key.field), describe_expected(key.field), mark, key.field.description or "")
+def _key_row(key: Key) -> tuple[str, ...]:
+    name, default, takes, does = _field_row(key.name, key.field, describe_expected(key.field))
+    return name, default, takes, "**r**" if key.on_resume else "", does
+
+
+def _field_row(name: str, field: FieldInfo, takes: str) -> tuple[str, str, str, str]:
+    return f"`{name}`", _default(field), takes, field.description or ""
 
 
 def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
-    """Parameters that stand beside the name of an objective or a loss."""
+    """The parameters that stand beside the name of an objective or a loss."""
     yield f"## Parameters beside {section}.name\n"
     for name in sorted(known):
         fields: Mapping[str, FieldInfo] = load_plugin(name, known, f"{section}.name").Config.model_fields
         yield f"### {section}.name={name}\n"
-        if not fields:
+        if fields:
+            rows = (_field_row(f"{section}.{key}", field, describe_expected(field)) for key, field in fields.items())
+            yield _table(("key", "default", "takes", "what it does"), rows)
+        else:
             yield "It takes no parameters.\n"
-            continue
-        yield "| key | default | takes | what it does |\n|---|---|---|---|"
-        for key, field in fields.items():
-            yield _cells(f"`{section}.{key}`", _default(field), describe_expected(field), field.description or "")
-        yield ""
 
 
 def _preparation() -> Iterator[str]:
     """Keys that only `raypoly prepare` has."""
     yield PREPARATION
-    yield "| key | default | takes | what it does |\n|---|---|---|---|"
-    for name, field in documented():
-        if name.partition(".")[0] not in ("against", *Config.model_fields):
-            yield _cells(f"`{name}`", _default(field), takes(field), field.description or "")
-    yield ""
+    rows = (
+        _field_row(name, field, takes(field))
+        for name, field in documented_keys()
+        if name.partition(".")[0] not in ("against", *Config.model_fields)
+    )
+    yield _table(("key", "default", "takes", "what it does"), rows)
 
 
 def _default(field: FieldInfo) -> str:
@@ -107,9 +108,9 @@ def _text(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
-def _cells(*cells: str) -> str:
-    return row(*(cell.replace("<", "&lt;") for cell in cells))
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return ReportTable(head, [[cell.replace("<", "&lt;") for cell in row] for row in rows]).markdown()
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page())
+    Path(sys.argv[1]).write_text(configuration_page())

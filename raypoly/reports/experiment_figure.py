@@ -5,38 +5,32 @@ What is drawn is the mean over seeds; the band, or the whisker, is the range of 
 
 from __future__ import annotations
 
-import io
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread
 from raypoly.experiments.run_result import STRATEGIES
-from raypoly.reports.run_figure import GREY, SMOOTHING, over_steps
+from raypoly.reports import figures
 from raypoly.reports.run_table import KS
 
 WIDTH, HEIGHT = 13, 9
-"""Inches, of the panels of one comparison."""
+"""Inches of one comparison's panels."""
 
 
-def figure(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
+def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
     """PNG; the same results give the same bytes. Comparisons without a finished run are left out."""
     drawn = [comparison for comparison in comparisons if any(arm.runs for arm in comparison.arms)]
-    drawing = Figure(figsize=(WIDTH, HEIGHT * max(1, len(drawn))), dpi=90, layout="constrained")
-    FigureCanvasAgg(drawing)
+    drawing = figures.new_figure(WIDTH, HEIGHT * max(1, len(drawn)), dpi=90)
     drawing.suptitle(name if drawn else f"{name}: no run is finished yet", fontsize=12)
     for part, comparison in zip(drawing.subfigures(max(1, len(drawn)), 1, squeeze=False).flat, drawn, strict=False):
-        _compared(part, comparison)
-    png = io.BytesIO()
-    drawing.savefig(png, format="png", metadata={"Software": "raypoly"})
-    return png.getvalue()
+        _draw_comparison(part, comparison)
+    return figures.png_of(drawing)
 
 
-def _compared(part: SubFigure, comparison: ArmComparison) -> None:
+def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     arms = [
         (arm, colour) for arm, colour in zip(comparison.arms, _colours(len(comparison.arms)), strict=True) if arm.runs
     ]
@@ -50,11 +44,9 @@ def _compared(part: SubFigure, comparison: ArmComparison) -> None:
         for arm, colour in arms:
             _curve(axes, arm, curve, colour)
         axes.set_title(title)
-        over_steps(axes)
+        figures.steps_axis(axes)
         axes.set_ylim(bottom=0)
-    for axes in panels.flat:
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+    figures.clean_axes(panels.flat, grid=True)
     part.suptitle(f"{comparison.steps} steps", fontsize=11)
     part.legend(
         *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
@@ -64,13 +56,10 @@ def _compared(part: SubFigure, comparison: ArmComparison) -> None:
 def _coverage(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, str]]) -> None:
     for start in comparison.starts:
         name = "before" if len(comparison.starts) == 1 else f"before {', '.join(start.arms)}"
-        _over_k(axes, [start.before(k) for k in KS], GREY, name, "--")
+        _over_k(axes, [start.before(k) for k in KS], figures.GREY, name, "--")
     for arm, colour in arms:
         _over_k(axes, [arm.after(k) for k in KS], colour, arm.name, "-")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([int(k) for k in KS], KS)
-    axes.set(title="Coverage on the test split, before and after", xlabel="k samples a problem", ylabel="pass@k")
-    axes.set_ylim(0, 1.02)
+    figures.samples_axis(axes, KS, "Coverage on the test split, before and after")
 
 
 def _over_k(axes: Axes, spreads: Sequence[SeedSpread | None], colour: str, name: str, line: str) -> None:
@@ -82,20 +71,23 @@ def _over_k(axes: Axes, spreads: Sequence[SeedSpread | None], colour: str, name:
 
 
 def _strategies(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, str]]) -> None:
-    """A bar an arm, the first on top; a dashed line where they began."""
+    """Draw a bar for each arm, the first on top, and a dashed line where the arms began."""
     known = [(arm.name, spread, colour) for arm, colour in reversed(arms) if (spread := arm.after(STRATEGIES))]
     for name, spread, colour in known:
         reach = [[spread.mean - spread.low], [spread.high - spread.mean]]
         axes.barh(name, spread.mean, color=colour, alpha=0.8, xerr=reach, error_kw={"linewidth": 1, "capsize": 3})
     for start in comparison.starts:
         if before := start.before(STRATEGIES):
-            axes.axvline(before.mean, color=GREY, linestyle="--", linewidth=1)
+            axes.axvline(before.mean, color=figures.GREY, linestyle="--", linewidth=1)
     axes.set(title="Distinct correct strategies in 8 on the test split", xlabel="dashed: before")
 
 
 def _curve(axes: Axes, arm: Arm, curve: str, colour: str) -> None:
-    """Each seed's running mean, and over the steps that all seeds have their mean and range."""
-    smooth = [dict(_smoothed(run.curves[curve])) for run in arm.runs]
+    """Draw mean and range of the seeds' running means, over the steps that all seeds have."""
+    smooth = [
+        dict(zip((step for step, _ in points), figures.running_mean([value for _, value in points]), strict=True))
+        for points in (run.curves[curve] for run in arm.runs)
+    ]
     steps = sorted(set.intersection(*(set(values) for values in smooth)))
     if not steps:
         return
@@ -105,15 +97,8 @@ def _curve(axes: Axes, arm: Arm, curve: str, colour: str) -> None:
     axes.fill_between(steps, [s.low for s in known], [s.high for s in known], color=colour, alpha=0.15, linewidth=0)
 
 
-def _smoothed(points: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """The running mean over what came before."""
-    for index, (step, _) in enumerate(points):
-        window = [value for _, value in points[max(0, index + 1 - SMOOTHING) : index + 1]]
-        yield step, math.fsum(window) / len(window)
-
-
 def _colours(count: int) -> list[str]:
-    """Well apart for as many arms; they repeat beyond twenty."""
+    """One colour for each arm, well apart; they repeat beyond twenty."""
     name, shades = ("tab10", 10) if count <= 10 else ("tab20", 20)
     colours = matplotlib.colormaps[name]
     return [matplotlib.colors.to_hex(colours(index % shades)) for index in range(count)]

@@ -1,7 +1,7 @@
 """What an experiment leaves to be read: results.json, table.md and figure.png, and the same within a page of yours.
 
-report(experiment, out, runs, at_once=1)
-into(experiment, Path("docs/results.md"), out)
+write_experiment_report(experiment, out, runs, at_once=1)
+write_into_page(experiment, Path("docs/results.md"), out)
 """
 
 from __future__ import annotations
@@ -9,34 +9,43 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from raypoly import __version__
 from raypoly.errors import UsageError
-from raypoly.experiments.arm_comparison import ArmComparison, comparisons
+from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start, compare_arms
 from raypoly.experiments.experiment_config import ExperimentConfig
 from raypoly.experiments.experiment_folder import most_at_once
 from raypoly.experiments.planned_runs import PlannedRun
-from raypoly.experiments.run_result import MEASURES, RunResult, results
-from raypoly.reports.experiment_figure import figure
-from raypoly.reports.experiment_page import fragment, written
+from raypoly.experiments.run_result import MEASURES, STRATEGIES, RunResult
+from raypoly.reports.experiment_figure import draw_experiment
+from raypoly.reports.pages import fill_place
+from raypoly.reports.tables import DASH, ReportTable
+from raypoly.version import __version__
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
+PLACE = "experiment"
+"""The kind of place in a page that takes an experiment's tables."""
+HEADS = tuple("distinct correct strategies in 8" if m == STRATEGIES else f"pass@{m}" for m in MEASURES)
 
 
-def report(experiment: ExperimentConfig, out: Path, runs: Sequence[PlannedRun], at_once: int) -> list[RunResult]:
-    """Write the three files anew from the runs' own; what the runs came to. `at_once`: the most runs that went on side
-    by side in other folders, whose results are among them."""
-    found = results(runs)
-    compared = comparisons(found)
+def write_experiment_report(
+    experiment: ExperimentConfig, out: Path, runs: Sequence[PlannedRun], at_once: int
+) -> list[RunResult]:
+    """Write the three files anew from the runs' own; returns the runs' results.
+
+    `at_once` is the most runs that went on side by side in other folders, whose results are among them.
+    """
+    found = [run.result for run in runs]
+    compared = compare_arms(found)
     at_once = max(at_once, most_at_once(out))
-    _put(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
-    _put(out / FIGURE, figure(experiment.name, compared))
+    _replace_file(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
+    _replace_file(out / FIGURE, draw_experiment(experiment.name, compared))
     elsewhere = sum(run.elsewhere is not None for run in runs)
-    _put(out / TABLE, fragment(experiment.name, found, at_once, FIGURE, elsewhere).encode())
+    _replace_file(out / TABLE, experiment_tables(experiment.name, found, at_once, elsewhere).encode())
     return found
 
 
@@ -46,19 +55,19 @@ def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
         text = page.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--into {page} can't be read: {error}.") from error
-    written(text, experiment.name, "", str(page))
+    fill_place(text, PLACE, experiment.name, "", str(page))
     return text
 
 
-def into(experiment: ExperimentConfig, page: Path, out: Path) -> None:
-    """Put the table where the page has a place for it; figure and numbers beside the page, named after both."""
+def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None:
+    """Write the tables into the page's place for them, and figure and numbers beside the page, named after both."""
     picture = page.with_name(f"{page.stem}-{experiment.name}.png")
     table = (out / TABLE).read_text().replace(f"]({FIGURE})", f"]({picture.name})")
-    text = written(page_with_place(experiment, page), experiment.name, table, str(page))
+    text = fill_place(page_with_place(experiment, page), PLACE, experiment.name, table, str(page))
     if f"]({picture.name})" in table:
         shutil.copyfile(out / FIGURE, picture)
     shutil.copyfile(out / RESULTS, page.with_name(f"{page.stem}-{experiment.name}.json"))
-    _put(page, text.encode())
+    _replace_file(page, text.encode())
 
 
 def _values(
@@ -87,8 +96,8 @@ def _run(run: PlannedRun, result: RunResult) -> dict[str, Any]:
 
 
 def _comparison(compared: ArmComparison) -> dict[str, Any]:
-    def spreads(value: Any) -> dict[str, Any]:
-        found = {measure: value(measure) for measure in MEASURES}
+    def spreads(spread_of: Any) -> dict[str, Any]:
+        found = {measure: spread_of(measure) for measure in MEASURES}
         return {measure: None if spread is None else asdict(spread) for measure, spread in found.items()}
 
     return {
@@ -101,8 +110,73 @@ def _comparison(compared: ArmComparison) -> dict[str, Any]:
     }
 
 
-def _put(path: Path, data: bytes) -> None:
-    """Whole or not at all: a reader may look at any time."""
+def _replace_file(path: Path, data: bytes) -> None:
+    """Write the file whole or not at all: a reader may look at any time."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_bytes(data)
     aside.replace(path)
+
+
+def experiment_tables(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> str:
+    """The tables of the experiment `name` in Markdown. `elsewhere`: how many runs were trained in other folders."""
+    return "\n".join(_page_parts(name, results, at_once, elsewhere)) + "\n"
+
+
+def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> Iterator[str]:
+    finished = [result for result in results if result.finished]
+    if not finished:
+        yield "*No run is finished yet.*"
+        return
+    beside = f" {elsewhere} of them were trained elsewhere, with times of that machine." if elsewhere else ""
+    shared = f" Up to {at_once} runs went on at once, so times are those of a shared machine." if at_once > 1 else ""
+    yield f"*Written by `raypoly experiment` ({__version__}): {_count_finished(results)}.{beside}{shared}*\n"
+    for comparison in compare_arms(results):
+        if any(arm.runs for arm in comparison.arms):
+            yield from _comparison_parts(comparison)
+    yield f"![{name}: pass@k, strategies and reward by arm]({FIGURE})"
+
+
+def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
+    yield f"**After {comparison.steps} steps.** Means, and the range where there are several runs.\n"
+    starts = comparison.starts
+    rows = [_start_row(start, alone=len(starts) == 1) for start in starts] + [_arm_row(arm) for arm in comparison.arms]
+    yield ReportTable(("", "runs", *HEADS, "s a step", "min a run"), rows).markdown()
+    others = [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
+    if others:
+        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed.\n"
+        rows = [
+            (
+                arm.name,
+                str(comparison.pairs(arm)),
+                *(spread_cell(comparison.difference(arm, measure), sign="+") for measure in MEASURES),
+            )
+            for arm in others
+        ]
+        yield ReportTable(("", "pairs", *HEADS), rows).markdown()
+
+
+def _start_row(start: Start, alone: bool) -> tuple[str, ...]:
+    name = "before" if alone else f"before {', '.join(start.arms)}"
+    return (name, str(len(start.measured)), *(spread_cell(start.before(m)) for m in MEASURES), "", "")
+
+
+def _arm_row(arm: Arm) -> tuple[str, ...]:
+    runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
+    step = spread_cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
+    minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
+    return (f"**{arm.name}**", runs, *(spread_cell(arm.after(measure)) for measure in MEASURES), step, minutes)
+
+
+def spread_cell(spread: SeedSpread | None, sign: str = "", decimals: int = 3) -> str:
+    """Mean, and the range where there is more than one value."""
+    if spread is None:
+        return DASH
+    mean, low, high = (f"{value:{sign}.{decimals}f}" for value in (spread.mean, spread.low, spread.high))
+    return mean if spread.count == 1 else f"{mean} ({low} to {high})"
+
+
+def _count_finished(results: Sequence[RunResult]) -> str:
+    finished = sum(result.finished for result in results)
+    missing = Counter(result.arm for result in results if not result.finished)
+    lacking = "".join(f"{', ' if i else '; '}{arm} lacks {count}" for i, (arm, count) in enumerate(missing.items()))
+    return f"{finished} of {len(results)} runs are finished{lacking}"

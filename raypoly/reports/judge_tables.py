@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raypoly.judge.judge_usage import JudgeSpending, dollars, sum_spending
-from raypoly.reports.run_table import DASH, number
-
-if TYPE_CHECKING:
-    from raypoly.run import Run
+from raypoly.reports.tables import DASH, number
+from raypoly.run_files import RunFiles
 
 _UNKNOWN = "unknown: give judge.price_input and judge.price_output"
 _COUNTS = (
@@ -27,8 +25,8 @@ _COUNTS = (
 )
 
 
-def judge_rows(run: Run) -> list[tuple[str, str]]:
-    """Name and value, a dash for what this run's version did not count; nothing for a judge that is asked nothing."""
+def judge_rows(run: RunFiles) -> list[tuple[str, str]]:
+    """(name, value), a dash for what the run's version did not count; no rows for a judge that was asked nothing."""
     rows, config = run.rows, run.config.judge
     spent = sum_spending(rows, run.evaluations)
     agreements = [(row["step"], row["judge_agreement"]) for row in rows if row.get("judge_agreement") is not None]
@@ -48,7 +46,7 @@ def judge_rows(run: Run) -> list[tuple[str, str]]:
 
 
 def _labelled_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Training groups by who labelled them: a second server's labels carry its model's name."""
+    """How many training groups each judge labelled; a second server counts under its model's name."""
     groups: Counter[str] = Counter()
     for row in rows:
         groups.update(row.get("labelled_by", {}))

@@ -7,7 +7,6 @@ The text around them is the page's own: what stands between `<!-- table: NAME --
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ import numpy as np
 
 from raypoly.objectives import KNOWN, Batch, build
 from raypoly.objectives.objective_hooks import distinct_prompts, prompts_of
-from raypoly.reports.markdown import table
+from raypoly.reports.pages import fill_place, place_marker
+from raypoly.reports.tables import ReportTable
 from raypoly.values import Float64
 
 
@@ -84,18 +84,18 @@ def advantages(name: str, eight: Eight) -> Float64:
     return objective.finish(Batch.of([values], [eight.tokens]))[0]
 
 
-def described() -> str:
+def describe_objectives() -> str:
     """Each objective in its own words."""
     rows = [
         (f"[`{name}`](../{_module(name).replace('.', '/')}.py)", _sentence(name), ", ".join(sorted(build(name).needs)))
         for name in KNOWN
     ]
-    return table(("objective.name", "what it is", "needs beside rewards"), rows)
+    return ReportTable(("objective.name", "what it is", "needs beside rewards"), rows).markdown()
 
 
-def compared(eight: Eight, asked: Sequence[str]) -> str:
-    """Advantages of the eight rollouts by every objective, under the rows of `asked` that tell them apart."""
-    told: Mapping[str, Sequence[object]] = {
+def compare_advantages(eight: Eight, facts: Sequence[str]) -> str:
+    """Advantages of the eight rollouts by every objective, under the rows of `facts` that tell the rollouts apart."""
+    known: Mapping[str, Sequence[object]] = {
         "reward": eight.rewards,
         "strategy": [strategy or "no attempt" for strategy in eight.strategies],
         "tokens": eight.tokens,
@@ -103,23 +103,24 @@ def compared(eight: Eight, asked: Sequence[str]) -> str:
         "statements": [letters or "none" for letters in eight.statements],
         "own prompt, nats": eight.nats,
     }
-    rows = [(f"*{what}*", *map(str, told[what])) for what in asked]
+    rows = [(f"*{what}*", *map(str, known[what])) for what in facts]
     rows += [(f"`{name}`", *map(_number, advantages(name, eight))) for name in KNOWN]
-    return table(("rollout", *map(str, range(1, 9))), rows)
+    return ReportTable(("rollout", *map(str, range(1, 9))), rows).markdown()
 
 
+FACTS = ("reward", "strategy", "tokens", "outcome", "statements", "own prompt, nats")
 TABLES: Mapping[str, Callable[[], str]] = {
-    "objectives": described,
-    "mixed": lambda: compared(MIXED, ("reward", "strategy", "tokens", "outcome", "statements", "own prompt, nats")),
-    "wrong novelty": lambda: compared(WRONG_NOVELTY, ("reward", "strategy", "own prompt, nats")),
+    "objectives": describe_objectives,
+    "mixed": lambda: compare_advantages(MIXED, FACTS),
+    "wrong novelty": lambda: compare_advantages(WRONG_NOVELTY, (FACTS[0], FACTS[1], FACTS[-1])),
 }
 
 
-def written(page: str) -> str:
-    """The page with its tables as they are now."""
-    for name, made in TABLES.items():
-        begin, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-        page = re.sub(f"({begin}).*?({end})", lambda found, t=made: f"{found[1]}{t()}{found[2]}", page, flags=re.S)  # type: ignore[misc]
+def fill_tables(page: str) -> str:
+    """The page with those tables that it has a place for, as they are now."""
+    for name, table in TABLES.items():
+        if place_marker("table", name) in page:
+            page = fill_place(page, "table", name, table(), "The page")
     return page
 
 
@@ -141,4 +142,4 @@ def _number(value: float) -> str:
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    file.write_text(written(file.read_text()))
+    file.write_text(fill_tables(file.read_text()))

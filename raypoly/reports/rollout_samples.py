@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizers import Tokenizer
 
+from raypoly.run_files import RunFiles
 from raypoly.store import Store
-
-if TYPE_CHECKING:
-    from raypoly.run import Run
 
 COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label")
 MOST = 12
@@ -30,11 +28,11 @@ class RolloutSample:
     status: str
     detail: str
     strategy: str
-    """By execution, and the judge's label within its group where there is one."""
+    """By execution; with the judge's label within its group where there is one."""
 
 
-def samples(run: Run) -> Sequence[RolloutSample]:
-    """At most `MOST` rollouts of the newest step kept: one of each (verdict, strategy), passed first."""
+def sample_rollouts(run: RunFiles) -> Sequence[RolloutSample]:
+    """Up to `MOST` rollouts of the newest step that is kept, one for each (verdict, strategy), passed ones first."""
     if not run.steps:
         return []
     step = run.steps[-1]

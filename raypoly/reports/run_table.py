@@ -1,29 +1,20 @@
-"""The table at the end: pass@k and distinct correct strategies, before and after, on the split for claiming."""
+"""A run before and after training: pass@k and distinct correct strategies on the test split."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from rich.table import Table
+from raypoly.reports.tables import ReportTable, number
 
-DASH = "-"
 KS = ("1", "4", "8", "16", "64")
-
-
-@dataclass(frozen=True)
-class MeasureBeforeAfter:
-    """One measure, before and after."""
-
-    name: str
-    before: float | None
-    after: float | None
-
-    @property
-    def change(self) -> str:
-        """`+0.213`, or nothing where a side is missing."""
-        return "" if self.before is None or self.after is None else f"{self.after - self.before:+.3f}"
+"""The k of pass@k that reports show."""
+STRATEGIES = {
+    "strategies_correct": "by execution",
+    "strategies_correct_judge": "by the judge",
+    "strategies_correct_structural": "by structure",
+}
+"""Evaluations' counts of distinct correct strategies, and who tells strategies apart."""
 
 
 def first_and_last(
@@ -36,42 +27,23 @@ def first_and_last(
     return of_split[0], of_split[-1] if len(of_split) > 1 else None
 
 
-def comparisons(summary: Mapping[str, Any], split: str = "test") -> Sequence[MeasureBeforeAfter]:
-    """The table's rows; none where the split was not evaluated."""
+def results_table(summary: Mapping[str, Any], split: str = "test") -> ReportTable:
+    """Each measure before and after training, and its change; no rows where the split was not evaluated."""
     before, after = first_and_last(summary, split)
-    if before is None:
-        return []
-    last: Mapping[str, Any] = after or {}
-    rows = [
-        MeasureBeforeAfter(f"pass@{k}", before["pass_at_k"].get(k), last.get("pass_at_k", {}).get(k))
-        for k in KS
-        if k in before["pass_at_k"]
+    sides: list[Mapping[str, Any]] = [before or {}, after or {}]
+    measures = [(f"pass@{k}", *(side.get("pass_at_k", {}).get(k) for side in sides)) for k in KS]
+    measures += [
+        (f"distinct correct strategies in 8 ({by})", *(side.get(key) for side in sides))
+        for key, by in STRATEGIES.items()
     ]
-    for key, name in (
-        ("strategies_correct", "distinct correct strategies in 8 (by execution)"),
-        ("strategies_correct_judge", "distinct correct strategies in 8 (by the judge)"),
-        ("strategies_correct_structural", "distinct correct strategies in 8 (by structure)"),
-    ):
-        if before.get(key) is not None:
-            rows.append(MeasureBeforeAfter(name, before.get(key), last.get(key)))
-    return rows
+    heads = zip(("before", "after"), (before, after), strict=True)
+    return ReportTable(
+        ("", *(f"{word} (step {side['step']})" if side else word for word, side in heads), "change"),
+        [(name, number(old), number(new), _change(old, new)) for name, old, new in measures if old is not None],
+        title=f"{summary.get('objective', '?')}, {split} split, {sides[0].get('samples', '?')} samples a problem",
+    )
 
 
-def end_table(summary: Mapping[str, Any], split: str = "test") -> Table:
-    """The comparison as a table for the terminal."""
-    before, after = first_and_last(summary, split)
-    objective = summary.get("objective", "?")
-    samples = (before or {}).get("samples", "?")
-    table = Table(title=f"{objective}, {split} split, {samples} samples a problem", title_justify="left")
-    table.add_column("")
-    table.add_column(f"before (step {before['step']})" if before else "before", justify="right")
-    table.add_column(f"after (step {after['step']})" if after else "after", justify="right")
-    table.add_column("change", justify="right")
-    for row in comparisons(summary, split):
-        table.add_row(row.name, number(row.before), number(row.after), row.change)
-    return table
-
-
-def number(value: float | None) -> str:
-    """Three decimals, or a dash for what was not measured."""
-    return DASH if value is None else f"{value:.3f}"
+def _change(old: float | None, new: float | None) -> str:
+    """`+0.213`, or nothing where a side is missing."""
+    return "" if old is None or new is None else f"{new - old:+.3f}"

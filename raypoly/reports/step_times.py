@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from raypoly.reports.run_figure import BLUES, GREEN, GREY, ORANGE, PINK, PURPLE, over_steps
-from raypoly.reports.run_table import DASH
+from raypoly.reports import figures
+from raypoly.reports.tables import DASH
 
 COLOURS: Mapping[str, str] = {
-    "generate": BLUES[2],
-    "score": GREEN,
-    "judge": ORANGE,
-    "cross": PINK,
-    "learn": PURPLE,
-    "sync": BLUES[4],
-    "idle": GREY,
+    "generate": figures.BLUES[2],
+    "score": figures.GREEN,
+    "judge": figures.ORANGE,
+    "cross": figures.PINK,
+    "learn": figures.PURPLE,
+    "sync": figures.BLUES[4],
+    "idle": figures.GREY,
 }
-"""Of what a step waits for, in the order in which a group meets it; not every run has all."""
+"""A colour for each thing that a step waits for, in the order in which a group meets it; not every run has all."""
 MOST_BARS = 60
-"""In the picture; beyond it neighbouring steps share a bar, their mean."""
+"""With more steps than this, neighbouring steps share a bar, which shows their mean."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -36,7 +33,7 @@ def time_rows(stage_seconds: Mapping[str, float], rows: Rows) -> list[tuple[str,
     A dash where rows of an earlier version did not say.
     """
     waited: Counter[str] = Counter()
-    for row in _told(rows):
+    for row in _timed_rows(rows):
         waited.update(row["exposed"])
     total = sum(waited.values())
     names = [*COLOURS, *(name for name in stage_seconds if name not in COLOURS and name != "total")]
@@ -51,11 +48,11 @@ def time_rows(stage_seconds: Mapping[str, float], rows: Rows) -> list[tuple[str,
     return lines
 
 
-def tail_words(rows: Rows) -> str | None:
-    """One sentence on the last group of a step; None where nothing is known of it."""
+def tail_words(rows: Rows) -> str:
+    """One sentence on the last group of a step; empty where nothing is known of it."""
     tails = [row["tail"] for row in rows if row.get("tail") and row["tail"].get("seconds") is not None]
     if not tails:
-        return None
+        return ""
     length, exposed = (sum(tail[key] for tail in tails) / len(tails) for key in ("seconds", "exposed"))
     return (
         f"In the mean step the last group had its labels {length:.2f} s after the end of generation; for "
@@ -63,25 +60,21 @@ def tail_words(rows: Rows) -> str | None:
     )
 
 
-def times_figure(rows: Rows) -> bytes | None:
+def draw_step_times(rows: Rows) -> bytes | None:
     """PNG: the mean step as a waterfall, and each step's stack of what it waited for; None without such rows."""
-    told = _told(rows)
-    if not told:
+    timed = _timed_rows(rows)
+    if not timed:
         return None
-    drawing = Figure(figsize=(16, 3.4), dpi=110, layout="constrained")
-    FigureCanvasAgg(drawing)
-    left, right = drawing.subplots(1, 2, width_ratios=(2, 3))
-    _mean_step(left, told)
-    _over_steps(right, told)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    png = io.BytesIO()
-    drawing.savefig(png, format="png")
-    return png.getvalue()
+    drawing = figures.new_figure(16, 3.4, dpi=110)
+    panels = drawing.subplots(1, 2, width_ratios=(2, 3))
+    _mean_step(panels[0], timed)
+    _over_steps(panels[1], timed)
+    figures.clean_axes(panels)
+    return figures.png_of(drawing)
 
 
 def _mean_step(axes: Axes, rows: Rows) -> None:
-    """A bar a stage, each beginning where the one above it ends: together they are the step."""
+    """Draw a bar for each stage, beginning where the bar above it ends: together they are the step."""
     begin = 0.0
     stages = _stages(rows)
     for place, stage in enumerate(stages):
@@ -108,17 +101,17 @@ def _over_steps(axes: Axes, rows: Rows) -> None:
         axes.bar(steps, values, 0.9 * width, bottom=floor, color=COLOURS[stage], label=stage, align="edge")
         floor = [low + value for low, value in zip(floor, values, strict=True)]
     axes.set(title="Steps: what they waited for", ylabel="seconds")
-    over_steps(axes)
-    axes.legend(fontsize=8, frameon=False, ncols=len(stages), loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    figures.steps_axis(axes)
+    figures.legend_below(axes, len(stages), 0.2)
 
 
 def _stages(rows: Rows) -> list[str]:
-    """Those of the run; `cross` is one of few."""
+    """The stages to draw; `cross` only where a step waited for it."""
     return [stage for stage in COLOURS if stage != "cross" or any(stage in row["exposed"] for row in rows)]
 
 
-def _told(rows: Rows) -> Rows:
-    """The rows that say what the step waited for."""
+def _timed_rows(rows: Rows) -> Rows:
+    """The rows that say what their step waited for."""
     return [row for row in rows if row.get("exposed")]
 
 

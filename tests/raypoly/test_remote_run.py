@@ -15,7 +15,7 @@ from rich.console import Console
 from raypoly.config import Config
 from raypoly.errors import LeaseHeld, UsageError
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, open_sinks
-from raypoly.reports.run_results import show_results
+from raypoly.reports.run_page import show_results
 from raypoly.run import Run
 from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.store import open_store

@@ -10,7 +10,7 @@ from typing import Any
 from raypoly.config import Config
 from raypoly.errors import CorruptData, StorageError
 from raypoly.judge.judge_usage import recent_mean
-from raypoly.run import SUMMARY
+from raypoly.run_files import SUMMARY
 from raypoly.store import Store
 from raypoly.store.sealed_json import seal, unseal
 from workflows.durability.damage_report import DamageReport, format_step_ranges

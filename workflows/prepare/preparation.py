@@ -22,8 +22,7 @@ from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.sources import Loaded, SourceFile, find, load_sources
 from raypoly.preparing.splits import split
-from raypoly.reports.data_card_figure import figure
-from raypoly.reports.data_card_page import page
+from raypoly.reports.data_card_page import card_page, draw_card
 from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal
 from workflows.durability.journal import Journal
@@ -216,8 +215,8 @@ class Preparation:
             self._put_data(f"data/{name}.parquet", part, output_files.parquet)
         self._put(EXCLUDED, output_files.exclusions(d for name in STAGES for d in decisions[name]))
         values = card(PreparationResult(self._config, loaded, against, decisions, splits))
-        self._put(FIGURE, figure(values))
-        self._put(PAGE, page(values, FIGURE).encode())
+        self._put(FIGURE, draw_card(values))
+        self._put(PAGE, card_page(values, FIGURE).encode())
         self._put(CARD, encoded(values))
 
     def _put(self, key: str, data: bytes) -> None:

@@ -6,11 +6,10 @@ import json
 import shlex
 
 from rich.console import Console
-from rich.table import Table
 
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.reports.data_card_page import STAGE_HEAD, stage_rows
+from raypoly.reports.data_card_page import stage_table
 from raypoly.store import Store
 from raypoly.store.sealed_json import unseal
 
@@ -34,14 +33,7 @@ def is_done(store: Store, config: PrepareConfig) -> bool:
 def show(store: Store, config: PrepareConfig, console: Console) -> None:
     """Print what the card says, where everything is, and how to train on it."""
     values = json.loads(store.read(CARD))
-    table = Table()
-    first, *others = STAGE_HEAD
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    for row in stage_rows(values):
-        table.add_row(*row)
-    console.print(table)
+    console.print(stage_table(values).rich())
     splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
     lines = [
         f"data: {store.place('data')} ({splits})",

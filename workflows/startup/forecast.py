@@ -17,8 +17,9 @@ from raypoly.planning.device_layout import layout_of
 from raypoly.planning.gpus import Device
 from raypoly.planning.judge_forecast import judging
 from raypoly.planning.model_shape import shape_of
-from raypoly.planning.plan_text import duration, evaluated
+from raypoly.planning.plan_text import evaluated
 from raypoly.planning.step_seconds import sampling_seconds
+from raypoly.reports.tables import duration
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raypoly.experiments.arm_comparison import SeedSpread, comparisons
+from raypoly.experiments.arm_comparison import SeedSpread, compare_arms
 from raypoly.experiments.run_result import MEASURES, RunResult
 
 
@@ -33,7 +33,7 @@ def result(
 
 
 def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
-    (compared,) = comparisons(
+    (compared,) = compare_arms(
         [result("a", 0, 0.5), result("a", 1, 0.8), result("a", 2, 0.9, finished=False), result("b", 0, None)]
     )
     a, b = compared.arms
@@ -44,7 +44,7 @@ def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
 
 def test_differences_pair_runs_of_one_seed() -> None:
     """b is better by .1 with every seed, though its mean without pairs would say .25."""
-    (compared,) = comparisons([result("a", 0, 0.4), result("a", 1, 0.7), result("b", 1, 0.8), result("b", 2, 0.9)])
+    (compared,) = compare_arms([result("a", 0, 0.4), result("a", 1, 0.7), result("b", 1, 0.8), result("b", 2, 0.9)])
     difference = compared.difference(compared.arms[1], "strategies")
     assert compared.pairs(compared.arms[1]) == 1
     assert difference is not None
@@ -52,7 +52,7 @@ def test_differences_pair_runs_of_one_seed() -> None:
 
 
 def test_runs_on_other_problems_or_from_another_policy_are_no_pair() -> None:
-    (compared,) = comparisons([result("a", 0, 0.4), result("control", 0, 0.9, before=0.6, start="other")])
+    (compared,) = compare_arms([result("a", 0, 0.4), result("control", 0, 0.9, before=0.6, start="other")])
     control = compared.arms[1]
     assert compared.pairs(control) == 0
     assert compared.difference(control, "1") is None
@@ -63,14 +63,14 @@ def test_runs_on_other_problems_or_from_another_policy_are_no_pair() -> None:
 
 
 def test_where_arms_began_counts_each_seed_once() -> None:
-    (compared,) = comparisons([result(arm, seed, 0.5, before=0.2 + seed) for arm in "abc" for seed in (0, 1)])
+    (compared,) = compare_arms([result(arm, seed, 0.5, before=0.2 + seed) for arm in "abc" for seed in (0, 1)])
     (start,) = compared.starts
     assert start.arms == ["a", "b", "c"]
     assert start.before("16") == SeedSpread(0.7, 0.2, 1.2, 2)
 
 
 def test_arms_of_other_lengths_are_compared_apart() -> None:
-    long, short = comparisons([result("a", 0, 0.5), result("b", 0, 0.4, steps=20), result("c", 0, 0.3, steps=20)])
+    long, short = compare_arms([result("a", 0, 0.5), result("b", 0, 0.4, steps=20), result("c", 0, 0.3, steps=20)])
     assert ([arm.name for arm in long.arms], [arm.name for arm in short.arms]) == (["a"], ["b", "c"])
     difference = short.difference(short.arms[1], "4")
     assert difference is not None

@@ -14,10 +14,11 @@ from raypoly.experiments.experiment_command import run_experiment
 from raypoly.experiments.experiment_folder import at_work, most_at_once
 from raypoly.experiments.planned_runs import planned
 from raypoly.experiments.training_process import TrainingExit
-from raypoly.reports.experiment_page import marker, written
+from raypoly.reports.pages import fill_place, place_marker
 from tests.raypoly.experiments.made_experiments import ARMS, experiment, finish, runs_of
 
-PAGE = f"# Mine\n\n{marker('mine')}\nold words\n<!-- end -->\n\nMore.\n{marker('other')}\nkept\n<!-- end -->\n"
+MARKER, OTHER = place_marker("experiment", "mine"), place_marker("experiment", "other")
+PAGE = f"# Mine\n\n{MARKER}\nold words\n<!-- end -->\n\nMore.\n{OTHER}\nkept\n<!-- end -->\n"
 
 
 def report(folder: Path, *given: str, page: Path | None = None) -> str:
@@ -94,7 +95,7 @@ def test_a_page_takes_table_and_figure_and_nothing_else_changes(folder: Path) ->
     report(folder, page=page)
     text = page.read_text()
     assert text.startswith("# Mine\n\n<!-- experiment: mine -->\n*Written by")
-    assert text.endswith(f"<!-- end -->\n\nMore.\n{marker('other')}\nkept\n<!-- end -->\n")
+    assert text.endswith(f"<!-- end -->\n\nMore.\n{OTHER}\nkept\n<!-- end -->\n")
     assert "old words" not in text
     assert "](results-mine.png)" in text
     assert (folder / "results-mine.png").read_bytes() == (folder / "out" / "figure.png").read_bytes()
@@ -110,7 +111,7 @@ def test_a_page_without_a_place_is_refused_before_anything_starts(folder: Path) 
     with pytest.raises(UsageError, match="has no place for the experiment: write the lines <!-- experiment: mine -->"):
         report(folder, page=page)
     with pytest.raises(UsageError, match="no place"):
-        written(f"{marker('mine')}\nno end\n", "mine", "", "page.md")
+        fill_place(f"{MARKER}\nno end\n", "experiment", "mine", "", "page.md")
 
 
 def test_times_of_a_shared_machine_are_called_that(folder: Path) -> None:
@@ -156,11 +157,11 @@ def test_the_exit_code_tells_a_failure_from_a_pause(tmp_path: Path) -> None:
     a, b, c, d = runs_of(tmp_path)
     done, failed = TrainingExit(a, "finished", 1.0, ""), TrainingExit(b, "failed", 1.0, "")
     paused, stopped = TrainingExit(c, "paused", 1.0, ""), TrainingExit(d, "stopped", 1.0, "")
-    experiment_command.judged([done])
+    experiment_command.raise_outcome([done])
     with pytest.raises(PausedTooLong, match=r"^grpo-s1 paused for a judge that stayed away\. The same command"):
-        experiment_command.judged([done, paused])
+        experiment_command.raise_outcome([done, paused])
     with pytest.raises(RaypolyError, match=r"^poly_epo-s0 failed; poly_epo-s1 stopped early; grpo-s1 paused") as told:
-        experiment_command.judged([done, failed, paused, stopped])
+        experiment_command.raise_outcome([done, failed, paused, stopped])
     assert told.value.exit_code == 1
 
 

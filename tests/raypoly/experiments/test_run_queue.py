@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.experiments.eta import ExperimentETA
 from raypoly.experiments.planned_runs import PlannedRun
-from raypoly.experiments.run_queue import RunQueue
+from raypoly.experiments.run_queue import ExperimentETA, RunQueue
 from raypoly.experiments.training_process import RunningTraining, is_held, last_line
 from raypoly.offline.interrupt import Interrupted, interruptible
 from tests.raypoly.experiments.made_experiments import finish, runs_of, scripted, that_finishes

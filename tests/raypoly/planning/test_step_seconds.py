@@ -9,8 +9,9 @@ from raypoly.planning.device_layout import Layout
 from raypoly.planning.gpus import Device, named
 from raypoly.planning.judge_forecast import SAMPLED_SHARE, judging
 from raypoly.planning.model_shape import PUBLISHED, from_config
-from raypoly.planning.plan_text import duration, evaluated, forecast
+from raypoly.planning.plan_text import evaluated, forecast
 from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
+from raypoly.reports.tables import duration
 from raypoly.settings import load
 from tests.support.learner_load import QWEN3_4B as BENCHMARKED
 from tests.support.learner_load import model_flops, sample_rows

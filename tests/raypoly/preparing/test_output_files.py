@@ -25,8 +25,7 @@ from raypoly.preparing.sources import Loaded, SourceFile
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems
 from raypoly.problems.jsonl import load_jsonl
-from raypoly.reports.data_card_figure import figure
-from raypoly.reports.data_card_page import page
+from raypoly.reports.data_card_page import card_page, draw_card
 from raypoly.values import Problem, TestSuite
 from tests.support.preparation_rows import written_bytes
 
@@ -155,11 +154,11 @@ def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None
     assert values["splits"] == {"train": 2}
     assert values["tags"] == {"array": 2, "math": 2}
     assert values["reasons"][1]["reason"] == "the base model solves it in N of N samples, and band.low is N"
-    text = page(values, "card.png")
+    text = card_page(values, "card.png")
     assert "| mine | 4 | 3 |" in text
     assert "| the base model solves it" not in text.split("## Why")[0]
     uncounted = replace(result(), decisions={**decided(), "prompts": [Decision("p0", "prompts")]})
-    text = page(card(uncounted), "card.png")
+    text = card_page(card(uncounted), "card.png")
     assert "Tokens were not counted" in text
     assert "| with a prompt of an allowed length | 3 | not asked for | 3 |" in text
 
@@ -167,8 +166,8 @@ def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None
 def test_card_and_figure_are_the_same_bytes_each_time() -> None:
     values = card(result())
     assert encoded(values) == encoded(card(result()))
-    png = figure(values)
-    assert png == figure(card(result()))
+    png = draw_card(values)
+    assert png == draw_card(card(result()))
     assert png.startswith(b"\x89PNG")
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from raypoly.reports.configuration_page import page
+from raypoly.reports.configuration_page import configuration_page
 from raypoly.settings import config_keys
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 
 
 def test_the_configuration_page_is_true() -> None:
-    assert PAGE.read_text() == page(), "docs/configuration.md is out of date: run `make docs`"
+    assert PAGE.read_text() == configuration_page(), "docs/configuration.md is out of date: run `make docs`"
 
 
 def test_every_key_is_on_the_page() -> None:
-    text = page()
+    text = configuration_page()
     assert [key.name for key in config_keys() if f"| `{key.name}` |" not in text] == []
     assert "| `objective.set_size` |" in text

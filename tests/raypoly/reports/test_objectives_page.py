@@ -10,14 +10,14 @@ import pytest
 
 from raypoly import losses, settings
 from raypoly.objectives import KNOWN, build
-from raypoly.reports.objectives_page import MIXED, WRONG_NOVELTY, advantages, written
+from raypoly.reports.objectives_page import MIXED, WRONG_NOVELTY, advantages, fill_tables
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "objectives.md"
 TEXT = PAGE.read_text()
 
 
 def test_the_page_of_objectives_is_true() -> None:
-    assert written(TEXT) == TEXT, "docs/objectives.md is out of date: run `make docs`"
+    assert fill_tables(TEXT) == TEXT, "docs/objectives.md is out of date: run `make docs`"
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -28,8 +28,8 @@ def test_every_objective_is_described_and_compared_twice(name: str) -> None:
 def test_what_is_no_table_stays_as_it_is() -> None:
     stale = re.sub(r"^\| `grpo` \|.*\n", "", TEXT, flags=re.M)
     assert stale != TEXT
-    assert written(stale) == TEXT
-    assert written("no table here\n") == "no table here\n"
+    assert fill_tables(stale) == TEXT
+    assert fill_tables("no table here\n") == "no table here\n"
 
 
 def test_the_worked_example_pays_a_wrong_novelty_and_punishes_the_right_majority() -> None:

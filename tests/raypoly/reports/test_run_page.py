@@ -13,12 +13,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from raypoly import Run
-from raypoly.reports import end_table, run_figure, write_report
 from raypoly.reports.judge_tables import judge_rows
-from raypoly.reports.objective_measures import measure_rows
-from raypoly.reports.run_figure import strategies_over_steps
-from raypoly.reports.run_results import other_arm, show_results
-from raypoly.reports.step_times import time_rows, times_figure
+from raypoly.reports.run_figure import draw_run, strategies_over_steps
+from raypoly.reports.run_page import measure_rows, other_arm_command, show_results, write_report
+from raypoly.reports.run_table import results_table
+from raypoly.reports.step_times import draw_step_times, time_rows
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
 
 
@@ -180,7 +179,7 @@ def test_the_report_tells_what_the_steps_waited_for(run: Run) -> None:
 
 def test_rows_of_an_earlier_version_say_nothing_of_what_was_waited_for(run: Run) -> None:
     earlier = [{name: value for name, value in row.items() if name not in ("exposed", "tail")} for row in run.rows]
-    assert times_figure(earlier) is None
+    assert draw_step_times(earlier) is None
     assert time_rows(run.summary["stage_seconds"], earlier)[0] == ("generate", "40.0", "-", "-")
     assert time_rows({}, []) == []
 
@@ -193,12 +192,12 @@ def test_the_report_of_a_run_that_has_only_begun_says_so(tmp_path: Path) -> None
 def test_the_figure_of_a_run_without_a_step_is_still_a_figure(tmp_path: Path) -> None:
     folder = write_finished_run(tmp_path / "empty", finished=False)
     (folder / "metrics.jsonl").unlink()
-    assert run_figure(Run(folder)).startswith(b"\x89PNG")
+    assert draw_run(Run(folder)).startswith(b"\x89PNG")
 
 
 def test_the_end_table_compares_before_and_after_on_test() -> None:
     out = io.StringIO()
-    Console(file=out, width=120).print(end_table(summary("poly_epo")))
+    Console(file=out, width=120).print(results_table(summary("poly_epo")).rich())
     lines = out.getvalue().splitlines()
     assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", "\n".join(lines))
     assert re.search(r"by execution\) .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
@@ -208,7 +207,7 @@ def test_the_end_table_compares_before_and_after_on_test() -> None:
 def test_what_was_not_measured_is_a_dash_and_never_zero() -> None:
     untrained = {**summary("grpo"), "evaluations": [e for e in summary("grpo")["evaluations"] if e["step"] == 0]}
     out = io.StringIO()
-    Console(file=out, width=120).print(end_table(untrained))
+    Console(file=out, width=120).print(results_table(untrained).rich())
     assert "0.000" not in out.getvalue()
     assert " - " in out.getvalue()
 
@@ -222,8 +221,8 @@ def test_the_closing_words_name_table_figure_and_report(run: Run) -> None:
 
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:
-    command = other_arm(
+    command = other_arm_command(
         "poly_epo", "my.yaml", ["train.seed=1", "objective.set_size=3", "run.dir=/x", "run.on_pause=a b"]
     )
     assert command.endswith("-m raypoly.train --config my.yaml train.seed=1 'run.on_pause=a b' objective.name=grpo")
-    assert other_arm("grpo", None, ["objective.name=grpo"]).endswith("-m raypoly.train objective.name=poly_epo")
+    assert other_arm_command("grpo", None, ["objective.name=grpo"]).endswith("-m raypoly.train objective.name=poly_epo")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.reports import write_report
+from raypoly.reports.run_page import write_report
 from tests.support.local_driver import ROOT, SMALL, LocalDriver
 from tests.support.ray_machines import Machines
 

@@ -1,0 +1,81 @@
+"""Figures: their colours, axes and legends, and how they become PNG files.
+
+drawing = new_figure(13, 8.2, dpi=100)
+panels = drawing.subplots(2, 2)
+...
+clean_axes(panels.flat)
+data = png_of(drawing)
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+BLUES = ("#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b")
+BLUE = BLUES[3]
+ORANGE, GREEN, PURPLE, PINK = "#d95f02", "#1b9e77", "#7570b3", "#e7298a"
+GREY, LIGHT_GREY = "#999999", "#bdbdbd"
+SMOOTHING = 5
+"""Steps in the running mean of noisy per-step curves."""
+
+
+def new_figure(width: float, height: float, dpi: int) -> Figure:
+    """An empty figure of this size in inches, with room made for all labels."""
+    drawing = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+    FigureCanvasAgg(drawing)
+    return drawing
+
+
+def png_of(drawing: Figure) -> bytes:
+    """The figure as PNG: the same drawing gives the same bytes, with no version of matplotlib in them."""
+    png = io.BytesIO()
+    drawing.savefig(png, format="png", metadata={"Software": "raypoly"})
+    return png.getvalue()
+
+
+def clean_axes(panels: Iterable[Axes], grid: bool = False) -> None:
+    """Remove the frame's top and right; with `grid`, draw a faint grid."""
+    for axes in panels:
+        if grid:
+            axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def steps_axis(axes: Axes) -> None:
+    """Let the horizontal axis count steps: ticks are whole numbers."""
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def samples_axis(axes: Axes, ks: Sequence[str], title: str) -> None:
+    """Let the axes show pass@k over k; `ks` are the ticks, empty where nothing is drawn."""
+    if ks:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([int(k) for k in ks], ks)
+    axes.set(title=title, xlabel="k samples a problem", ylabel="pass@k", ylim=(0, 1.02))
+
+
+def legend_below(axes: Axes, columns: int = 3, below: float = 0.13) -> None:
+    """Put the legend under the panel, `below` in panel heights; a panel without data says "not measured"."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -below))
+    else:
+        say_not_measured(axes)
+
+
+def say_not_measured(axes: Axes) -> None:
+    """Write "not measured" into an empty panel."""
+    axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes, color=GREY)
+
+
+def running_mean(values: Sequence[float]) -> list[float]:
+    """The mean of each value and of up to `SMOOTHING` - 1 values before it."""
+    windows = (values[max(0, end - SMOOTHING) : end] for end in range(1, len(values) + 1))
+    return [math.fsum(window) / len(window) for window in windows]

@@ -1,0 +1,75 @@
+"""Tables: rows of text, shown in a terminal, as Markdown, as HTML or as plain columns.
+
+table = ReportTable(("stage", "problems"), [("load", "863"), ("split", "412")])
+console.print(table.rich())
+page += table.markdown()
+body += table.html()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from rich.table import Table
+from rich.text import Text
+
+DASH = "-"
+"""Stands for a number that was not measured."""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """One table. Cells are plain text: each way of showing them escapes what it has to."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Collection[int] | None = None
+    """Columns that are aligned right; None: all but the first."""
+    title: str | None = None
+    """Shown in a terminal only."""
+
+    def _is_number(self, column: int) -> bool:
+        return column > 0 if self.numbers is None else column in self.numbers
+
+    def markdown(self) -> str:
+        """Each line ends with a newline."""
+        lines = (self.head, ["---"] * len(self.head), *self.rows)
+        return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+    def html(self) -> str:
+        """A `<table>`."""
+        rows = "".join(self._html_row("td", row) for row in self.rows)
+        return f"<table>{self._html_row('th', self.head)}{rows}</table>"
+
+    def _html_row(self, tag: str, cells: Sequence[str]) -> str:
+        kinds = (' class="n"' if self._is_number(column) else "" for column in range(len(cells)))
+        marked = (f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
+        return f"<tr>{''.join(marked)}</tr>"
+
+    def rich(self) -> Table:
+        """For a terminal."""
+        table = Table(title=self.title, title_justify="left")
+        for column, name in enumerate(self.head):
+            table.add_column(name, justify="right" if self._is_number(column) else "left")
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        return table
+
+    def columns(self, first: int, others: int) -> Iterator[str]:
+        """Lines of plain text. `first` and `others` are widths; a row may have fewer cells than the head."""
+        for name, *cells in (self.head, *self.rows):
+            yield (f"{name:{first}}" + "".join(f"{cell:>{others}}" for cell in cells)).rstrip()
+
+
+def number(value: float | None) -> str:
+    """Three decimals, or a dash for what was not measured."""
+    return DASH if value is None else f"{value:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `4.5 min`, `7.1 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,131 @@
+"""What the files of a finished or running run hold; nothing is started and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from raypoly.config import Config
+from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.metrics.sinks import METRICS
+from raypoly.run_identity import CONFIG_KEY, STARTS, parse_config, problem_sets
+from raypoly.store import open_store
+from raypoly.store.bundles import RolloutFiles
+from raypoly.store.catalogue import PREFIX, Catalogue
+from raypoly.store.location import Location, StorageOptions
+from raypoly.store.sealed_json import unseal
+from raypoly.store.step_records import CompletedStep
+
+SUMMARY = "summary.json"
+ROLLOUTS = "rollouts"
+REPORT = "report.html"
+FIGURE = "figure.png"
+
+
+class RunFiles:
+    """One run's files. Raises `UsageError` where the place is not a run's; its methods `StorageError`."""
+
+    def __init__(self, place: str | Path | Location, options: StorageOptions | None = None) -> None:
+        self.store = open_store(place, options, make=False)
+        try:
+            found = CONFIG_KEY in self.store.peek()  # says where there is no such bucket; a look for one key can't
+        except StorageError as error:
+            raise UsageError(f"{self.uri} can't be read: {error}") from error
+        if not found:
+            raise UsageError(f"{self.uri} is not a run folder: it holds no {CONFIG_KEY}.")
+
+    @property
+    def uri(self) -> str:
+        """The folder's absolute path, or the URI."""
+        return self.store.uri
+
+    @property
+    def directory(self) -> Path:
+        """The folder on this machine: the run's own, or where copies lie of what is in remote storage."""
+        return self.store.workspace
+
+    @property
+    def name(self) -> str:
+        return self.store.location.name
+
+    @cached_property
+    def config(self) -> Config:
+        """The resolved config of the run's last start."""
+        starts = self.store.list(STARTS)
+        values = self._unsealed(CONFIG_KEY)
+        try:
+            for change in self._unsealed(starts[-1])["changes"] if starts else []:
+                section, _, key = change["key"].partition(".")
+                values.setdefault(section, {})[key] = change["new"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(f"{self.store.place(starts[-1])} is damaged or another version's: {error}.") from error
+        return parse_config(values, self.store.place(CONFIG_KEY))
+
+    @property
+    def problem_sets(self) -> tuple[str, ...]:
+        """Content hashes of the problem sets of the run's starts, each once; empty where none of them said."""
+        return problem_sets(self.store)
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """summary.json; empty until the first evaluation is written."""
+        return self._unsealed(SUMMARY) if self.store.exists(SUMMARY) else {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last step that the config asks for is done and the summary says so."""
+        return bool(self.summary.get("steps", -1) >= self.config.train.steps)
+
+    @property
+    def evaluations(self) -> Sequence[Mapping[str, Any]]:
+        """`step, split, samples, pass_at_k, strategies_correct ...` of each evaluation, in order."""
+        evaluations: Sequence[Mapping[str, Any]] = self.summary.get("evaluations", [])
+        return evaluations
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """metrics.jsonl, one dict a step (step 0 is the first); a last line that is still being written is left out."""
+        text = self.store.read(METRICS).decode() if self.store.exists(METRICS) else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    @property
+    def steps_done(self) -> int:
+        """Optimizer steps that are in metrics.jsonl."""
+        return int(self.rows[-1]["step"]) + 1 if self.rows else 0
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps whose rollouts are kept."""
+        return list(self._files())
+
+    def rollouts(self, step: int) -> pa.Table:
+        """All rollouts of a step with verdict and label, one row each. Raises `UsageError` where there are none."""
+        self._must_have(step)
+        return self._reader.table(step)
+
+    def completed(self, step: int) -> CompletedStep:
+        """A step as it was trained on: groups, rewards, advantages, its row of metrics. Raises as `rollouts`."""
+        self._must_have(step)
+        return self._reader.step(step)
+
+    def _must_have(self, step: int) -> None:
+        files = self._files()
+        if step not in files:
+            held = f"{min(files)} to {max(files)}" if files else "none yet"
+            raise UsageError(f"{self.uri} has no rollouts of step {step}; it has: {held}.")
+
+    @cached_property
+    def _reader(self) -> RolloutFiles:
+        return RolloutFiles(self.store)
+
+    def _unsealed(self, key: str) -> dict[str, Any]:
+        return unseal(self.store.read(key), self.store.place(key))
+
+    def _files(self) -> Mapping[int, str]:
+        """The file of each step's rollouts, ascending."""
+        return Catalogue.of(self.store.list(PREFIX)).files
