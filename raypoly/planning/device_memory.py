@@ -10,7 +10,7 @@ which then are "at least".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
@@ -20,7 +20,6 @@ from raypoly.planning.gpus import Device
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts, trained_weights
 from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, size
 from raypoly.planning.model_shape import Shape
-from raypoly.planning.tuning_advice import enough
 from raypoly.preflight import BASE_MEMORY, GIB, WORKER_MEMORY
 
 ACTIVITY = {
@@ -30,6 +29,13 @@ ACTIVITY = {
     "AdamW": "while AdamW steps",
     "hand-over": "while new weights go to the engine",
 }
+
+Need = Callable[[Config], int]
+ConfigChange = tuple[str, Config]
+"""An override as it is written on the command line, and the config with it."""
+
+_LOGITS_MIB = 256
+_LORA_RANK = 32
 
 
 def memory(config: Config, shape: Shape, device: Device, layout: Layout) -> Sequence[DeviceMemory]:
@@ -72,7 +78,7 @@ def check(config: Config, shape: Shape, device: Device, layout: Layout) -> None:
         raise UsageError(
             f"This does not fit: {holding.where} ({device.name}) has {size(device.memory)}, and "
             f"{size(holding.needed)} are needed {ACTIVITY[phase]}, of which {size(largest.bytes)} are {largest.name}. "
-            f"{enough(config, need, device)}{elsewhere}"
+            f"{advise_what_fits(config, need, device)}{elsewhere}"
         )
 
 
@@ -83,3 +89,70 @@ def _others(config: Config) -> tuple[MemoryPart, ...]:
         MemoryPart("Ray, driver, libraries", round(BASE_MEMORY * GIB)),
         MemoryPart("scorers", round(workers * GIB), ALWAYS, ("scorer.workers", "scorer.memory_mib")),
     )
+
+
+def advise_what_fits(config: Config, need: Need, device: Device) -> str:
+    """One or two sentences: each change of a key that is enough by itself, else all of them together, else what remains.
+
+    `need` is the bytes that a config needs on the device.
+    """
+    single = [
+        f"{words} needs {size(needed)}"
+        for words, changed in _changes(config)
+        if (needed := _needed(need, changed)) is not None and needed <= device.memory
+    ]
+    if single:
+        return f"What is enough: {'; or '.join(single)}."
+    words, changed = _together(config, need, device)
+    needed = _needed(need, changed)
+    if words and needed is not None and needed <= device.memory:
+        return f"What is enough: {' '.join(words)} needs {size(needed)}."
+    tried = f"Even with {' '.join(words)} it would be {size(needed)}: " if words and needed else ""
+    return f"{tried}take a device with more memory, several of them, or a smaller model."
+
+
+def _changes(config: Config) -> Iterator[ConfigChange]:
+    """Changes that the config leaves to be made, from the one that costs least; first those that change no result."""
+    train = config.train
+    if train.logits_mib > _LOGITS_MIB:
+        yield _change(config, "train", "logits_mib", _LOGITS_MIB)
+    for kind in {"off": ("products", "layers"), "products": ("layers",)}.get(train.activation_checkpointing, ()):
+        yield _change(config, "train", "activation_checkpointing", kind)
+    longest = config.generator.max_prompt_tokens + config.generator.max_tokens
+    if train.token_budget > longest:
+        yield _change(config, "train", "token_budget", max(longest, train.token_budget // 2))
+        if train.token_budget // 2 > longest:
+            yield _change(config, "train", "token_budget", longest)
+    fraction = config.generator.gpu_memory_fraction
+    for lower in (0.4, 0.3, 0.2):
+        if lower < fraction:
+            yield _change(config, "generator", "gpu_memory_fraction", lower)
+    if config.model.lora_rank is None:
+        yield _change(config, "model", "lora_rank", _LORA_RANK)
+
+
+def _together(config: Config, need: Need, device: Device) -> tuple[list[str], Config]:
+    """Make one change after the other, the last one of each key, until it fits."""
+    chosen: dict[str, str] = {}
+    changed, needed = config, need(config)
+    while needed > device.memory:
+        better = ((words, turned, _needed(need, turned)) for words, turned in _changes(changed))
+        found = next(((words, turned, less) for words, turned, less in better if less and less < needed), None)
+        if found is None:
+            break
+        words, changed, needed = found
+        chosen[words.partition("=")[0]] = words
+    return list(chosen.values()), changed
+
+
+def _change(config: Config, section: str, key: str, value: object) -> ConfigChange:
+    changed = getattr(config, section).model_copy(update={key: value})
+    return f"{section}.{key}={value}", config.model_copy(update={section: changed})
+
+
+def _needed(need: Need, config: Config) -> int | None:
+    """None where the engine would have no room."""
+    try:
+        return need(config)
+    except UsageError:
+        return None

@@ -1,18 +1,68 @@
-"""A problem on its way through a preparation, with what its row said of where it comes from."""
+"""A problem on its way through a preparation, with what its row said of where it comes from.
+
+    candidate = Candidate.of(problem, SourceFacts("leetcode", 17), ProblemBuffer())
+    candidate.problem                   # read anew each time
+
+What is said of each problem is in memory. The problems, whose tests are large, are in a buffer: in memory while they
+are few, else in a file without a name.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+import pickle
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from raypoly.preparing.problem_buffer import Kept, ProblemBuffer
+from raypoly.preparing.decision_log import Decision
 from raypoly.values import Problem
 
-Ask = Callable[[Problem], Problem]
+MEMORY = 64 << 20
+"""Bytes of problems up to which a buffer has no file."""
+PromptMaker = Callable[[Problem], Problem]
 """Gives a problem its prompt."""
+
+
+class ProblemBuffer:
+    """A file of problems, in `$TMPDIR`; it goes with the last problem that refers to it."""
+
+    def __init__(self, memory: int | None = None) -> None:
+        """`memory`: bytes up to which there is no file; default `MEMORY`."""
+        size = MEMORY if memory is None else memory
+        self._file = tempfile.SpooledTemporaryFile(max_size=size)  # noqa: SIM115  open as long as a problem is asked for
+        self._lock = threading.Lock()
+
+    def add(self, problem: Problem) -> BufferedProblem:
+        _ = problem.tests.hash  # once: it travels with the tests
+        data = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
+        with self._lock:
+            place = self._file.seek(0, 2)
+            self._file.write(data)
+        return BufferedProblem(self, place, len(data))
+
+    def read(self, place: int, size: int) -> Problem:
+        with self._lock:
+            self._file.seek(place)
+            data = self._file.read(size)
+        found: Problem = pickle.loads(data)  # this process wrote it
+        return found
+
+
+@dataclass(frozen=True)
+class BufferedProblem:
+    """Where a problem lies in a buffer."""
+
+    buffer: ProblemBuffer = field(repr=False, compare=False)
+    place: int
+    size: int
+
+    @property
+    def problem(self) -> Problem:
+        return self.buffer.read(self.place, self.size)
 
 
 @dataclass(frozen=True)
@@ -36,14 +86,14 @@ class Candidate:
     """A problem that is still in the running; only what is said of it is held in memory."""
 
     id: str
-    kept: Kept
+    buffered: BufferedProblem
     """The problem as its row has it."""
     facts: SourceFacts
     has_solution: bool
-    ask: Ask | None = None
-    """Gives it its prompt."""
+    make_prompt: PromptMaker | None = None
+    """None where the prompt stays as its row has it."""
     prompt: str | None = None
-    """Its prompt in the end, where it is another one."""
+    """The prompt after it was cut; None where it was not."""
     prompt_tokens: int | None = None
     """None where nobody counted."""
     samples: int = 0
@@ -51,16 +101,33 @@ class Candidate:
     """Of the samples; None where the model was not asked."""
 
     @classmethod
-    def of(cls, problem: Problem, facts: SourceFacts, spool: ProblemBuffer) -> Self:
-        return cls(problem.id, spool.keep(problem), facts, bool(problem.solution))
+    def of(cls, problem: Problem, facts: SourceFacts, buffer: ProblemBuffer) -> Self:
+        return cls(problem.id, buffer.add(problem), facts, bool(problem.solution))
 
     @property
     def problem(self) -> Problem:
-        """The problem as it is now, read from where it is kept."""
-        problem = self.kept.problem
-        if self.ask is not None:
-            problem = self.ask(problem)
+        """The problem with its prompt as it is now."""
+        problem = self.buffered.problem
+        if self.make_prompt is not None:
+            problem = self.make_prompt(problem)
         return problem if self.prompt is None else replace(problem, prompt=self.prompt)
+
+
+def apply_decisions(candidates: Sequence[Candidate], decisions: Iterable[Decision]) -> list[Candidate]:
+    """The candidates that go on after a stage, with the prompts and counts that it found."""
+    by_id = {decision.problem_id: decision for decision in decisions}
+    going = (it for it in candidates if it.id not in by_id or not by_id[it.id].reason)
+    return [_with_facts(it, by_id[it.id].facts) if it.id in by_id else it for it in going]
+
+
+def _with_facts(it: Candidate, facts: Mapping[str, Any]) -> Candidate:
+    return replace(
+        it,
+        prompt=facts.get("prompt", it.prompt),
+        prompt_tokens=facts.get("tokens_now", facts.get("tokens", it.prompt_tokens)),
+        samples=facts.get("samples", it.samples),
+        passes=facts.get("passes", it.passes),
+    )
 
 
 def content(problem: Problem) -> str:
@@ -80,9 +147,9 @@ def content_of(candidates: Iterable[Candidate]) -> str:
 
 def facts_of(problem: Problem, facts: SourceFacts) -> SourceFacts:
     """The facts with what the problem's row says beside."""
-    told = problem.metadata
-    level, tags = told.get("difficulty", "").strip().lower(), told.get("tags", "")
-    return replace(facts, date=told.get("date"), difficulty=level or None, tags=tuple(filter(None, tags.split(", "))))
+    row = problem.metadata
+    level, tags = row.get("difficulty", "").strip().lower(), row.get("tags", "")
+    return replace(facts, date=row.get("date"), difficulty=level or None, tags=tuple(filter(None, tags.split(", "))))
 
 
 def split_of(row: Mapping[str, Any]) -> str | None:

@@ -1,9 +1,10 @@
-"""Prompts by a template, in tokens: counted, and where they are too long dropped or cut by rule.
+"""Prompts: made by a template, counted in tokens, and dropped or cut where they are too long.
 
-candidates = asked(candidates, asks(config))
+candidates = use_templates(candidates, prompt_makers(config))
 texts = prompts_of(candidates)
-decisions = await measure(candidates, texts, config.prompts, limit=1024, encode=encoder("Qwen/Qwen3-4B-Base"))
-candidates = taken(candidates, decisions)
+encode = encoder("Qwen/Qwen3-4B-Base")
+decisions = await decide_lengths(candidates, texts, config.prompts, limit=1024, encode=encode)
+candidates = apply_decisions(candidates, decisions)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from raypoly.preparing.candidates import Ask, Candidate
+from raypoly.preparing.candidates import Candidate, PromptMaker
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import PrepareConfig, PromptsConfig, SourceConfig
 from raypoly.problems.chat_templates import load_tokenizer
@@ -24,13 +25,13 @@ from raypoly.problems.templates import load_template, prompt_maker
 from raypoly.values import TestSuite
 
 
-def templates(config: PrepareConfig) -> dict[str, str]:
+def template_digests(config: PrepareConfig) -> dict[str, str]:
     """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` where one can't be read."""
     texts = {key: load_template(name, key).texts for key, name in _named(config).items()}
     return {key: hashlib.sha256(json.dumps(text).encode()).hexdigest() for key, text in texts.items()}
 
 
-def asks(config: PrepareConfig) -> dict[str, Ask | None]:
+def prompt_makers(config: PrepareConfig) -> dict[str, PromptMaker | None]:
     """What gives each source's problems their prompts, by its own template or else the config's; None where they stay
     as they are. Raises `UsageError` where a template can't be used.
     """
@@ -49,9 +50,9 @@ def _key(name: str, source: SourceConfig) -> str:
     return "prompts.template" if source.template is None else f"sources.{name}.template"
 
 
-def asked(candidates: Sequence[Candidate], asks: Mapping[str, Ask | None]) -> list[Candidate]:
-    """The problems, from now on with prompts as their sources' are made."""
-    return [replace(it, ask=asks[it.facts.source]) for it in candidates]
+def use_templates(candidates: Sequence[Candidate], makers: Mapping[str, PromptMaker | None]) -> list[Candidate]:
+    """The problems with prompts from now on as their sources' templates make them."""
+    return [replace(it, make_prompt=makers[it.facts.source]) for it in candidates]
 
 
 def prompts_of(candidates: Iterable[Candidate]) -> list[str]:
@@ -73,7 +74,7 @@ def encoder(name: str) -> Encode:
     return encode
 
 
-async def measure(
+async def decide_lengths(
     candidates: Sequence[Candidate], texts: Sequence[str], config: PromptsConfig, limit: int, encode: Encode | None
 ) -> list[Decision]:
     """A decision for each problem: the tokens of its prompt in `texts`, and what becomes of it where they are more
@@ -105,15 +106,3 @@ async def measure(
         kept = tokens <= limit or it.id in shorter
         decisions.append(Decision(it.id, "prompts", "" if kept else reason, facts))
     return decisions
-
-
-def taken(candidates: Sequence[Candidate], decisions: Sequence[Decision]) -> list[Candidate]:
-    """The problems that go on, with their prompts as they are from now on."""
-    by_id = {decision.problem_id: decision for decision in decisions}
-    kept = []
-    for it in candidates:
-        decision = by_id[it.id]
-        if not decision.reason:
-            tokens = decision.facts.get("tokens_now", decision.facts.get("tokens"))
-            kept.append(replace(it, prompt=decision.facts.get("prompt", it.prompt), prompt_tokens=tokens))
-    return kept

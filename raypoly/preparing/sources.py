@@ -1,7 +1,9 @@
-"""The files of a preparation: found here or on the hub, and what all of them hold together.
+"""The files of a preparation, found here or on the hub, and the problems in them.
 
-loaded = load_sources(config.sources)
-loaded.candidates; [decision.reason for decision in loaded.decisions]
+    loaded = load_sources(config.sources)
+    loaded.candidates; [decision.reason for decision in loaded.decisions]
+
+A row becomes a problem, or is set aside with a reason. The reader of its format gives date, difficulty and tags.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.preparing.candidates import Candidate, SourceFacts
+from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, facts_of, split_of
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import SourceConfig
-from raypoly.preparing.problem_buffer import ProblemBuffer
-from raypoly.preparing.source_rows import ReadRow, read_row
-from raypoly.problems.formats import FORMATS
+from raypoly.problems.formats import FORMATS, problem_of
+from raypoly.problems.formats.row_fields import LONGEST_REASON, one_line, row_id
 from raypoly.problems.formats.row_files import rows_of
+from raypoly.problems.jsonl import outside_window
 from raypoly.values import Problem
 
 
@@ -30,6 +33,18 @@ class SourceFile:
     path: Path
     revision: str | None
     sha256: str
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """One row, read by itself."""
+
+    facts: SourceFacts
+    problem_id: str | None
+    """None where the row has none."""
+    reason: str = ""
+    """Why it is set aside; empty where it can be used."""
+    problem: Problem | None = None
 
 
 Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
@@ -49,14 +64,14 @@ class Loaded:
     """By source."""
 
 
-def find(name: str, source: SourceConfig) -> SourceFile:
+def find_source(name: str, source: SourceConfig) -> SourceFile:
     """The source's file, fetched where it is on the hub. Raises `UsageError` where there is none."""
     known = [format_.name for format_ in FORMATS]
     if source.format is not None and source.format not in known:
         raise UsageError(f"The format {source.format!r} of {name} is unknown; known are {', '.join(known)}.")
     path, revision = Path(str(source.path)).expanduser(), source.revision
     if source.hub is not None:
-        path, revision = _fetched(name, source)
+        path, revision = _download(name, source)
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -72,19 +87,19 @@ def load_sources(
 
     Raises `UsageError` where a file can't be read, or none of its rows can be used.
     """
-    files = [find(name, source) for name, source in sources.items()] if files is None else files
+    files = [find_source(name, source) for name, source in sources.items()] if files is None else files
     rows, taken = dict[str, int](), dict[str, str]()
-    found, spool = Loaded([], [], list(files), rows), ProblemBuffer()
+    found, buffer = Loaded([], [], list(files), rows), ProblemBuffer()
     for file in files:
         before = len(found.candidates)
         first: Decision | None = None
         for row in (read or read_file)(file, sources[file.name]):
             rows[file.name] = rows.get(file.name, 0) + 1
-            decision, problem = _apart(row, taken)
+            decision, problem = _unique(row, taken)
             found.decisions.append(decision)
             if problem is not None:
                 taken[problem.id] = file.name
-                found.candidates.append(Candidate.of(problem, row.facts, spool))
+                found.candidates.append(Candidate.of(problem, row.facts, buffer))
             else:
                 first = first or decision
         if len(found.candidates) == before:
@@ -93,13 +108,43 @@ def load_sources(
     return found
 
 
+def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
+    """What is in one row: a function of the row alone. A `ValueError` stands for one that can't be parsed."""
+    problem_id: str | None = None
+    try:
+        if isinstance(row, ValueError):
+            raise row
+        problem = problem_of(row, facts.source)
+        problem_id = problem.id
+        _check_format(row, source.format)
+        all_facts = facts_of(problem, facts)
+        if source.split is not None and split_of(row) != source.split:
+            raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.split}")
+        since, until = (None if day is None else day.isoformat() for day in (source.since, source.until))
+        if why := outside_window(all_facts.date, since, until):
+            raise ValueError(why)
+        if not problem.prompt:
+            raise ValueError("its row has no text to ask the policy with")
+    except ValueError as error:
+        return ReadRow(facts, problem_id or row_id(row), one_line(str(error), LONGEST_REASON))
+    return ReadRow(all_facts, problem_id, "", problem)
+
+
+def _check_format(row: Mapping[str, Any], name: str | None) -> None:
+    if name is None:
+        return
+    known = next((format_.name for format_ in FORMATS if format_.recognises(row)), "none")
+    if known != name:
+        raise ValueError(f"its format is {known}, not {name}")
+
+
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
     """A file's rows in its order. Raises `UsageError`."""
     for number, row in rows_of(file.path):
         yield read_row(row, SourceFacts(file.name, number, file.revision, source.licence), source)
 
 
-def _apart(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | None]:
+def _unique(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | None]:
     """What becomes of a row beside those before it; `taken` has the source of each id."""
     facts, problem, reason, problem_id = row.facts, row.problem, row.reason, row.problem_id
     if problem is not None and problem.id in taken:
@@ -111,7 +156,7 @@ def _apart(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | 
     return Decision(problem_id, "load", reason, {"source": facts.source, "row": facts.row}), problem
 
 
-def _fetched(name: str, source: SourceConfig) -> tuple[Path, str]:
+def _download(name: str, source: SourceConfig) -> tuple[Path, str]:
     """A hub file's copy in the hub's cache, and the commit that it is of."""
     from huggingface_hub import hf_hub_download  # half a second, which local files do not need
 

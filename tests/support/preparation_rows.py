@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from raypoly.preparing.candidates import Candidate, SourceFacts
-from raypoly.preparing.problem_buffer import ProblemBuffer
+from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts
 from raypoly.values import Problem, TestSuite
 
 WORDS = (

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from raypoly.preparing.candidates import SourceFacts
 from raypoly.preparing.prepare_config import SourceConfig
-from raypoly.preparing.source_rows import ReadRow, read_row
-from raypoly.preparing.sources import SourceFile, read_file
+from raypoly.preparing.sources import ReadRow, SourceFile, read_file, read_row
 from raypoly.problems.formats import parquet_rows
 from raypoly.problems.formats.row_files import parse_line, read_lines
 

@@ -13,25 +13,22 @@ from rich.console import Console
 
 from raypoly.errors import UsageError
 from raypoly.offline.command_progress import show_progress
-from raypoly.preparing import output_files, pass_rate_band, prompt_lengths
-from raypoly.preparing.candidates import Ask, Candidate
+from raypoly.preparing import output_files, prompt_lengths
+from raypoly.preparing.candidates import Candidate, PromptMaker, apply_decisions
 from raypoly.preparing.data_card import PreparationResult, card, encoded
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
-from raypoly.preparing.duplicates import same
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
-from raypoly.preparing.sources import Loaded, SourceFile, find, load_sources
-from raypoly.preparing.splits import split
+from raypoly.preparing.selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
+from raypoly.preparing.sources import Loaded, SourceFile, find_source, load_sources
 from raypoly.reports.data_card_page import card_page, draw_card
-from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
-from workflows.prepare.chunk_work import Samples, Solutions, solution_reason
 from workflows.prepare.large_files import is_large, read_by_size
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, is_done, show
-from workflows.prepare.problem_chunks import ChunkOutcome, Chunks, Work
+from workflows.prepare.problem_chunks import ChunkOutcome, Chunks, Samples, Solutions, Work, solution_reason
 from workflows.step.skipped_groups import SkippedGroups
 
 SOLUTIONS_CHUNK = 64
@@ -43,7 +40,7 @@ Read = tuple[Loaded, Loaded | None]
 
 
 def prepare(config: PrepareConfig) -> None:
-    """Prepare, or go on; one that is done is shown. Raises what `raypoly.errors` names."""
+    """Begin a preparation, go on with it, or show it where it is done. Raises the errors of `raypoly.errors`."""
     folder = PreparationFolder.of(config)
     print(folder.uri, flush=True)
     console = Console()
@@ -52,81 +49,69 @@ def prepare(config: PrepareConfig) -> None:
 
         async def work() -> None:
             with ending.guard():
-                files = await asyncio.to_thread(_found, config.sources, config.against)
+                files = await asyncio.to_thread(_find_files, config.sources, config.against)
                 large = any(map(is_large, files))
-                # before the folder holds anything: a mended config may start there
-                asks = await asyncio.to_thread(prompt_lengths.asks, config)
+                # before the folder holds anything: a config that is mended may start there
+                makers = await asyncio.to_thread(prompt_lengths.prompt_makers, config)
                 loaded = None if large else await asyncio.to_thread(_load, config, files)
                 async with AsyncExitStack() as stack:
-                    await _begun(stack, folder, ending, console).run(files, loaded, asks)
+                    await Preparation(stack, folder, ending, console).run(files, loaded, makers)
 
         run_workflow(work(), ending)
     show(folder.look(), config, console)
 
 
-def _begun(stack: AsyncExitStack, folder: PreparationFolder, ending: Shutdown, console: Console) -> Preparation:
-    """The preparation with its folder open; the stack closes what it opens."""
-
-    def note(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    store, lease = folder.open()
-    stack.callback(lease.release)
-    journal = Journal(store, lease)
-    stack.push_async_callback(journal.close)
-    workers = Workers(stack, folder.config, folder.name, store, lease, journal, ending, note)
-    return Preparation(folder.config, store, lease, journal, workers, console, note)
-
-
 class Preparation:
     """One start of a preparation."""
 
-    def __init__(
-        self,
-        config: PrepareConfig,
-        store: Store,
-        lease: Lease,
-        journal: Journal,
-        workers: Workers,
-        console: Console,
-        note: Callable[[str], None],
-    ) -> None:
-        self._config, self._store, self._lease = config, store, lease
-        self._journal, self._workers, self._console, self._note = journal, workers, console, note
-        self._ledger = DecisionLog(store, lease)
-        self._chunks = Chunks(journal, workers.care, workers.step_done)
-        self._aside = SkippedGroups(1.0, note)
+    def __init__(self, stack: AsyncExitStack, folder: PreparationFolder, ending: Shutdown, console: Console) -> None:
+        """Open the folder; the stack closes what is opened."""
+        config = self._config = folder.config
+        self._console = console
+        self._store, self._lease = folder.open()
+        stack.callback(self._lease.release)
+        journal = Journal(self._store, self._lease)
+        stack.push_async_callback(journal.close)
+        self._workers = Workers(stack, config, folder.name, self._store, self._lease, journal, ending, self._note)
+        self._log = DecisionLog(self._store, self._lease)
+        self._chunks = Chunks(journal, self._workers.care, self._workers.step_done)
+        self._skipped = SkippedGroups(1.0, self._note)
         self._steps = 0
-        """Of the journal, that stages before have taken."""
+        """Steps of the journal that the stages before have taken."""
 
-    async def run(self, files: Sequence[SourceFile], read: Read | None, asks: Mapping[str, Ask | None]) -> None:
-        """To the end. `read`: what is in the files; None where they are so large that Ray Data has to read them.
-        `asks`: what gives each source's problems their prompts."""
+    def _note(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    async def run(
+        self, files: Sequence[SourceFile], read: Read | None, makers: Mapping[str, PromptMaker | None]
+    ) -> None:
+        """Prepare to the end. `read`: what is in the files; None where they are so large that Ray Data reads them.
+        `makers`: what gives each source's problems their prompts."""
         config = self._config
-        keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.templates(config))
+        keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.template_digests(config))
         if read is None:
             self._workers.connect()
             read = await asyncio.to_thread(_load, config, files)
         loaded, against = read
-        if self._ledger.stage("load", lambda: loaded.decisions) != loaded.decisions:
+        if self._log.stage("load", lambda: loaded.decisions) != loaded.decisions:
             raise UsageError(
                 f"raypoly reads the sources otherwise than when {self._store.uri} was begun: go on with the raypoly of "
                 "then, or add run.fresh=true for a new preparation."
             )
         candidates = loaded.candidates
-        self._note(_told(loaded))
+        self._note(_describe_loaded(loaded))
         candidates = _left(candidates, await self._solutions(candidates), "solutions")
         evaluation = against.candidates if against is not None else []
-        decided = await asyncio.to_thread(self._ledger.stage, "same", lambda: same(candidates, evaluation))
+        decided = await asyncio.to_thread(self._log.stage, "same", lambda: decide_duplicates(candidates, evaluation))
         candidates = _left(candidates, decided, "same")
-        candidates = await self._prompts(prompt_lengths.asked(candidates, asks))
+        candidates = await self._prompts(prompt_lengths.use_templates(candidates, makers))
         candidates = await self._sampling(candidates)
-        self._ledger.keep("split", split(candidates, config.split))
+        self._log.keep("split", decide_splits(candidates, config.split))
         await asyncio.to_thread(self._write, loaded, against, candidates)
 
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
         """Whose own solution passes, and who has none."""
-        rule, known = self._config.solutions, self._ledger.read("solutions")
+        rule, known = self._config.solutions, self._log.read("solutions")
         with_solution = [it for it in candidates if it.has_solution] if rule.check else []
         first, self._steps = self._steps, self._steps + -(-len(with_solution) // SOLUTIONS_CHUNK)
         if known is not None:
@@ -135,7 +120,7 @@ class Preparation:
         if with_solution:
             work = None
             if self._chunks.left(first, with_solution, SOLUTIONS_CHUNK):
-                work = Solutions(await self._workers.scorers(), self._aside)
+                work = Solutions(await self._workers.scorers(), self._skipped)
             done = await self._watched("solutions", first, with_solution, SOLUTIONS_CHUNK, work, 1)
             outcomes = {outcome.problem_id: outcome for outcome in done}
         decided = []
@@ -149,11 +134,11 @@ class Preparation:
             else:
                 reason = "it has no solution to check its tests by" if rule.require else ""
                 decided.append(Decision(it.id, "solutions", reason, {"solution": "none"}))
-        return self._ledger.keep("solutions", decided)
+        return self._log.keep("solutions", decided)
 
     async def _prompts(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         config = self._config
-        decided = self._ledger.read("prompts")
+        decided = self._log.read("prompts")
         if decided is None:
             texts = await asyncio.to_thread(prompt_lengths.prompts_of, candidates)
             name = config.prompts.tokenizer or config.model.path
@@ -163,26 +148,24 @@ class Preparation:
                 name = config.prompts.tokenizer or model
             encode = None if name is None else await asyncio.to_thread(prompt_lengths.encoder, name)
             limit = config.generator.max_prompt_tokens
-            measured = await prompt_lengths.measure(candidates, texts, config.prompts, limit, encode)
-            decided = self._ledger.keep("prompts", measured)
-        _left(candidates, decided, "prompts")
-        return prompt_lengths.taken(candidates, decided)
+            measured = await prompt_lengths.decide_lengths(candidates, texts, config.prompts, limit, encode)
+            decided = self._log.keep("prompts", measured)
+        return _left(candidates, decided, "prompts")
 
     async def _sampling(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those in the band; all of them where no model is asked."""
         sampling = self._config.sampling
         if not sampling.samples:
-            self._ledger.keep("sampling", [Decision(it.id, "sampling") for it in candidates])
+            self._log.keep("sampling", [Decision(it.id, "sampling") for it in candidates])
             return list(candidates)
         work = None
         if self._chunks.left(self._steps, candidates, sampling.chunk):
             generator, scorers = await self._workers.generator(), await self._workers.scorers()
-            work = Samples(generator, scorers, self._aside, sampling)
+            work = Samples(generator, scorers, self._skipped, sampling)
         done = await self._watched("samples", self._steps, candidates, sampling.chunk, work, sampling.samples)
-        tried = {it.problem_id: pass_rate_band.SampledPassRate(it.size, it.passes, it.detail) for it in done}
-        decided = self._ledger.keep("sampling", pass_rate_band.chosen(candidates, tried, self._config.band))
-        _left(candidates, decided, "sampling")
-        return pass_rate_band.taken(candidates, decided)
+        rates = {it.problem_id: SampledPassRate(it.size, it.passes, it.detail) for it in done}
+        decided = self._log.keep("sampling", decide_band(rates, self._config.band))
+        return _left(candidates, decided, "sampling")
 
     async def _watched(
         self, what: str, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, programs: int
@@ -190,14 +173,14 @@ class Preparation:
         """The outcomes, with a bar or lines meanwhile. `work`: None where the journal has all."""
         done = passed = 0
 
-        def told(outcome: ChunkOutcome) -> None:
+        def count(outcome: ChunkOutcome) -> None:
             nonlocal done, passed
             done, passed = done + outcome.size, passed + (outcome.passes or 0)
 
         total = programs * len(candidates)
         self._note(f"{what}: {total:,} programs of {len(candidates):,} problems")
         with show_progress("programs", total, lambda: (done, passed), self._console):
-            return await self._chunks.outcomes(first, candidates, size, work, told)
+            return await self._chunks.outcomes(first, candidates, size, work, count)
 
     def _write(self, loaded: Loaded, against: Loaded | None, candidates: Sequence[Candidate]) -> None:
         """Everything that the preparation ends in; the card comes last, and says that it is done.
@@ -206,7 +189,7 @@ class Preparation:
         """
         if self._store.exists(CARD):
             self._store.delete(CARD)
-        decisions: dict[StageName, Sequence[Decision]] = {name: self._ledger.read(name) or [] for name in STAGES}
+        decisions: dict[StageName, Sequence[Decision]] = {name: self._log.read(name) or [] for name in STAGES}
         where = {decision.problem_id: decision.facts["split"] for decision in decisions["split"]}
         parts = {name: [it for it in candidates if where[it.id] == name] for name in SPLITS}
         splits = {name: part for name, part in parts.items() if part}
@@ -238,12 +221,12 @@ class Preparation:
             self._store.delete(key)
 
 
-def _found(sources: dict[str, SourceConfig], against: dict[str, SourceConfig]) -> list[SourceFile]:
+def _find_files(sources: dict[str, SourceConfig], against: dict[str, SourceConfig]) -> list[SourceFile]:
     """All files, those of evaluation sets behind the others. Raises `UsageError`."""
     twice = sources.keys() & against.keys()
     if twice:
         raise UsageError(f"sources.{min(twice)} and against.{min(twice)} have one name: give each its own.")
-    return [find(name, source) for name, source in {**sources, **against}.items()]
+    return [find_source(name, source) for name, source in {**sources, **against}.items()]
 
 
 def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
@@ -252,22 +235,21 @@ def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
     return loaded, load_sources(config.against, files[number:], read_by_size) if config.against else None
 
 
-def _told(loaded: Loaded) -> str:
+def _describe_loaded(loaded: Loaded) -> str:
     """How many rows could be used, and why the first of the others could not."""
-    aside = [decision for decision in loaded.decisions if decision.reason]
-    told = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows"
-    if not aside:
-        return told
-    facts = aside[0].facts
-    return f"{told}; the first that was set aside is row {facts['row']} of {facts['source']}: {aside[0].reason}"
+    words = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows"
+    first = next((decision for decision in loaded.decisions if decision.reason), None)
+    if first is None:
+        return words
+    facts = first.facts
+    return f"{words}; the first that was set aside is row {facts['row']} of {facts['source']}: {first.reason}"
 
 
 def _left(candidates: Sequence[Candidate], decided: Sequence[Decision], stage: StageName) -> list[Candidate]:
-    """Those that went on. Raises `UsageError` where none did."""
-    dropped = {decision.problem_id: decision.reason for decision in decided if decision.reason}
-    left = [it for it in candidates if it.id not in dropped]
+    """The candidates that go on. Raises `UsageError` where none does."""
+    left = apply_decisions(candidates, decided)
     if not left:
-        problem_id, reason = next(iter(dropped.items()))
+        one = next(decision for decision in decided if decision.reason)
         hint = " Another band for the same run.dir samples nothing again." if stage == "sampling" else ""
-        raise UsageError(f"No problem is left after {stage}; of {problem_id}, for one: {reason}.{hint}")
+        raise UsageError(f"No problem is left after {stage}; of {one.problem_id}, for one: {one.reason}.{hint}")
     return left

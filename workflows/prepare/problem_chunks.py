@@ -1,6 +1,6 @@
 """Problems through the journal, a chunk of them a step: what is dear to find out is durable as soon as it is known.
 
-    outcomes = await Chunks(journal, care).outcomes(first_step, candidates, 64, work, told)
+    outcomes = await Chunks(journal, care).outcomes(first_step, candidates, 64, work, notify)
 
 A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row says
 what each of its groups came to, so that a resumed preparation reads no rollouts.
@@ -16,14 +16,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from actors.calls import CallContext
+from actors.generator import Generator
+from actors.scorer import ScorerPool
+from raypoly.engines import SampleRequest
 from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate, content_of
+from raypoly.preparing.prepare_config import SamplingConfig
+from raypoly.seeds import derive
 from raypoly.store.bundles import BLOCK
 from raypoly.store.step_records import Applied, Generated, Record, Scored
-from raypoly.values import Group, Rollout, Verdict
+from raypoly.values import Group, Problem, Rollout, Verdict
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
-from workflows.step.skipped_groups import skip_reason
+from workflows.step.group_verdicts import verdicts_of
+from workflows.step.skipped_groups import SkippedGroups, skip_reason
 
 OPEN = 2
 """Chunks under way: while programs of one run, responses of the next are sampled."""
@@ -53,8 +59,62 @@ class Work(Protocol):
         ...
 
 
-Told = Callable[[ChunkOutcome], None]
-"""Hears of each group that is done, those of earlier starts included."""
+class Solutions:
+    """A problem's own solution stands in place of a sample; its program is run as it is."""
+
+    def __init__(self, scorers: ScorerPool, skipped: SkippedGroups) -> None:
+        self._scorers, self._skipped = scorers, skipped
+
+    async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        nothing = np.zeros(0, np.int32)
+        for slot in range(len(chunk)):
+            yield slot, (Rollout(nothing, nothing, np.zeros(0, np.float32), "", "stop", 0, 0),)
+
+    async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
+        problem = candidate.problem
+        # without its solution it is not calibrated: the limits are those of the config
+        alone: Problem = replace(problem, solution="")
+        return await self._skipped.verdicts(
+            problem, 1, lambda: self._scorers.score(alone, [problem.solution], order=group.step)
+        )
+
+
+class Samples:
+    """The base model's responses, whose seeds depend on the problem alone."""
+
+    def __init__(
+        self, generator: Generator, scorers: ScorerPool, skipped: SkippedGroups, config: SamplingConfig
+    ) -> None:
+        self._generator, self._scorers, self._skipped, self._config = generator, scorers, skipped, config
+        self._one = asyncio.Lock()
+        """Submissions go to the engines one after the other, each whole and in order, so that batches repeat."""
+
+    async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        async with self._one:
+            tokens = await self._generator.encode([it.problem.prompt for it in chunk])
+            requests = [
+                SampleRequest(slot, prompt_tokens, self._seeds(it.id))
+                for slot, (it, prompt_tokens) in enumerate(zip(chunk, tokens, strict=True))
+            ]
+            async for group in self._generator.sample(requests):
+                yield group
+
+    async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
+        return await verdicts_of(group, candidate.problem, self._scorers, self._skipped, group.step)
+
+    def _seeds(self, problem_id: str) -> tuple[int, ...]:
+        return tuple(derive(self._config.seed, "prepare", problem_id, i) for i in range(self._config.samples))
+
+
+def solution_reason(passes: int | None, detail: str) -> str:
+    """Why a problem is left out whose solution came to this; empty where it passed."""
+    if passes is None:
+        return f"its tests can't be run: {detail}"
+    return "" if passes else f"its own solution does not pass ({detail})"
+
+
+OnOutcome = Callable[[ChunkOutcome], None]
+"""Called with the outcome of each group that is done, those of earlier starts included."""
 
 
 class Chunks:
@@ -71,7 +131,7 @@ class Chunks:
         return sum(len(part) for step, part in _parts(first, candidates, size) if step not in done)
 
     async def outcomes(
-        self, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, told: Told
+        self, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, notify: OnOutcome
     ) -> list[ChunkOutcome]:
         """What each problem's group came to, in order. Chunks are `size` problems, their steps count from `first`.
 
@@ -80,28 +140,28 @@ class Chunks:
         gate = asyncio.Semaphore(OPEN)
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(self._chunk(step, part, work, told, gate))
+                tasks.create_task(self._chunk(step, part, work, notify, gate))
                 for step, part in _parts(first, candidates, size)
             ]
         return [outcome for task in running for outcome in task.result()]
 
     async def _chunk(
-        self, step: int, chunk: Sequence[Candidate], work: Work | None, told: Told, gate: asyncio.Semaphore
+        self, step: int, chunk: Sequence[Candidate], work: Work | None, notify: OnOutcome, gate: asyncio.Semaphore
     ) -> list[ChunkOutcome]:
         digest = content_of(chunk)
         done = self._journal.applied(step) if step in self._journal.completed_steps() else None
         if done is None:
             assert work is not None
             async with gate:
-                done = await self._run(step, chunk, digest, work, told)
+                done = await self._run(step, chunk, digest, work, notify)
         else:
             for row in done.metrics["outcomes"]:
-                told(ChunkOutcome(**row))
+                notify(ChunkOutcome(**row))
         if done.digest != digest:
             raise _other_problems(step)
         return [ChunkOutcome(**row) for row in done.metrics["outcomes"]]
 
-    async def _run(self, step: int, chunk: Sequence[Candidate], digest: str, work: Work, told: Told) -> Applied:
+    async def _run(self, step: int, chunk: Sequence[Candidate], digest: str, work: Work, notify: OnOutcome) -> Applied:
         """The chunk, from where the journal has it."""
         known = self._journal.step(step)
         if any(slot >= len(chunk) or group.problem_id != chunk[slot].id for slot, group in known.groups.items()):
@@ -109,12 +169,12 @@ class Chunks:
         groups: dict[int, asyncio.Task[Group]] = {}
         async with asyncio.TaskGroup() as tasks:
             for slot, group in known.groups.items():
-                groups[slot] = tasks.create_task(self._scored(group, chunk[slot], work, told))
+                groups[slot] = tasks.create_task(self._scored(group, chunk[slot], work, notify))
             if len(groups) < len(chunk):
                 async for slot, rollouts in work.sample(chunk):
                     if slot not in groups:
                         group = Group(step, slot, chunk[slot].id, rollouts)
-                        groups[slot] = tasks.create_task(self._generated(group, chunk[slot], work, told))
+                        groups[slot] = tasks.create_task(self._generated(group, chunk[slot], work, notify))
         whole = [groups[slot].result() for slot in sorted(groups)]
         applied = known.applied
         if applied is None:
@@ -126,15 +186,15 @@ class Chunks:
         self._step_done()
         return applied
 
-    async def _generated(self, group: Group, candidate: Candidate, work: Work, told: Told) -> Group:
+    async def _generated(self, group: Group, candidate: Candidate, work: Work, notify: OnOutcome) -> Group:
         await self._commit(Generated(group))
-        return await self._scored(group, candidate, work, told)
+        return await self._scored(group, candidate, work, notify)
 
-    async def _scored(self, group: Group, candidate: Candidate, work: Work, told: Told) -> Group:
+    async def _scored(self, group: Group, candidate: Candidate, work: Work, notify: OnOutcome) -> Group:
         if group.verdicts is None:
             group = replace(group, verdicts=await work.verdicts(group, candidate))
             await self._commit(Scored(group.step, group.slot, group.verdicts or ()))
-        told(outcome_of(group))
+        notify(outcome_of(group))
         return group
 
     async def _commit(self, record: Record) -> None:

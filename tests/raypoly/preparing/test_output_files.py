@@ -14,13 +14,12 @@ import pytest
 from raypoly.config import ProblemsConfig
 from raypoly.errors import LeaseHeld, UsageError
 from raypoly.preparing import PrepareConfig, output_files
-from raypoly.preparing.candidates import Candidate, SourceFacts, content
+from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content
 from raypoly.preparing.data_card import PreparationResult, card, encoded
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
 from raypoly.preparing.explain import explain
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import BandConfig, SourceConfig
-from raypoly.preparing.problem_buffer import ProblemBuffer
 from raypoly.preparing.sources import Loaded, SourceFile
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems

@@ -21,9 +21,9 @@ SIZE = int(float(WHOLE) * (1 << 30)) if WHOLE else 96 << 20
 SMALL_CACHES = (
     "import raypoly.scoring.local_pool as pool, raypoly.sandbox.sandbox as sandbox\n"
     "pool.WINDOW_CHARACTERS = sandbox.SUITE_CHARACTERS = 4 << 20\n"
-    "import raypoly.preparing.problem_buffer as spool, raypoly.preparing.output_files as output\n"
+    "import raypoly.preparing.candidates as candidates, raypoly.preparing.output_files as output\n"
     "import raypoly.store.local_store as local\n"
-    "spool.MEMORY = output._GROUP_CHARACTERS = local._CHUNK = 1 << 20"
+    "candidates.MEMORY = output._GROUP_CHARACTERS = local._CHUNK = 1 << 20"
 )
 STREAM = (
     "from raypoly.problems.formats import ProblemStream; assert sum(1 for _ in ProblemStream(Path({path!r}))) == {rows}"

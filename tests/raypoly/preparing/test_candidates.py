@@ -5,8 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from raypoly.preparing.candidates import Candidate, SourceFacts, content
-from raypoly.preparing.problem_buffer import ProblemBuffer
+from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content
 from raypoly.values import Problem, TestSuite
 
 
@@ -17,10 +16,10 @@ def problem(number: int) -> Problem:
 
 def test_what_is_kept_comes_back_in_any_order_from_memory_and_from_a_file() -> None:
     for memory in (1 << 20, 1000):
-        spool = ProblemBuffer(memory)
-        kept = [spool.keep(problem(number)) for number in range(50)]
+        buffer = ProblemBuffer(memory)
+        kept = [buffer.add(problem(number)) for number in range(50)]
         assert [kept[number].problem for number in (49, 0, 25, 0)] == [problem(number) for number in (49, 0, 25, 0)]
-        assert spool.keep(problem(50)).problem == problem(50), "one more after others were read"
+        assert buffer.add(problem(50)).problem == problem(50), "one more after others were read"
         with ThreadPoolExecutor(4) as threads:
             found = list(threads.map(lambda place: place.problem, kept * 20))
         assert found == [problem(number) for number in range(50)] * 20
@@ -29,7 +28,7 @@ def test_what_is_kept_comes_back_in_any_order_from_memory_and_from_a_file() -> N
 def test_a_candidate_is_its_problem_as_it_is_asked() -> None:
     one = Candidate.of(problem(1), SourceFacts("mine", 1), ProblemBuffer())
     assert (one.id, one.has_solution, one.problem) == ("p1", False, problem(1))
-    asked = replace(one, ask=lambda it: replace(it, prompt=f"{it.prompt}!", metadata={}))
+    asked = replace(one, make_prompt=lambda it: replace(it, prompt=f"{it.prompt}!", metadata={}))
     assert asked.problem == replace(problem(1), prompt="Say 1.!", metadata={})
     assert replace(asked, prompt="Say").problem.prompt == "Say"
     assert content(one.problem) == content(problem(1))
