@@ -95,12 +95,12 @@ def train(
     chosen = settings.load(config, overrides or [])
     directory = resolve_run(chosen)
     here = None if gpu is None else preflight.ELSEWHERE
-    for remark in preflight.check(chosen, directory.path, here, remote=directory.location.folder is None):
+    for remark in preflight.check_config(chosen, directory.path, here, remote=directory.location.folder is None):
         typer.echo(f"Note: {remark}", err=True)
     if dry_run:
-        from raypoly.planning.dry_run import show
+        from raypoly.planning.dry_run import show_dry_run
 
-        show(chosen, directory, gpu)
+        show_dry_run(chosen, directory, gpu)
         return
     if rehearse:
         from workflows.startup.rehearsal import rehearse as rehearsed
@@ -148,7 +148,7 @@ def prepare(
 
     chosen = load_config(config, overrides or [])
     if explain is not None:
-        from raypoly.preparing.explain import explain as told
+        from raypoly.preparing.explain import explain_problem as told
         from raypoly.preparing.preparation_folder import PreparationFolder
 
         typer.echo(told(PreparationFolder.of(chosen).look(), explain))

@@ -54,7 +54,7 @@ class Placement:
 ON_CPU = Placement("cpu", "objects")
 
 
-def resolve(config: GeneratorConfig, gpus: int, ranks: int = 1) -> Placement:
+def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1) -> Placement:
     """The placement that the config asks for, in a cluster with so many GPUs and a learner of so many ranks.
 
     Raises `UsageError` where it can't be.

@@ -38,23 +38,23 @@ BASE_DISK = 0.5
 
 
 @dataclass(frozen=True)
-class Machine:
+class FreeResources:
     """What is free here, in bytes."""
 
     memory: int
     disk: int
 
 
-ELSEWHERE = Machine(memory=1 << 60, disk=1 << 60)
+ELSEWHERE = FreeResources(memory=1 << 60, disk=1 << 60)
 """A machine that is only planned for: what it has is not known here, and nothing is refused for it."""
 
 
-def machine(folder: Path) -> Machine:
+def this_machine(folder: Path) -> FreeResources:
     """Free memory (the smaller of the machine's and the control group's) and free disk under `folder`."""
-    return Machine(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)
+    return FreeResources(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)
 
 
-def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bool = False) -> list[str]:
+def check_config(config: Config, run_dir: Path, here: FreeResources | None = None, remote: bool = False) -> list[str]:
     """Raise `UsageError` with all that is wrong; return remarks on what is only unusual.
 
     `run_dir` is a folder of this machine; the run's rollouts are not kept in it where the run is `remote`. Keys that
@@ -81,7 +81,7 @@ def check(config: Config, run_dir: Path, here: Machine | None = None, remote: bo
     wrong = [str(error) for error in errors if error not in missing]
     if wrong:
         raise UsageError("\n".join(wrong))
-    _room(config, here or machine(run_dir), 0.0 if remote else _rollout_bytes(config))
+    _room(config, here or this_machine(run_dir), 0.0 if remote else _rollout_bytes(config))
     return _remarks(config) + [f"for the machine that will run this: {error}" for error in missing]
 
 
@@ -247,7 +247,7 @@ def _evaluation(config: Config) -> None:
         )
 
 
-def _room(config: Config, here: Machine, kept: float) -> None:
+def _room(config: Config, here: FreeResources, kept: float) -> None:
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     more_engines = (config.generator.engines - 1) * (ENGINE_MEMORY + config.generator.memory_gib)
     more_ranks = RANK_MEMORY * (config.train.ranks - 1)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
-from raypoly.experiments.experiment_config import ExperimentConfig, load
+from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.experiments.experiment_folder import at_work, folder_of
-from raypoly.experiments.other_results import with_results
-from raypoly.experiments.planned_runs import PlannedRun, check, planned, warm_starts
+from raypoly.experiments.other_results import take_results
+from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
 from raypoly.experiments.run_queue import RunQueue
 from raypoly.experiments.training_process import TrainingExit
 from raypoly.offline.interrupt import interruptible
@@ -40,17 +40,17 @@ def run_experiment(
     Raises `UsageError` before anything starts. When all other runs are done, raises `PausedTooLong` where a judge
     stayed away from a run, and `RaypolyError` where one failed.
     """
-    experiment = load(config)
+    experiment = load_experiment(config)
     folder = folder_of(out, experiment.name)
     if page is not None:
         page_with_place(experiment, page)
-    runs, beside = with_results(planned(experiment, folder, given), also, say)
+    runs, beside = take_results(plan_runs(experiment, folder, given), also, say)
     if report_only:
         if not folder.is_dir():
             raise UsageError(f"{folder} does not exist: there is nothing to report on.")
         _report(experiment, folder, runs, beside, page, say)
         return
-    remarks = check(runs, at_once)
+    remarks = check_runs(runs, at_once)
     say(str(folder))
     for remark in remarks:
         say(f"Note: {remark}")

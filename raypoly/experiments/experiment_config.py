@@ -93,7 +93,7 @@ class ExperimentConfig(Section):
         return self.arms[arm].seeds or self.seeds
 
 
-def load(path: str | Path) -> ExperimentConfig:
+def load_experiment(path: str | Path) -> ExperimentConfig:
     """The experiment of a YAML file. Raises `UsageError`."""
     file = Path(path)
     values = settings.read_yaml(file)

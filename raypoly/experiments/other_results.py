@@ -29,7 +29,7 @@ class _File:
     runs: list[dict[str, Any]]
 
 
-def with_results(
+def take_results(
     runs: Sequence[PlannedRun], files: Sequence[Path], say: Callable[[str], None]
 ) -> tuple[list[PlannedRun], int]:
     """The runs, those that a file has finished and this folder has not with the file's result; and the most runs that

@@ -19,7 +19,7 @@ from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.experiment_config import OWN, ExperimentConfig
 from raypoly.experiments.run_result import RunResult, read_result
-from raypoly.preflight import Machine
+from raypoly.preflight import FreeResources
 from raypoly.run import Run, is_finished
 from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
 
@@ -86,7 +86,7 @@ class PlannedRun:
         return self.elsewhere is not None or is_finished(resolve_run(self.config))
 
 
-def planned(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> list[PlannedRun]:
+def plan_runs(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> list[PlannedRun]:
     """All runs, the first seed of every arm first, so that there is something to compare early.
 
     `given` are overrides for all of them. Raises `UsageError` with all that is wrong, a line each.
@@ -108,16 +108,16 @@ def planned(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> li
     return runs
 
 
-def check(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
+def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
     """Raise `UsageError` with all that speaks against the runs which are not finished; return what is only unusual."""
     wrong: dict[str, list[str]] = {}
     remarks: list[str] = []
     unfinished = {run.arm: run for run in reversed(runs) if not run.finished}
     for arm, run in reversed(unfinished.items()):
-        here = preflight.machine(run.place)
-        share = Machine(here.memory // at_once, here.disk // at_once)
+        here = preflight.this_machine(run.place)
+        share = FreeResources(here.memory // at_once, here.disk // at_once)
         with _noted(wrong, arm):
-            remarks += [said for said in preflight.check(run.config, run.place, share) if said not in remarks]
+            remarks += [said for said in preflight.check_config(run.config, run.place, share) if said not in remarks]
     shared = f" (Each of {at_once} runs at once has its share of what is free.)" if at_once > 1 else ""
     _raise({message + shared: arms for message, arms in wrong.items()}, len({run.arm for run in runs}))
     return remarks

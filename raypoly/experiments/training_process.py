@@ -85,7 +85,7 @@ class RunningTraining:
             return TrainingExit(self.run, "finished", seconds, "finished")
         if code == 0:
             return TrainingExit(self.run, "stopped", seconds, "was stopped before its end")
-        said = last_line(self.run.log, self._log_began)
+        said = last_log_line(self.run.log, self._log_began)
         if code == PausedTooLong.exit_code:
             return TrainingExit(self.run, "paused", seconds, f"is paused: {said}")
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -102,7 +102,7 @@ def is_held(run: PlannedRun) -> bool:
     return lock is None
 
 
-def last_line(log: Path, begin: int = 0) -> str:
+def last_log_line(log: Path, begin: int = 0) -> str:
     """What a run said last, from byte `begin` on; where a traceback lies is not it."""
     with log.open("rb") as file:
         file.seek(begin)

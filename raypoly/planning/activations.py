@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from raypoly.planning.model_shape import Shape
+from raypoly.planning.model_shape import ModelShape
 
 Recomputing = Literal["off", "products", "layers"]
 
@@ -34,7 +34,7 @@ Recomputing = Literal["off", "products", "layers"]
 class Activations:
     """Bytes a token of a micro-batch."""
 
-    shape: Shape
+    shape: ModelShape
     bf16: bool
     kind: Recomputing
     cpu_longest: int | None = None

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raypoly.config import Config
-from raypoly.placement import resolve
+from raypoly.placement import resolve_placement
 from raypoly.planning.gpus import Device
 
 Kind = Literal["cpu", "colocated", "split"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class DeviceLayout:
     """`colocated`: each engine sleeps while the rank beside it works; `split`: GPUs of their own."""
 
     kind: Kind
@@ -31,16 +31,16 @@ class Layout:
         return self.ranks + self.engines if self.kind == "split" else self.ranks
 
 
-def layout_of(config: Config, device: Device) -> Layout:
+def layout_of(config: Config, device: Device) -> DeviceLayout:
     """What the config asks for on this machine, or on as many boards as it takes where one is only named.
 
     Raises `UsageError` where there are too few.
     """
     ranks, engines = config.train.ranks, config.generator.engines
     gpus = 0 if not device.gpu else device.count or _taken(config)
-    found = resolve(config.generator, gpus, ranks)
+    found = resolve_placement(config.generator, gpus, ranks)
     kind: Kind = found.kind if found.on_gpu else "cpu"
-    return Layout(kind, ranks, engines, through_host=found.transport not in ("ipc", "nccl"))
+    return DeviceLayout(kind, ranks, engines, through_host=found.transport not in ("ipc", "nccl"))
 
 
 def _taken(config: Config) -> int:

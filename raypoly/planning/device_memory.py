@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.planning.device_layout import Layout
+from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.engine_memory import engine_parts
 from raypoly.planning.gpus import Device
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts, trained_weights
-from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, size
-from raypoly.planning.model_shape import Shape
+from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, format_bytes
+from raypoly.planning.model_shape import ModelShape
 from raypoly.preflight import BASE_MEMORY, GIB, WORKER_MEMORY
 
 ACTIVITY = {
@@ -38,7 +38,7 @@ _LOGITS_MIB = 256
 _LORA_RANK = 32
 
 
-def memory(config: Config, shape: Shape, device: Device, layout: Layout) -> Sequence[DeviceMemory]:
+def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
     """Raises `UsageError` where the engine has no room for one sequence."""
     learner = tuple(learner_parts(config, shape, layout))
     engine = tuple(engine_parts(config, shape, device, layout))
@@ -49,7 +49,7 @@ def memory(config: Config, shape: Shape, device: Device, layout: Layout) -> Sequ
     return [DeviceMemory("the GPU", (*learner, *engine))]
 
 
-def host_memory(config: Config, shape: Shape, layout: Layout) -> DeviceMemory:
+def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> DeviceMemory:
     """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy and the file that is being
     written beside training, and new weights twice, as the learner gives them and as Ray carries them."""
     moments = 8 * trained_weights(config, shape)
@@ -63,22 +63,22 @@ def host_memory(config: Config, shape: Shape, layout: Layout) -> DeviceMemory:
     return DeviceMemory("the host", parts)
 
 
-def check(config: Config, shape: Shape, device: Device, layout: Layout) -> None:
+def check_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> None:
     """Raise `UsageError` for the first device that can't hold its parts."""
-    for place, holding in enumerate(memory(config, shape, device, layout)):
+    for place, holding in enumerate(plan_memory(config, shape, device, layout)):
         if holding.needed <= device.memory:
             continue
         phase = holding.peak
         largest = holding.largest(phase)
 
         def need(changed: Config, place: int = place) -> int:
-            return memory(changed, shape, device, layout)[place].needed
+            return plan_memory(changed, shape, device, layout)[place].needed
 
         elsewhere = "" if device.gpu else " (`--dry-run --gpu NAME` plans for a GPU that is not here.)"
         raise UsageError(
-            f"This does not fit: {holding.where} ({device.name}) has {size(device.memory)}, and "
-            f"{size(holding.needed)} are needed {ACTIVITY[phase]}, of which {size(largest.bytes)} are {largest.name}. "
-            f"{advise_what_fits(config, need, device)}{elsewhere}"
+            f"This does not fit: {holding.where} ({device.name}) has {format_bytes(device.memory)}, and "
+            f"{format_bytes(holding.needed)} are needed {ACTIVITY[phase]}, of which {format_bytes(largest.bytes)} are "
+            f"{largest.name}. {advise_what_fits(config, need, device)}{elsewhere}"
         )
 
 
@@ -92,12 +92,12 @@ def _others(config: Config) -> tuple[MemoryPart, ...]:
 
 
 def advise_what_fits(config: Config, need: Need, device: Device) -> str:
-    """One or two sentences: each change of a key that is enough by itself, else all of them together, else what remains.
+    """One or two sentences: each change of a key that is enough alone, else all of them together, else what remains.
 
     `need` is the bytes that a config needs on the device.
     """
     single = [
-        f"{words} needs {size(needed)}"
+        f"{words} needs {format_bytes(needed)}"
         for words, changed in _changes(config)
         if (needed := _needed(need, changed)) is not None and needed <= device.memory
     ]
@@ -106,8 +106,8 @@ def advise_what_fits(config: Config, need: Need, device: Device) -> str:
     words, changed = _together(config, need, device)
     needed = _needed(need, changed)
     if words and needed is not None and needed <= device.memory:
-        return f"What is enough: {' '.join(words)} needs {size(needed)}."
-    tried = f"Even with {' '.join(words)} it would be {size(needed)}: " if words and needed else ""
+        return f"What is enough: {' '.join(words)} needs {format_bytes(needed)}."
+    tried = f"Even with {' '.join(words)} it would be {format_bytes(needed)}: " if words and needed else ""
     return f"{tried}take a device with more memory, several of them, or a smaller model."
 
 

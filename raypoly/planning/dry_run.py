@@ -1,35 +1,50 @@
-"""What a run would do, in words, without starting anything: `raypoly train --dry-run`."""
+"""What a run would do and need, in words, without starting anything: `raypoly train --dry-run`.
+
+print(forecast(config, device, problems={"train": 863, "validation": 45, "test": 0}))      # memory, time and cost
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from raypoly import problems
 from raypoly.config import Config
-from raypoly.planning.gpus import chosen
-from raypoly.planning.plan_text import forecast, refuse_what_does_not_fit
-from raypoly.preflight import machine
+from raypoly.judge.judge_usage import dollars
+from raypoly.planning.device_layout import DeviceLayout, layout_of
+from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
+from raypoly.planning.engine_memory import engine_room
+from raypoly.planning.gpus import Device, choose_device
+from raypoly.planning.judge_forecast import forecast_judge
+from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
+from raypoly.planning.memory_parts import PHASES, DeviceMemory, format_bytes
+from raypoly.planning.model_shape import ModelShape, shape_of
+from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
+from raypoly.preflight import this_machine
 from raypoly.problems import ProblemSet
 from raypoly.problems.without_tests import require_tests
+from raypoly.reports.tables import ReportTable, duration
 from raypoly.run_identity import RunDirectory
 from raypoly.settings import dump
 
+_NAME = 36
+"""Width of a table's first column."""
 
-def show(config: Config, directory: RunDirectory, gpu: str | None = None) -> None:
+
+def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None) -> None:
     """Print it, for the GPU of that name or for what is here.
 
     Raises `UsageError` where the problems can't be loaded or lack tests that the run needs, the GPU is unknown, or the
     run can't fit.
     """
-    device = chosen(gpu, machine(directory.path).memory)
+    device = choose_device(gpu, this_machine(directory.path).memory)
     source = problems.build_problem_set(config.problems)
     require_tests(source, config)
-    print(describe(config, source, directory.uri, directory.resumes), flush=True)
+    print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
-    refuse_what_does_not_fit(config, device)
+    refuse_unfit(config, device)
 
 
-def describe(config: Config, source: ProblemSet, run_dir: str, resumes: bool) -> str:
+def describe_run(config: Config, source: ProblemSet, run_dir: str, resumes: bool) -> str:
     """The resolved config, one rendered prompt, and the plan, as text."""
     train = source.splits["train"]
     first = train[0] if train else None
@@ -42,14 +57,14 @@ def describe(config: Config, source: ProblemSet, run_dir: str, resumes: bool) ->
         "",
         "# plan",
         f"problems: {sizes} ({config.problems.source}, content {source.hash[:12]})",
-        *_steps(config),
-        *_evaluations(config),
+        *_step_lines(config),
+        *_evaluation_lines(config),
         f"run folder: {run_dir}" + (" (resumes the run that is there)" if resumes else " (new)"),
     ]
     return "\n".join(parts)
 
 
-def _steps(config: Config) -> Iterator[str]:
+def _step_lines(config: Config) -> Iterator[str]:
     train = config.train
     rollouts = train.prompts_per_step * train.rollouts
     tokens = train.steps * rollouts * config.generator.max_tokens
@@ -64,7 +79,7 @@ def _steps(config: Config) -> Iterator[str]:
     yield f"checkpoints: every {train.checkpoint_every} steps"
 
 
-def _evaluations(config: Config) -> Iterator[str]:
+def _evaluation_lines(config: Config) -> Iterator[str]:
     evaluate = config.evaluate
     if evaluate.every == 0:
         yield "evaluation: never (evaluate.every=0)"
@@ -73,3 +88,136 @@ def _evaluations(config: Config) -> Iterator[str]:
     steps = ", ".join(map(str, sorted(due)))
     yield f"evaluation: test before and after, {evaluate.samples} samples a problem"
     yield f"evaluation: validation at steps {steps}, {evaluate.validation_samples} samples a problem"
+
+
+def forecast(config: Config, device: Device, problems: Mapping[str, int]) -> str:
+    """The sections `memory` and `time and cost`. `problems`: how many each split has.
+
+    Raises `UsageError` where the engine has no room for one sequence.
+    """
+    shape, layout = shape_of(config.model.path), layout_of(config, device)
+    return "\n".join([*_memory(config, shape, device, layout), "", *_time(config, shape, device, layout, problems)])
+
+
+def refuse_unfit(config: Config, device: Device) -> None:
+    """Raise `UsageError` where the device can't hold the run; nothing where the model's sizes are unknown."""
+    shape = shape_of(config.model.path)
+    if shape is not None:
+        check_memory(config, shape, device, layout_of(config, device))
+
+
+def _memory(config: Config, shape: ModelShape | None, device: Device, layout: DeviceLayout) -> Iterator[str]:
+    model = config.model.path or "the tiny model"
+    yield f"# memory: {device.name}, {format_bytes(device.memory)}"
+    if shape is None:
+        yield f"unknown: the sizes of {model} are neither in a folder here, the hub's cache nor raypoly's own table"
+        return
+    trained = trained_weights(config, shape)
+    only = "" if trained == shape.parameters else f", of adapters {trained:,} are trained"
+    yield f"model: {model}, {shape.parameters:,} weights{only}"
+    for holding in plan_memory(config, shape, device, layout):
+        yield from _memory_table(holding, device)
+    space = engine_room(config, shape, device)
+    if space is not None:
+        yield (
+            f"the engine has room for {space.tokens:,} tokens: {space.sequences:,.0f} sequences of {space.longest:,} "
+            f"at once, of {space.wanted:,} that are wanted"
+        )
+    if device.gpu:
+        host = host_memory(config, shape, layout)
+        listed = ", ".join(f"{part.name} {format_bytes(part.bytes)}" for part in host.parts)
+        yield f"memory of the machine: {format_bytes(host.needed)} ({listed})"
+    kept = checkpoint_bytes(config, shape)
+    count = config.train.keep_last
+    yield f"disk: {format_bytes((count + 1) * kept)} for {count} checkpoints of {format_bytes(kept)} and a new one"
+
+
+def _memory_table(holding: DeviceMemory, device: Device) -> Iterator[str]:
+    rows = [
+        (part.name, *("" if phase not in part.phases else format_bytes(part.bytes) for phase in PHASES))
+        for part in holding.parts
+    ]
+    together = "together" if not holding.unknown else "together, at least"
+    rows += [
+        (together, *(format_bytes(holding.total(phase)) for phase in PHASES)),
+        ("of which there are", format_bytes(device.memory)),
+    ]
+    return ReportTable((holding.where, *PHASES), rows).columns(_NAME, 11)
+
+
+def _time(
+    config: Config, shape: ModelShape | None, device: Device, layout: DeviceLayout, problems: Mapping[str, int]
+) -> Iterator[str]:
+    limit = config.generator.max_tokens
+    lengths = (limit // 2, limit)
+    steps = [None if shape is None else step_seconds(config, shape, device, layout, length) for length in lengths]
+    yield "# time and cost: a first guess, which `--rehearse` replaces by what it measures"
+    if shape is None or steps[0] is None or steps[1] is None:
+        reason = "on a CPU" if not device.gpu else "for this device, engine or model.dtype"
+        yield f"time of a step: unknown {reason}"
+    else:
+        whole = [_evaluation_seconds(config, shape, device, layout, problems, length) for length in lengths]
+        yield from _time_table([step for step in steps if step is not None], whole, lengths, config, layout)
+    rollouts = config.train.prompts_per_step * config.train.rollouts
+    most = rollouts * config.scorer.cpu_seconds_per_program / config.scorer.workers
+    yield f"scoring: unknown before programs run, at most {duration(most)} a step; most of it hides behind sampling"
+    asked = forecast_judge(config)
+    if not asked.groups:
+        yield "judge: not asked while training"
+    elif asked.usd is None:
+        yield f"judge: {asked.groups:,.0f} groups a step at an unknown cost (judge.price_input, judge.price_output)"
+    else:
+        total = f"{dollars(asked.usd)} a step, {dollars(asked.usd * config.train.steps)} in all, evaluations apart"
+        yield f"judge: {asked.groups:,.0f} groups a step, {total if asked.usd else 'without cost'}"
+
+
+def _time_table(
+    steps: Sequence[StepSeconds],
+    whole: Sequence[float | None],
+    lengths: Sequence[int],
+    config: Config,
+    layout: DeviceLayout,
+) -> Iterator[str]:
+    """A column for each length of responses. `whole`: seconds of all evaluations, None where unknown."""
+    count = config.train.steps
+    seconds: dict[str, Sequence[float | None]] = {
+        "sampling": [step.sampling for step in steps],
+        "log-probs behind several prompts": [step.crossing for step in steps],
+        "gradients": [step.gradients for step in steps],
+        "AdamW, digest of the weights": [step.update for step in steps],
+        "hand-over of the weights": [step.hand_over for step in steps],
+        "a step, scoring and judging hidden": [step.total for step in steps],
+        f"{count:,} steps": [count * step.total for step in steps],
+        "evaluations, sampling": whole,
+    }
+    if not any(step.crossing for step in steps):
+        del seconds["log-probs behind several prompts"]
+    rows = [(name, *("unknown" if v is None else duration(v) for v in values)) for name, values in seconds.items()]
+    known = [count * step.total + (more or 0.0) for step, more in zip(steps, whole, strict=True)]
+    rows.append(("GPU-hours", *(f"{layout.gpus * each / 3600:,.1f}" for each in known)))
+    return ReportTable(("responses of", *(f"{length:,} tokens" for length in lengths)), rows).columns(_NAME, 21)
+
+
+def _evaluation_seconds(
+    config: Config, shape: ModelShape, device: Device, layout: DeviceLayout, problems: Mapping[str, int], length: int
+) -> float | None:
+    """Seconds of sampling in all of a run's evaluations."""
+    seconds = 0.0
+    for times, count, samples in planned_evaluations(config, problems):
+        each = sampling_seconds(config, shape, device, layout, count, count * samples, length)
+        if each is None:
+            return None
+        seconds += times * each
+    return seconds
+
+
+def planned_evaluations(config: Config, problems: Mapping[str, int]) -> Iterator[tuple[int, int, int]]:
+    """Of each split that is evaluated: how often, on how many problems, with how many samples each."""
+    evaluate, steps = config.evaluate, config.train.steps
+    if not evaluate.every:
+        return
+    on_validation = len({*range(0, steps + 1, evaluate.every), steps})
+    if problems.get("test"):
+        yield (2 if steps else 1), problems["test"], evaluate.samples
+    if problems.get("validation"):
+        yield on_validation, problems["validation"], evaluate.validation_samples

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.planning.activations import width
-from raypoly.planning.device_layout import Layout
+from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.gpus import GIB, Device
 from raypoly.planning.learner_memory import CONTEXT
-from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, size
-from raypoly.planning.model_shape import Shape
+from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
+from raypoly.planning.model_shape import ModelShape
 
 VLLM_BATCH = 8192
 """Tokens of vLLM's largest batch, or one whole sequence where that is longer (`raypoly.engines.vllm_engine`)."""
@@ -29,7 +29,7 @@ ASLEEP = 2 * GIB
 
 
 @dataclass(frozen=True)
-class Room:
+class EngineRoom:
     """For sequences."""
 
     tokens: int
@@ -45,26 +45,26 @@ class Room:
         return min(float(self.wanted), self.tokens / self.longest)
 
 
-def room(config: Config, shape: Shape, device: Device) -> Room | None:
+def engine_room(config: Config, shape: ModelShape, device: Device) -> EngineRoom | None:
     """None where the engine is not one of raypoly's own."""
     generator = config.generator
     longest = generator.max_prompt_tokens + generator.max_tokens
     rollouts = config.train.prompts_per_step * config.train.rollouts
     wanted = min(generator.max_sequences, -(-rollouts // generator.engines))
     if generator.engine == "transformers":
-        return Room(wanted * longest, longest, wanted)
+        return EngineRoom(wanted * longest, longest, wanted)
     if generator.engine != "vllm":
         return None
     cache = _vllm_cache(config, shape, device)
-    return Room(max(0, cache) // _token_bytes(config, shape), longest, wanted)
+    return EngineRoom(max(0, cache) // _token_bytes(config, shape), longest, wanted)
 
 
-def engine_parts(config: Config, shape: Shape, device: Device, layout: Layout) -> Iterator[MemoryPart]:
+def engine_parts(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Iterator[MemoryPart]:
     """Raises `UsageError` where the engine can't hold its own weights, or not one whole sequence."""
     generator, gpu = config.generator, device.gpu
     phases = SAMPLING if layout.kind == "colocated" else ALWAYS
     weights = _weights(config, shape)
-    space = room(config, shape, device)
+    space = engine_room(config, shape, device)
     if space is None:
         yield MemoryPart(f"engine {generator.engine}", None, phases)
         return
@@ -87,7 +87,7 @@ def engine_parts(config: Config, shape: Shape, device: Device, layout: Layout) -
         yield MemoryPart("engine asleep", ASLEEP, ALWAYS - SAMPLING)
 
 
-def _check_room(config: Config, shape: Shape, device: Device, space: Room) -> None:
+def _check_room(config: Config, shape: ModelShape, device: Device, space: EngineRoom) -> None:
     if space.tokens >= space.longest:
         return
     generator = config.generator
@@ -95,7 +95,7 @@ def _check_room(config: Config, shape: Shape, device: Device, space: Room) -> No
     if not device.gpu:
         raise UsageError(
             f"The engine's KV cache, generator.memory_gib={generator.memory_gib:g}, can't hold one sequence of "
-            f"{space.longest} tokens ({size(one)}): raise it, or lower generator.max_tokens."
+            f"{space.longest} tokens ({format_bytes(one)}): raise it, or lower generator.max_tokens."
         )
     rest = _weights(config, shape) + _vllm_work(config, shape)
     needed = (rest + one) / device.memory
@@ -103,20 +103,20 @@ def _check_room(config: Config, shape: Shape, device: Device, space: Room) -> No
     fraction = generator.gpu_memory_fraction
     raise UsageError(
         f"The engine's KV cache does not fit: generator.gpu_memory_fraction={fraction:g} of {device.name} is "
-        f"{size(round(fraction * device.memory))}, its weights and largest batch take {size(rest)}, and one sequence "
-        f"of {space.longest} tokens {size(one)}: {way}, or lower generator.max_tokens."
+        f"{format_bytes(round(fraction * device.memory))}, its weights and largest batch take {format_bytes(rest)}, "
+        f"and one sequence of {space.longest} tokens {format_bytes(one)}: {way}, or lower generator.max_tokens."
     )
 
 
-def _weights(config: Config, shape: Shape) -> int:
+def _weights(config: Config, shape: ModelShape) -> int:
     return width(config.model.dtype == "bfloat16") * shape.parameters
 
 
-def _token_bytes(config: Config, shape: Shape) -> int:
+def _token_bytes(config: Config, shape: ModelShape) -> int:
     return shape.cache_bytes(width(config.model.dtype == "bfloat16"))
 
 
-def _vllm_work(config: Config, shape: Shape) -> int:
+def _vllm_work(config: Config, shape: ModelShape) -> int:
     """Of the largest batch: the MLP's three arrays and the stream twice; logits of all sequences and two copies."""
     generator = config.generator
     tokens = max(VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
@@ -125,7 +125,7 @@ def _vllm_work(config: Config, shape: Shape) -> int:
     return batch + 3 * 4 * generator.max_sequences * shape.vocabulary + GRAPHS
 
 
-def _vllm_cache(config: Config, shape: Shape, device: Device) -> int:
+def _vllm_cache(config: Config, shape: ModelShape, device: Device) -> int:
     """Bytes; below zero where nothing is left."""
     if not device.gpu:
         return max(1, round(config.generator.memory_gib)) * GIB

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from raypoly.errors import UsageError
 
 GIB = 1 << 30
-_ASK = ("nvidia-smi", "--query-gpu=name,memory.total,memory.reserved", "--format=csv,noheader,nounits")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ BOARDS: Mapping[str, Device] = {
 """By the word that `--gpu` takes."""
 
 
-def named(word: str) -> Device:
+def find_board(word: str) -> Device:
     """Raises `UsageError` where no such board is known."""
     board = BOARDS.get(word.lower().replace("_", "-").replace(" ", ""))
     if board is None:
@@ -63,18 +62,24 @@ def named(word: str) -> Device:
     return board
 
 
-def found() -> Device | None:
+def find_gpu() -> Device | None:
     """The first GPU of this machine, and how many there are; None without one."""
-    if shutil.which(_ASK[0]) is None:
+    answer = ask_nvidia_smi("name,memory.total,memory.reserved")
+    return None if answer is None else parse_nvidia_smi(answer)
+
+
+def ask_nvidia_smi(fields: str) -> str | None:
+    """The fields of each GPU, a line each; None without a GPU, or where nvidia-smi fails."""
+    if shutil.which("nvidia-smi") is None:
         return None
+    command = ("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
     try:
-        asked = subprocess.run(_ASK, capture_output=True, text=True, timeout=20, check=True)
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse(asked.stdout)
 
 
-def parse(answer: str) -> Device | None:
+def parse_nvidia_smi(answer: str) -> Device | None:
     """What nvidia-smi said, one line a GPU: name, total and reserved MiB. None where it can't be read."""
     lines = [line.split(",") for line in answer.splitlines() if line.strip()]
     try:
@@ -100,8 +105,8 @@ def _family(word: str) -> str:
     return word.partition("-")[0].upper()
 
 
-def chosen(word: str | None, free_memory: int) -> Device:
+def choose_device(word: str | None, free_memory: int) -> Device:
     """The board named, else the GPU found, else this machine's CPU with what is free of its memory."""
     if word is not None:
-        return named(word)
-    return found() or Device("this machine's CPU", free_memory, gpu=False, count=1)
+        return find_board(word)
+    return find_gpu() or Device("this machine's CPU", free_memory, gpu=False, count=1)

@@ -22,7 +22,7 @@ SAMPLED_SHARE = 10
 
 
 @dataclass(frozen=True)
-class Judging:
+class JudgeForecast:
     """Of one step."""
 
     groups: float
@@ -31,17 +31,17 @@ class Judging:
     """None where the judge's prices are unknown."""
 
 
-def judging(config: Config) -> Judging:
+def forecast_judge(config: Config) -> JudgeForecast:
     """`usd` is 0 for a judge without a server."""
     needs = "labels" in objectives.of_run(config).needs
     share = 1.0 if needs or config.judge.when == "always" else 1 / SAMPLED_SHARE
     if not needs and config.judge.when == "needed":
         share = 0.0
     groups = share * config.train.prompts_per_step
-    return Judging(groups, groups * usd if (usd := a_group_usd(config)) is not None else None)
+    return JudgeForecast(groups, groups * usd if (usd := group_cost_usd(config)) is not None else None)
 
 
-def a_group_usd(config: Config) -> float | None:
+def group_cost_usd(config: Config) -> float | None:
     """US dollars of one group's question; None where unknown."""
     if config.judge.name == "structural":
         return 0.0

@@ -19,16 +19,16 @@ import torch
 from raypoly import losses
 from raypoly.config import Config
 from raypoly.planning.activations import Activations
-from raypoly.planning.device_layout import Layout
+from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.memory_parts import ADAMW, ALWAYS, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, MemoryPart
-from raypoly.planning.model_shape import Shape
+from raypoly.planning.model_shape import ModelShape
 from raypoly.policy.logprobs import tokens_of_chunk
 
 CONTEXT = 3 << 29
 """1.5 GiB of a process on a GPU: the context, libraries' workspaces, and what the allocator can't use. An estimate."""
 
 
-def learner_parts(config: Config, shape: Shape, layout: Layout) -> Iterator[MemoryPart]:
+def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
     """Of the rank that holds most."""
     yield from _state(config, shape, layout)
     yield from _micro_batch(config, shape, layout)
@@ -38,7 +38,7 @@ def learner_parts(config: Config, shape: Shape, layout: Layout) -> Iterator[Memo
         yield MemoryPart("learner: CUDA context, fragments", CONTEXT)
 
 
-def _state(config: Config, shape: Shape, layout: Layout) -> Iterator[MemoryPart]:
+def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
     """What stays from step to step; gradients do until the next step begins, or an engine that slept is woken."""
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0
@@ -59,7 +59,7 @@ def _state(config: Config, shape: Shape, layout: Layout) -> Iterator[MemoryPart]
         yield MemoryPart("merged weights", 4 * shape.layers * shape.layer_matrices, HAND_OVER)
 
 
-def _micro_batch(config: Config, shape: Shape, layout: Layout) -> Iterator[MemoryPart]:
+def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
     train, bf16 = config.train, config.model.dtype == "bfloat16"
     kind, generator = train.activation_checkpointing, config.generator
     longest = generator.max_prompt_tokens + generator.max_tokens
@@ -83,19 +83,19 @@ def _micro_batch(config: Config, shape: Shape, layout: Layout) -> Iterator[Memor
         yield MemoryPart("the head's own gradient", 4 * shape.head, GRADIENTS if shape.tied else LOGITS)
 
 
-def trained_weights(config: Config, shape: Shape) -> int:
+def trained_weights(config: Config, shape: ModelShape) -> int:
     """All, or those of the adapters."""
     return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
 
 
-def head_weights(config: Config, shape: Shape) -> int:
+def head_weights(config: Config, shape: ModelShape) -> int:
     """Those that the loss trains beside the policy."""
     with torch.device("meta"):
         head = losses.of_run(config).head(shape.hidden)
     return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())
 
 
-def checkpoint_bytes(config: Config, shape: Shape) -> int:
+def checkpoint_bytes(config: Config, shape: ModelShape) -> int:
     """Weights and moments in float32, or the adapters' alone, and the loss's head; a tied head of the model is written
     under both of its names."""
     trained = trained_weights(config, shape) + head_weights(config, shape)

@@ -7,17 +7,15 @@ peak.gpu, peak.host      # bytes at most; `gpu` is None without one
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import threading
 from pathlib import Path
 from types import TracebackType
 
-_ASK = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+from raypoly.planning.gpus import ask_nvidia_smi
 
 
-class Peak:
-    """Looks every `every` seconds, from a thread; a peak between two looks is missed."""
+class MemoryPeak:
+    """The most memory in use, looked at every `every` seconds from a thread; a peak between two looks is missed."""
 
     def __init__(self, every: float = 0.25) -> None:
         self._every, self._over = every, threading.Event()
@@ -26,7 +24,7 @@ class Peak:
         """Of the GPU that used most."""
         self.host = 0
 
-    def __enter__(self) -> Peak:
+    def __enter__(self) -> MemoryPeak:
         self._look()
         self._thread.start()
         return self
@@ -56,10 +54,8 @@ def host_used() -> int:
 
 def gpu_used() -> int | None:
     """Bytes used of the GPU that uses most; None without one, or where it does not say."""
-    if shutil.which(_ASK[0]) is None:
-        return None
+    answer = ask_nvidia_smi("memory.used")
     try:
-        asked = subprocess.run(_ASK, capture_output=True, text=True, timeout=20, check=True)
-        return max(int(line) for line in asked.stdout.split()) << 20
-    except (OSError, subprocess.SubprocessError, ValueError):
+        return None if answer is None else max(int(line) for line in answer.split()) << 20
+    except ValueError:
         return None

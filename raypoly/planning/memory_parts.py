@@ -63,7 +63,7 @@ class DeviceMemory:
         return max([part for part in held if part.keys] or held, key=lambda part: part.bytes or 0)
 
 
-def size(count: int | None) -> str:
+def format_bytes(count: int | None) -> str:
     """`62.3 GiB`, `3.4 MiB`, `unknown`."""
     if count is None:
         return "unknown"

@@ -26,7 +26,7 @@ _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """A decoder of L layers: H wide, heads of D numbers each, an MLP of I with a gate, V words."""
 
     vocabulary: int
@@ -87,7 +87,7 @@ class Shape:
         return 2 * self.layers * self.keys * width
 
 
-def from_config(values: Mapping[str, Any]) -> Shape | None:
+def from_config(values: Mapping[str, Any]) -> ModelShape | None:
     """The shape that a `config.json` describes; None where it is of another architecture or lacks a size."""
     kind = values.get("model_type")
     if kind not in _ARCHITECTURES or not all(isinstance(values.get(name), int) for name in _SIZES.values()):
@@ -95,7 +95,7 @@ def from_config(values: Mapping[str, Any]) -> Shape | None:
     sizes = {ours: values[theirs] for ours, theirs in _SIZES.items()}
     head_size = values.get("head_dim") or (128 if kind == "qwen3" else sizes["hidden"] // sizes["heads"])
     bias = bool(values.get("attention_bias", False))
-    return Shape(
+    return ModelShape(
         **sizes,
         key_value_heads=values.get("num_key_value_heads") or sizes["heads"],
         head_size=head_size,
@@ -107,17 +107,19 @@ def from_config(values: Mapping[str, Any]) -> Shape | None:
     )
 
 
-def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, tied: bool = False) -> Shape:
-    return Shape(151_936, hidden, intermediate, layers, heads, 8, 128, tied, head_norm=True)
+def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, tied: bool = False) -> ModelShape:
+    return ModelShape(151_936, hidden, intermediate, layers, heads, 8, 128, tied, head_norm=True)
 
 
-def _qwen2(hidden: int, intermediate: int, layers: int, heads: int, keys: int, words: int, size: int = 128) -> Shape:
-    return Shape(words, hidden, intermediate, layers, heads, keys, size, words == 151_936, qkv_bias=True)
+def _qwen2(
+    hidden: int, intermediate: int, layers: int, heads: int, keys: int, words: int, size: int = 128
+) -> ModelShape:
+    return ModelShape(words, hidden, intermediate, layers, heads, keys, size, words == 151_936, qkv_bias=True)
 
 
-TINY = Shape(480, 96, 256, 3, 4, 2, 32, tied=False, head_norm=True)
+TINY = ModelShape(480, 96, 256, 3, 4, 2, 32, tied=False, head_norm=True)
 """The tiny model of `warm_start` (`raypoly.policy.tiny_model`)."""
-PUBLISHED: Mapping[str, Shape] = {
+PUBLISHED: Mapping[str, ModelShape] = {
     "Qwen/Qwen3-0.6B": _qwen3(1024, 3072, 28, 16, tied=True),
     "Qwen/Qwen3-1.7B": _qwen3(2048, 6144, 28, 16, tied=True),
     "Qwen/Qwen3-4B": _qwen3(2560, 9728, 36, 32, tied=True),
@@ -130,15 +132,15 @@ PUBLISHED: Mapping[str, Shape] = {
     "Qwen/Qwen2.5-7B": _qwen2(3584, 18944, 28, 28, 4, 152_064),
     "Qwen/Qwen2.5-14B": _qwen2(5120, 13824, 48, 40, 8, 152_064),
     "Qwen/Qwen2.5-32B": _qwen2(5120, 27648, 64, 40, 8, 152_064),
-    "meta-llama/Llama-3.2-1B": Shape(128_256, 2048, 8192, 16, 32, 8, 64, tied=True),
-    "meta-llama/Llama-3.2-3B": Shape(128_256, 3072, 8192, 28, 24, 8, 128, tied=True),
-    "meta-llama/Llama-3.1-8B": Shape(128_256, 4096, 14336, 32, 32, 8, 128, tied=False),
+    "meta-llama/Llama-3.2-1B": ModelShape(128_256, 2048, 8192, 16, 32, 8, 64, tied=True),
+    "meta-llama/Llama-3.2-3B": ModelShape(128_256, 3072, 8192, 28, 24, 8, 128, tied=True),
+    "meta-llama/Llama-3.1-8B": ModelShape(128_256, 4096, 14336, 32, 32, 8, 128, tied=False),
 }
 """By their names on the hub, without the words of `_VARIANTS`."""
 _VARIANTS = ("-Base", "-Instruct", "-Coder", "-Math", "-2507", "-Thinking")
 
 
-def shape_of(path: str | None) -> Shape | None:
+def shape_of(path: str | None) -> ModelShape | None:
     """The shape of `model.path`; None where neither the folder, the hub's cache nor the table above knows it."""
     if path is None:
         return TINY

@@ -27,11 +27,11 @@ from raypoly import objectives
 from raypoly.config import Config
 from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.planning.activations import width
-from raypoly.planning.device_layout import Layout
-from raypoly.planning.engine_memory import room
+from raypoly.planning.device_layout import DeviceLayout
+from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.gpus import Device
 from raypoly.planning.learner_memory import trained_weights
-from raypoly.planning.model_shape import Shape
+from raypoly.planning.model_shape import ModelShape
 
 READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
@@ -48,7 +48,7 @@ HASHED = 1.5e9
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSeconds:
     """Seconds by stage."""
 
     sampling: float
@@ -65,7 +65,9 @@ class Step:
         return self.sampling + self.crossing + self.gradients + self.update + self.hand_over
 
 
-def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, response: int) -> Step | None:
+def step_seconds(
+    config: Config, shape: ModelShape, device: Device, layout: DeviceLayout, response: int
+) -> StepSeconds | None:
     """Of a step whose responses have `response` tokens each, with prompts at their limit; None where the device's speed
     or the engine is unknown, or products are in float32."""
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
@@ -80,7 +82,7 @@ def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, r
     crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
     trained, parameters = trained_weights(config, shape), shape.parameters
     digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / HASHED
-    return Step(
+    return StepSeconds(
         sampling=sampling,
         gradients=operations(config, shape, prompts, rollouts, response) / speed,
         update=28 * trained / layout.ranks / _bandwidth(device) + digest,
@@ -90,10 +92,10 @@ def step_seconds(config: Config, shape: Shape, device: Device, layout: Layout, r
 
 
 def sampling_seconds(
-    config: Config, shape: Shape, device: Device, layout: Layout, prompts: int, responses: int, length: int
+    config: Config, shape: ModelShape, device: Device, layout: DeviceLayout, prompts: int, responses: int, length: int
 ) -> float | None:
     """Of so many responses in one submission; None where the device or the engine is unknown."""
-    space = room(config, shape, device)
+    space = engine_room(config, shape, device)
     if space is None or config.generator.engine != "vllm" or device.flops is None or config.model.dtype != "bfloat16":
         return None
     share = -(-responses // layout.engines)
@@ -107,19 +109,19 @@ def sampling_seconds(
     return share * length / at_once * a_step + prefill
 
 
-def operations(config: Config, shape: Shape, prompts: int, rollouts: int, response: int) -> float:
+def operations(config: Config, shape: ModelShape, prompts: int, rollouts: int, response: int) -> float:
     """Floating-point operations of a step's gradients; a prompt is computed once for a group's responses behind it."""
     times = 8 if config.train.activation_checkpointing == "layers" else 6
     return _operations(config, shape, prompts, rollouts, response, (times, 8))
 
 
-def forward_operations(config: Config, shape: Shape, prompts: int, responses: int, length: int) -> float:
+def forward_operations(config: Config, shape: ModelShape, prompts: int, responses: int, length: int) -> float:
     """Floating-point operations of a forward pass over so many responses."""
     return _operations(config, shape, prompts, responses, length, (2, 2))
 
 
 def _operations(
-    config: Config, shape: Shape, prompts: int, responses: int, length: int, times: tuple[int, int]
+    config: Config, shape: ModelShape, prompts: int, responses: int, length: int, times: tuple[int, int]
 ) -> float:
     """`times`: operations a weight and token, in the layers and in the head."""
     prompt, (in_layers, in_head) = config.generator.max_prompt_tokens, times

@@ -130,18 +130,18 @@ def _with_facts(it: Candidate, facts: Mapping[str, Any]) -> Candidate:
     )
 
 
-def content(problem: Problem) -> str:
+def content_hash(problem: Problem) -> str:
     """SHA-256, hex, of what a problem says, whatever it is called and wherever it lies."""
     parts = [problem.prompt, problem.entry_point, problem.tests.hash, problem.prelude, problem.answer, problem.prefix]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def content_of(candidates: Iterable[Candidate]) -> str:
+def contents_hash(candidates: Iterable[Candidate]) -> str:
     """SHA-256, hex, of several candidates in order, solutions and ids included."""
     digest = hashlib.sha256()
     for it in candidates:
         problem = it.problem
-        digest.update(json.dumps([it.id, content(problem), problem.solution]).encode())
+        digest.update(json.dumps([it.id, content_hash(problem), problem.solution]).encode())
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The data card's values (`card.json`): what a preparation took in, left out and kept. `page.py` is for readers."""
+"""The data card's values (`card.json`): what a preparation took in, left out and kept; a report page shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.decision_log import STAGES, Decision, StageName
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
-from raypoly.preparing.sources import Loaded
+from raypoly.preparing.sources import LoadedSources
 from raypoly.version import __version__
 
 LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
@@ -27,8 +27,8 @@ class PreparationResult:
     """What a preparation came to."""
 
     config: PrepareConfig
-    loaded: Loaded
-    against: Loaded | None
+    loaded: LoadedSources
+    against: LoadedSources | None
     decisions: Decisions
     splits: Mapping[str, Sequence[Candidate]]
     """Those that are not empty, in the order train, validation, test."""
@@ -38,14 +38,14 @@ class PreparationResult:
         return [it for part in self.splits.values() for it in part]
 
 
-def card(result: PreparationResult) -> dict[str, Any]:
+def card_values(result: PreparationResult) -> dict[str, Any]:
     """The card's values: a function of the problems and the config, whatever the machine or the moment."""
     config, decisions, kept = result.config, result.decisions, result.kept
     days = [it.facts.date for it in kept if it.facts.date]
     return {
         "name": config.run.name,
         "raypoly": __version__,
-        "stages": stages(decisions, _skipped(result)),
+        "stages": stage_counts(decisions, _skipped(result)),
         "sources": _sources(result.loaded, config.sources),
         "against": {} if result.against is None else _sources(result.against, config.against),
         "pairs": [{"problem": d.problem_id, **d.facts} for d in decisions["same"] if d.reason],
@@ -65,7 +65,7 @@ def card(result: PreparationResult) -> dict[str, Any]:
     }
 
 
-def stages(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
+def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
     """For each stage how many problems came to it, and how many went on; `dropped` is None where nobody looked."""
     rows, left = [], len(decisions["load"])
     for name in STAGES:
@@ -88,12 +88,12 @@ def _skipped(result: PreparationResult) -> set[StageName]:
     return skipped
 
 
-def encoded(values: Mapping[str, Any]) -> bytes:
+def encode_card(values: Mapping[str, Any]) -> bytes:
     """The bytes of `card.json`."""
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _sources(loaded: Loaded, configs: Mapping[str, SourceConfig]) -> dict[str, Any]:
+def _sources(loaded: LoadedSources, configs: Mapping[str, SourceConfig]) -> dict[str, Any]:
     used = Counter(decision.facts["source"] for decision in loaded.decisions if not decision.reason)
     return {
         file.name: {

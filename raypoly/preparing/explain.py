@@ -13,7 +13,7 @@ from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageN
 from raypoly.store import Store
 
 
-def explain(store: Store, problem_id: str) -> str:
+def explain_problem(store: Store, problem_id: str) -> str:
     """Lines for a person: one a stage that has decided, the last one says how it stands.
 
     Raises `UsageError` where the preparation has no problem of this id.

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raypoly.preparing.candidates import Candidate, content
+from raypoly.preparing.candidates import Candidate, content_hash
 from raypoly.preparing.decision_log import Decision
 from raypoly.problems.formats import row_of
 from raypoly.problems.formats.long_integers import dumps
@@ -52,13 +52,13 @@ _GROUP_CHARACTERS = 64 << 20
 """Of tests in one group."""
 
 
-def jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
+def write_jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
     """One of raypoly's own rows a problem."""
     for it in candidates:
         file.write(f"{dumps(row_of(_told(it)))}\n".encode())
 
 
-def parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
+def write_parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
     """The same, and provenance in columns of its own."""
     with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for rows in _row_groups(map(_columns, candidates)):
@@ -79,7 +79,7 @@ def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
         yield group
 
 
-def exclusions(decisions: Iterable[Decision]) -> bytes:
+def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
     """An exclusion list, as `problems.exclude` takes it: every problem and row that was left out, stage by stage.
 
     A row that can't be used goes without its id where another row of that id can: it must not take that one along.
@@ -111,7 +111,7 @@ def _told(it: Candidate) -> Problem:
         "revision": facts.revision,
         "licence": facts.licence,
         "row": str(facts.row),
-        "sha256": content(problem),
+        "sha256": content_hash(problem),
         "date": facts.date,
         "difficulty": facts.difficulty,
         "tags": ", ".join(facts.tags),
@@ -134,7 +134,7 @@ def _columns(it: Candidate) -> dict[str, Any]:
         "revision": facts.revision,
         "licence": facts.licence,
         "row": facts.row,
-        "sha256": content(problem),
+        "sha256": content_hash(problem),
         "date": facts.date,
         "difficulty": facts.difficulty,
         "tags": list(facts.tags),

@@ -95,7 +95,7 @@ def _refuse_booleans(values: Mapping[str, Any], file: Path, given: Sequence[str]
             and field is not None
             and bool not in (field.annotation, *get_args(field.annotation))
         ):
-            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {takes(field)}.")
+            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {expected_words(field)}.")
 
 
 def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str:
@@ -108,11 +108,11 @@ def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str
     field = _field(name)
     message = str(error["msg"]).removeprefix("Value error, ")
     if field is not None:
-        return f"{name}={error['input']} ({origin}) should be {takes(field)}."
+        return f"{name}={error['input']} ({origin}) should be {expected_words(field)}."
     return f"{name} ({origin}): {message[:1].lower()}{message[1:]}."
 
 
-def takes(field: FieldInfo) -> str:
+def expected_words(field: FieldInfo) -> str:
     """What a key takes, in words."""
     return "a day such as 2025-03-01" if date in get_args(field.annotation) else settings.describe_expected(field)
 

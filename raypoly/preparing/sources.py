@@ -52,7 +52,7 @@ Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSources:
     """What the sources held."""
 
     candidates: list[Candidate]
@@ -82,14 +82,14 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
 
 def load_sources(
     sources: Mapping[str, SourceConfig], files: Sequence[SourceFile] | None = None, read: Reader | None = None
-) -> Loaded:
+) -> LoadedSources:
     """All problems of the sources. `read` is another way to read a file's rows than one by one in this process.
 
     Raises `UsageError` where a file can't be read, or none of its rows can be used.
     """
     files = [find_source(name, source) for name, source in sources.items()] if files is None else files
     rows, taken = dict[str, int](), dict[str, str]()
-    found, buffer = Loaded([], [], list(files), rows), ProblemBuffer()
+    found, buffer = LoadedSources([], [], list(files), rows), ProblemBuffer()
     for file in files:
         before = len(found.candidates)
         first: Decision | None = None

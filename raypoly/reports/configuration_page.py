@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 from raypoly import losses, objectives
 from raypoly.config import Config
 from raypoly.plugins import load_plugin
-from raypoly.preparing.prepare_settings import documented_keys, takes
+from raypoly.preparing.prepare_settings import documented_keys, expected_words
 from raypoly.reports.tables import ReportTable
 from raypoly.settings import Key, config_keys, describe_expected
 
@@ -90,7 +90,7 @@ def _preparation() -> Iterator[str]:
     """Keys that only `raypoly prepare` has."""
     yield PREPARATION
     rows = (
-        _field_row(name, field, takes(field))
+        _field_row(name, field, expected_words(field))
         for name, field in documented_keys()
         if name.partition(".")[0] not in ("against", *Config.model_fields)
     )

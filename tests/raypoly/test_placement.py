@@ -6,7 +6,7 @@ import pytest
 
 from raypoly.config import GeneratorConfig
 from raypoly.errors import UsageError
-from raypoly.placement import Placement, resolve
+from raypoly.placement import Placement, resolve_placement
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from raypoly.placement import Placement, resolve
 def test_a_cluster_gets_the_placement_that_fits_it(
     gpus: int, settings: dict[str, object], kind: str, transport: str, share: float
 ) -> None:
-    found = resolve(GeneratorConfig.model_validate(settings), gpus)
+    found = resolve_placement(GeneratorConfig.model_validate(settings), gpus)
     assert (found.kind, found.transport, found.gpu_share) == (kind, transport, share)
     assert found.sleeps == (kind == "colocated")
     applied = found.applied(GeneratorConfig.model_validate(settings))
@@ -52,15 +52,15 @@ def test_a_cluster_gets_the_placement_that_fits_it(
 )
 def test_what_can_not_be_is_refused_in_one_sentence(gpus: int, settings: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        resolve(GeneratorConfig.model_validate(settings), gpus)
+        resolve_placement(GeneratorConfig.model_validate(settings), gpus)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
-    assert resolve(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "objects", on_gpu=True)
-    assert resolve(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2).kind == "colocated"
+    assert resolve_placement(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "objects", on_gpu=True)
+    assert resolve_placement(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2).kind == "colocated"
     with pytest.raises(UsageError, match="needs 4 GPUs"):
-        resolve(GeneratorConfig(engines=2), gpus=3, ranks=2)
+        resolve_placement(GeneratorConfig(engines=2), gpus=3, ranks=2)
     with pytest.raises(UsageError, match=r"takes weights from a learner of one rank, and train\.ranks is 2"):
-        resolve(GeneratorConfig(transport="nccl"), gpus=3, ranks=2)
+        resolve_placement(GeneratorConfig(transport="nccl"), gpus=3, ranks=2)

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.preflight import ELSEWHERE, GIB, Machine, check, machine
+from raypoly.preflight import ELSEWHERE, GIB, FreeResources, check_config, this_machine
 from raypoly.settings import load
 
-ROOMY = Machine(memory=64 * GIB, disk=64 * GIB)
+ROOMY = FreeResources(memory=64 * GIB, disk=64 * GIB)
 
 
-def refused(tmp_path: Path, *overrides: str, here: Machine = ROOMY) -> str:
+def refused(tmp_path: Path, *overrides: str, here: FreeResources = ROOMY) -> str:
     with pytest.raises(UsageError) as caught:
-        check(load(None, overrides, lambda text: None), tmp_path / "run", here)
+        check_config(load(None, overrides, lambda text: None), tmp_path / "run", here)
     return str(caught.value)
 
 
 def test_the_default_config_is_fine(tmp_path: Path) -> None:
-    assert check(load(None), tmp_path / "run", ROOMY) == []
+    assert check_config(load(None), tmp_path / "run", ROOMY) == []
 
 
 def test_a_set_as_large_as_the_group_is_refused(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeyp
     monkeypatch.delenv("MY_JUDGE_KEY", raising=False)
     assert "MY_JUDGE_KEY is not set" in refused(tmp_path, "judge.api_key_env=MY_JUDGE_KEY")
     monkeypatch.setenv("MY_JUDGE_KEY", "secret")
-    assert check(load(None, ["judge.api_key_env=MY_JUDGE_KEY"]), tmp_path, ROOMY) == []
+    assert check_config(load(None, ["judge.api_key_env=MY_JUDGE_KEY"]), tmp_path, ROOMY) == []
 
 
 def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
@@ -44,10 +44,10 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     config = load(None, ["judge.name=openai"])
-    (remark,) = check(config, tmp_path, ELSEWHERE)
+    (remark,) = check_config(config, tmp_path, ELSEWHERE)
     assert "the machine that will run this: OPENAI_API_KEY is not set" in remark
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    assert check(config, tmp_path, ELSEWHERE) == []
+    assert check_config(config, tmp_path, ELSEWHERE) == []
     both = ("judge.name=openai", "judge.api_key_env=NO_SUCH_KEY", "judge.api_key_file=key.txt")
     assert "both given: drop one" in refused(tmp_path, *both, here=ELSEWHERE)
 
@@ -76,7 +76,7 @@ def test_flowrl_fits_what_is_a_value_and_its_objective_is_nothing_without_it(tmp
     assert "set loss.name=flowrl" in refused(tmp_path, "objective.name=flowrl")
     assert "gfpo leaves rollouts out" in refused(tmp_path, "objective.name=gfpo", "loss.name=flowrl")
     for name in ("flowrl", "grpo", "poly_epo"):
-        check(load(None, [f"objective.name={name}", "loss.name=flowrl"], lambda text: None), tmp_path, ROOMY)
+        check_config(load(None, [f"objective.name={name}", "loss.name=flowrl"], lambda text: None), tmp_path, ROOMY)
 
 
 def test_an_objective_that_reads_programs_needs_their_evidence(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) 
     nobody = ["scorer.evidence=false", "objective.name=grpo", "evaluate.judge=false"]
     texts = ["scorer.evidence=false", "judge.name=openai", "judge.view=raw", "judge.base_url=http://127.0.0.1:9/v1"]
     for overrides in (nobody, texts):
-        assert check(load(None, overrides, lambda text: None), tmp_path / "run", ROOMY) == []
+        assert check_config(load(None, overrides, lambda text: None), tmp_path / "run", ROOMY) == []
     assert "nothing to judge by" in refused(tmp_path, *nobody, "judge.when=sampled")
     assert "nothing to judge by" in refused(tmp_path, *texts, "judge.view=canonical")
 
@@ -99,7 +99,7 @@ def test_a_sink_whose_package_is_missing_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_hub_id_is_no_missing_folder(tmp_path: Path) -> None:
-    assert check(load(None, ["model.path=Qwen/Qwen3-0.6B"]), tmp_path, ROOMY) == []
+    assert check_config(load(None, ["model.path=Qwen/Qwen3-0.6B"]), tmp_path, ROOMY) == []
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
@@ -107,15 +107,15 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    message = refused(tmp_path, here=Machine(memory=3 * GIB, disk=64 * GIB))
+    message = refused(tmp_path, here=FreeResources(memory=3 * GIB, disk=64 * GIB))
     assert "3.0 GiB are free" in message
-    here = machine(tmp_path)
+    here = this_machine(tmp_path)
     assert here.memory > 0
     assert "GiB are free" in refused(tmp_path, "generator.memory_gib=1000000", here=here)
 
 
 def test_too_little_disk_is_refused(tmp_path: Path) -> None:
-    assert "of disk" in refused(tmp_path, here=Machine(memory=64 * GIB, disk=GIB // 8))
+    assert "of disk" in refused(tmp_path, here=FreeResources(memory=64 * GIB, disk=GIB // 8))
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
@@ -124,4 +124,4 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_few_samples_are_a_remark(tmp_path: Path) -> None:
-    assert "up to k=16 only" in check(load(None, ["evaluate.samples=16"]), tmp_path, ROOMY)[0]
+    assert "up to k=16 only" in check_config(load(None, ["evaluate.samples=16"]), tmp_path, ROOMY)[0]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.experiments.experiment_config import load
-from raypoly.experiments.planned_runs import PlannedRun, planned
+from raypoly.experiments.experiment_config import load_experiment
+from raypoly.experiments.planned_runs import PlannedRun, plan_runs
 from raypoly.experiments.training_process import is_held
 from tests.support.local_driver import ROOT, SMALL, wait_for
 from tests.support.ray_machines import Machines
@@ -38,7 +38,7 @@ def runs(warm_model: Path, tmp_path: Path) -> Iterator[list[PlannedRun]]:
     own = ["train.checkpoint_every=1", "evaluate.every=2", "evaluate.samples=8", "evaluate.validation_samples=8"]
     model = [f"model.path={warm_model}", "generator.engine=transformers"]
     (tmp_path / "mine.yaml").write_text(ARMS)
-    runs = planned(load(tmp_path / "mine.yaml"), tmp_path / "out", [*shared(), *own, *model])
+    runs = plan_runs(load_experiment(tmp_path / "mine.yaml"), tmp_path / "out", [*shared(), *own, *model])
     (tmp_path / "words.json").write_text(json.dumps([*shared(), *own, *model]))
     yield runs
     for run in runs:

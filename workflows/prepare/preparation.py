@@ -15,12 +15,12 @@ from raypoly.errors import UsageError
 from raypoly.offline.command_progress import show_progress
 from raypoly.preparing import output_files, prompt_lengths
 from raypoly.preparing.candidates import Candidate, PromptMaker, apply_decisions
-from raypoly.preparing.data_card import PreparationResult, card, encoded
+from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
-from raypoly.preparing.selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
-from raypoly.preparing.sources import Loaded, SourceFile, find_source, load_sources
+from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
+from raypoly.preparing.sources import LoadedSources, SourceFile, find_source, load_sources
 from raypoly.reports.data_card_page import card_page, draw_card
 from raypoly.store.sealed_json import seal
 from workflows.durability.journal import Journal
@@ -35,7 +35,7 @@ SOLUTIONS_CHUNK = 64
 """Problems whose solutions are run in one step of the journal."""
 SPLITS = ("train", "validation", "test")
 
-Read = tuple[Loaded, Loaded | None]
+Read = tuple[LoadedSources, LoadedSources | None]
 """What is in the sources, and in the evaluation sets if there are any."""
 
 
@@ -182,7 +182,7 @@ class Preparation:
         with show_progress("programs", total, lambda: (done, passed), self._console):
             return await self._chunks.outcomes(first, candidates, size, work, count)
 
-    def _write(self, loaded: Loaded, against: Loaded | None, candidates: Sequence[Candidate]) -> None:
+    def _write(self, loaded: LoadedSources, against: LoadedSources | None, candidates: Sequence[Candidate]) -> None:
         """Everything that the preparation ends in; the card comes last, and says that it is done.
 
         Where it was done under another band or split, its files are replaced.
@@ -194,13 +194,13 @@ class Preparation:
         parts = {name: [it for it in candidates if where[it.id] == name] for name in SPLITS}
         splits = {name: part for name, part in parts.items() if part}
         for name, part in parts.items():
-            self._put_data(f"data/{name}.jsonl", part, output_files.jsonl)
-            self._put_data(f"data/{name}.parquet", part, output_files.parquet)
-        self._put(EXCLUDED, output_files.exclusions(d for name in STAGES for d in decisions[name]))
-        values = card(PreparationResult(self._config, loaded, against, decisions, splits))
+            self._put_data(f"data/{name}.jsonl", part, output_files.write_jsonl)
+            self._put_data(f"data/{name}.parquet", part, output_files.write_parquet)
+        self._put(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
+        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits))
         self._put(FIGURE, draw_card(values))
         self._put(PAGE, card_page(values, FIGURE).encode())
-        self._put(CARD, encoded(values))
+        self._put(CARD, encode_card(values))
 
     def _put(self, key: str, data: bytes) -> None:
         self._lease.check()
@@ -235,7 +235,7 @@ def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
     return loaded, load_sources(config.against, files[number:], read_by_size) if config.against else None
 
 
-def _describe_loaded(loaded: Loaded) -> str:
+def _describe_loaded(loaded: LoadedSources) -> str:
     """How many rows could be used, and why the first of the others could not."""
     words = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows"
     first = next((decision for decision in loaded.decisions if decision.reason), None)

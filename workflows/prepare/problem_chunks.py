@@ -20,7 +20,7 @@ from actors.generator import Generator
 from actors.scorer import ScorerPool
 from raypoly.engines import SampleRequest
 from raypoly.errors import UsageError
-from raypoly.preparing.candidates import Candidate, content_of
+from raypoly.preparing.candidates import Candidate, contents_hash
 from raypoly.preparing.prepare_config import SamplingConfig
 from raypoly.seeds import derive
 from raypoly.store.bundles import BLOCK
@@ -148,7 +148,7 @@ class Chunks:
     async def _chunk(
         self, step: int, chunk: Sequence[Candidate], work: Work | None, notify: OnOutcome, gate: asyncio.Semaphore
     ) -> list[ChunkOutcome]:
-        digest = content_of(chunk)
+        digest = contents_hash(chunk)
         done = self._journal.applied(step) if step in self._journal.completed_steps() else None
         if done is None:
             assert work is not None

@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from raypoly.config import Config
 from raypoly.judge.judge_usage import dollars
 from raypoly.planning.device_layout import layout_of
+from raypoly.planning.dry_run import planned_evaluations
 from raypoly.planning.gpus import Device
-from raypoly.planning.judge_forecast import judging
+from raypoly.planning.judge_forecast import forecast_judge
 from raypoly.planning.model_shape import shape_of
-from raypoly.planning.plan_text import evaluated
 from raypoly.planning.step_seconds import sampling_seconds
 from raypoly.reports.tables import duration
 
@@ -75,9 +75,9 @@ def forecast(config: Config, device: Device, measured: RehearsalTimes, problems:
     gradients = measured.gradients * tokens / measured.gradient_tokens
     crossing = measured.crossing * responses / measured.responses
     step = sampling + crossing + gradients + measured.update + measured.hand_over
-    samples = sum(times * count * each for times, count, each in evaluated(config, problems))
+    samples = sum(times * count * each for times, count, each in planned_evaluations(config, problems))
     evaluations = samples * sampling / responses
-    asked = judging(config)
+    asked = forecast_judge(config)
     usd = None if measured.judge_call_usd is None else measured.judge_call_usd * config.judge.votes * asked.groups
     return Forecast(
         sampling=sampling,

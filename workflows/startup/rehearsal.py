@@ -21,11 +21,11 @@ import numpy as np
 from raypoly.config import Config
 from raypoly.crash import describe_error, root_cause
 from raypoly.errors import RaypolyError, RunStopped, UsageError
-from raypoly.planning.gpus import chosen
-from raypoly.planning.memory_in_use import Peak
-from raypoly.planning.memory_parts import size
-from raypoly.planning.plan_text import refuse_what_does_not_fit
-from raypoly.preflight import existing_parent, machine
+from raypoly.planning.gpus import choose_device
+from raypoly.planning.memory_in_use import MemoryPeak
+from raypoly.planning.memory_parts import format_bytes
+from raypoly.planning.dry_run import refuse_unfit
+from raypoly.preflight import existing_parent, this_machine
 from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow
@@ -73,15 +73,15 @@ class RehearsalProbe:
     async def part(self, name: str, work: Awaitable[T]) -> T:
         """The result of `work`. Raises `RehearsalFailed`."""
         started = time.monotonic()
-        with Peak() as peak:
+        with MemoryPeak() as peak:
             try:
                 done = await work
             except Exception as error:
                 self._line(name, "FAILED", time.monotonic() - started, "")
                 raise RehearsalFailed(f"The rehearsal failed at `{name}`: {_why(name, error)}") from error
         self.seconds[name] = time.monotonic() - started
-        gpu = "" if peak.gpu is None else f"GPU {size(peak.gpu)}, "
-        self._line(name, "ok", self.seconds[name], f"in use: {gpu}machine {size(peak.host)}")
+        gpu = "" if peak.gpu is None else f"GPU {format_bytes(peak.gpu)}, "
+        self._line(name, "ok", self.seconds[name], f"in use: {gpu}machine {format_bytes(peak.host)}")
         return done
 
     def _line(self, name: str, state: str, seconds: float, memory: str) -> None:
@@ -106,9 +106,9 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
     Raises `RehearsalFailed` (exit code 1), which says what to do.
     """
     probe, shutdown = RehearsalProbe(), Shutdown(config.run.grace_seconds)
-    device = chosen(None, machine(directory.path).memory)
+    device = choose_device(None, this_machine(directory.path).memory)
     try:
-        refuse_what_does_not_fit(config, device)
+        refuse_unfit(config, device)
     except UsageError as error:  # a prediction, which the rehearsal tests
         print(f"Note: by the plan: {error}", flush=True)
     beside = existing_parent(directory.path.parent)

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
-from raypoly.placement import Placement, resolve
+from raypoly.placement import Placement, resolve_placement
 from workflows.startup.ray_cluster import ACTOR_CPUS
 
 WAIT_SECONDS = 300.0
@@ -54,7 +54,7 @@ def reserve_resources(config: Config) -> ActorResources:
     Raises `UsageError` if the cluster does not have them, `RaypolyError` if they are in use for too long.
     """
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    placement = resolve(config.generator, gpus, config.train.ranks)
+    placement = resolve_placement(config.generator, gpus, config.train.ranks)
     if not placement.sleeps:
         return ActorResources(placement, gpus)
     bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})

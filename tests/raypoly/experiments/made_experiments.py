@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from raypoly.experiments.experiment_config import ExperimentConfig, load
-from raypoly.experiments.planned_runs import PlannedRun, planned
+from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
+from raypoly.experiments.planned_runs import PlannedRun, plan_runs
 from tests.support import finished_run
 
 ARMS = """
@@ -23,11 +23,11 @@ def experiment(folder: Path, text: str = ARMS, name: str = "mine") -> Experiment
     """That of a file with this text."""
     file = folder / f"{name}.yaml"
     file.write_text(text)
-    return load(file)
+    return load_experiment(file)
 
 
 def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
-    return planned(experiment(folder, text), folder / "out", [])
+    return plan_runs(experiment(folder, text), folder / "out", [])
 
 
 def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from raypoly import objectives, settings
 from raypoly.errors import UsageError
-from raypoly.experiments.experiment_config import ArmConfig, ExperimentConfig, load
-from raypoly.experiments.planned_runs import planned
+from raypoly.experiments.experiment_config import ArmConfig, ExperimentConfig, load_experiment
+from raypoly.experiments.planned_runs import plan_runs
 from tests.raypoly.experiments.made_experiments import experiment
 
 CONFIGS = settings.CONFIGS / "experiments"
@@ -21,7 +21,7 @@ def test_an_arms_values_reach_its_run_as_they_were_written(tmp_path: Path) -> No
     arm = """{objective.name: mine:Own, objective.word: "off", objective.digits: "12", objective.none: null,
       objective.odd: "a: b: [", objective.list: [1, 2.5], run.on_pause: "echo 'gone', $HOME", train.lr: 1e-5,
       train.betas: [0.9, 0.95], evaluate.judge: false, train.mini_batch_prompts: null}"""
-    (run,) = planned(experiment(tmp_path, f"arms:\n  one: {arm}\n"), tmp_path, [])
+    (run,) = plan_runs(experiment(tmp_path, f"arms:\n  one: {arm}\n"), tmp_path, [])
     given = {"word": "off", "digits": "12", "none": None, "odd": "a: b: [", "list": [1, 2.5]}
     assert settings.objective_parameters(run.config) == given
     assert run.config.run.on_pause == "echo 'gone', $HOME"
@@ -59,8 +59,8 @@ def test_a_mistake_in_an_experiments_file_is_one_sentence(tmp_path: Path, text: 
 
 
 def test_every_objective_is_an_arm_and_the_eight_have_three_seeds(tmp_path: Path) -> None:
-    whole = load(CONFIGS / "objectives.yaml")
-    names = {run.config.objective.name for run in planned(whole, tmp_path, [])}
+    whole = load_experiment(CONFIGS / "objectives.yaml")
+    names = {run.config.objective.name for run in plan_runs(whole, tmp_path, [])}
     assert names >= set(objectives.KNOWN)
     thrice = [name for name in whole.arms if len(whole.seeds_of(name)) == 3]
     assert len(thrice) == 8
@@ -68,7 +68,7 @@ def test_every_objective_is_an_arm_and_the_eight_have_three_seeds(tmp_path: Path
 
 
 def test_the_tiny_experiment_has_two_warm_starts_and_a_control(tmp_path: Path) -> None:
-    runs = planned(load(CONFIGS / "tiny.yaml"), tmp_path, [])
+    runs = plan_runs(load_experiment(CONFIGS / "tiny.yaml"), tmp_path, [])
     assert [run.name for run in runs] == ["grpo-s0", "poly_epo-s0", "grpo_no_budgets-s0", "grpo-s1", "poly_epo-s1"]
     assert [(run.config.train.seed, run.config.warm_start.seed) for run in runs[2:4]] == [(0, 0), (1, 1)]
 
@@ -80,6 +80,6 @@ def test_the_page_has_every_key_and_an_experiment_that_is_taken(tmp_path: Path) 
     assert [key for key in named if key not in page] == []
     shown = re.search(r"```yaml\n(.*?)```", page, re.S)
     assert shown is not None
-    runs = planned(experiment(tmp_path, shown[1]), tmp_path, [])
+    runs = plan_runs(experiment(tmp_path, shown[1]), tmp_path, [])
     assert len(runs) == 10
     assert runs[3].config.objective.name == "short_first:ShortFirst"

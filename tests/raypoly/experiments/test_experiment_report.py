@@ -12,7 +12,7 @@ from raypoly.errors import PausedTooLong, RaypolyError, UsageError
 from raypoly.experiments import experiment_command
 from raypoly.experiments.experiment_command import run_experiment
 from raypoly.experiments.experiment_folder import at_work, most_at_once
-from raypoly.experiments.planned_runs import planned
+from raypoly.experiments.planned_runs import plan_runs
 from raypoly.experiments.training_process import TrainingExit
 from raypoly.reports.pages import fill_place, place_marker
 from tests.raypoly.experiments.made_experiments import ARMS, experiment, finish, runs_of
@@ -140,7 +140,7 @@ def test_a_finished_experiment_is_only_told_and_a_place_that_is_none_is_refused(
 ) -> None:
     monkeypatch.setenv("RAYPOLY_RUNS", str(folder / "runs"))
     file = folder / "mine.yaml"
-    finish(planned(experiment(folder, ARMS), folder / "runs" / "experiment-mine", [])[0])
+    finish(plan_runs(experiment(folder, ARMS), folder / "runs" / "experiment-mine", [])[0])
     one = experiment(folder, "arms: {grpo: {objective.name: grpo, steps: 12, evaluate.every: 4}}")
     assert one.seeds == (0,)
     said: list[str] = []
@@ -180,7 +180,7 @@ def test_a_page_has_the_numbers_beside_it_and_another_folder_takes_them(folder: 
     assert "3 of 4 runs are finished; poly_epo lacks 1. 3 of them were trained elsewhere, with times of" in lines[0]
     assert lines[1:] == here[1:]
     assert (there / "figure.png").read_bytes() == (folder / "out" / "figure.png").read_bytes()
-    finish(planned(experiment(folder), there, [])[3])
+    finish(plan_runs(experiment(folder), there, [])[3])
     run_experiment(str(folder / "mine.yaml"), [], str(there), 1, page, True, (numbers,), said.append)
     assert "4 of 4 runs are finished. 3 of them were trained elsewhere" in (there / "table.md").read_text()
     assert json.loads(numbers.read_text())["runs"][3]["finished"], "the page's numbers are those of its table"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.experiments.planned_runs import check, planned, warm_starts
+from raypoly.experiments.planned_runs import check_runs, plan_runs, warm_starts
 from tests.raypoly.experiments.made_experiments import experiment, finish, runs_of
 
 
@@ -24,15 +24,15 @@ def test_what_is_wrong_with_arms_is_said_of_them_and_nothing_is_made(tmp_path: P
 
 def test_a_mistake_on_the_command_line_is_no_arms(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^There is no key train.stepz \(on the command line\)"):
-        planned(experiment(tmp_path), tmp_path / "out", ["train.stepz=3"])
+        plan_runs(experiment(tmp_path), tmp_path / "out", ["train.stepz=3"])
     with pytest.raises(UsageError, match=r"train\.seed=3 can't be given"):
-        planned(experiment(tmp_path), tmp_path / "out", ["train.seed=3"])
+        plan_runs(experiment(tmp_path), tmp_path / "out", ["train.seed=3"])
 
 
 def test_what_no_run_could_do_is_refused_by_arm(tmp_path: Path) -> None:
     runs = runs_of(tmp_path, "arms: {wide: {objective.set_size: 8}, off: {objective.name: grop}}")
     with pytest.raises(UsageError) as refused:
-        check(runs, 1)
+        check_runs(runs, 1)
     wide, off = str(refused.value).splitlines()
     assert wide.startswith("Arm wide: ")
     assert "smaller than train.rollouts=8" in wide
@@ -42,11 +42,11 @@ def test_what_no_run_could_do_is_refused_by_arm(tmp_path: Path) -> None:
 def test_runs_at_once_share_the_machine_and_finished_ones_need_nothing(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     with pytest.raises(UsageError, match=r"^Every arm: This run needs .* has its share") as refused:
-        check(runs, 10_000)
+        check_runs(runs, 10_000)
     assert "\n" not in str(refused.value)
     for run in runs:
         finish(run)
-    assert check(runs, 10_000) == []
+    assert check_runs(runs, 10_000) == []
 
 
 def test_a_run_is_finished_when_it_has_the_steps_that_are_asked_for(tmp_path: Path) -> None:

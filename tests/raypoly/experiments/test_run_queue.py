@@ -9,7 +9,7 @@ import pytest
 
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.run_queue import ExperimentETA, RunQueue
-from raypoly.experiments.training_process import RunningTraining, is_held, last_line
+from raypoly.experiments.training_process import RunningTraining, is_held, last_log_line
 from raypoly.offline.interrupt import Interrupted, interruptible
 from tests.raypoly.experiments.made_experiments import finish, runs_of, scripted, that_finishes
 
@@ -159,10 +159,10 @@ def test_the_last_words_of_this_start_are_told_and_not_where_the_traceback_is(tm
     log = tmp_path / "run.log"
     log.write_text("an earlier start\n")
     begin = log.stat().st_size
-    assert last_line(log, begin) == "it said nothing"
+    assert last_log_line(log, begin) == "it said nothing"
     with log.open("a") as more:
         more.write("ValueError: of this one.\n\nThe traceback is in x.txt; everything committed is kept.\n")
-    assert last_line(log, begin) == "ValueError: of this one"
+    assert last_log_line(log, begin) == "ValueError: of this one"
 
 
 def test_what_is_left_is_estimated_by_the_runs_that_are_done() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import UsageError
-from raypoly.planning.device_layout import Layout, layout_of
-from raypoly.planning.gpus import Device, named
+from raypoly.planning.device_layout import DeviceLayout, layout_of
+from raypoly.planning.gpus import Device, find_board
 from raypoly.settings import CONFIGS, load
 from tests.support.verl_files import gsm8k_row, write_parquet
 
@@ -87,13 +87,13 @@ def test_the_papers_setting_is_the_papers() -> None:
 
 
 def test_placement_ranks_and_engines_are_planned_for_as_a_run_would_have_them() -> None:
-    h200, cpu = named("h200"), Device("this machine's CPU", 1 << 34, gpu=False)
+    h200, cpu = find_board("h200"), Device("this machine's CPU", 1 << 34, gpu=False)
     one, four = (load(str(CONFIGS / f"{name}.yaml")) for name in GPU_CONFIGS)
-    assert layout_of(one, h200) == Layout("colocated", through_host=False)
-    assert layout_of(four, h200) == Layout("colocated", 4, 4)
+    assert layout_of(one, h200) == DeviceLayout("colocated", through_host=False)
+    assert layout_of(four, h200) == DeviceLayout("colocated", 4, 4)
     split = load(None, ["generator.placement=split", "generator.engines=2"])
     assert layout_of(split, h200).gpus == 3
-    assert layout_of(load(None), cpu) == Layout("cpu")
+    assert layout_of(load(None), cpu) == DeviceLayout("cpu")
     with pytest.raises(UsageError, match="needs 4 GPUs"):
         layout_of(four, replace(h200, count=2))
 

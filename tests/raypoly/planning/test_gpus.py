@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.planning.gpus import BOARDS, GIB, chosen, named, parse
+from raypoly.planning.gpus import BOARDS, GIB, choose_device, find_board, parse_nvidia_smi
 
 
 def test_a_board_is_named_by_its_word_in_any_case() -> None:
-    assert named("H200") is BOARDS["h200"]
-    assert named("a100_40gb") is BOARDS["a100-40gb"]
+    assert find_board("H200") is BOARDS["h200"]
+    assert find_board("a100_40gb") is BOARDS["a100-40gb"]
     with pytest.raises(UsageError, match="--gpu h300 is not known: b200, h200"):
-        named("h300")
+        find_board("h300")
 
 
 def test_boards_hold_less_than_their_name_says() -> None:
-    assert 139 * GIB < named("h200").memory < 141e9 * 1.07
+    assert 139 * GIB < find_board("h200").memory < 141e9 * 1.07
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_boards_hold_less_than_their_name_says() -> None:
     ],
 )
 def test_a_gpu_that_is_found_is_known_by_name_and_memory(line: str, board: str) -> None:
-    found = parse(f"{line}\n{line}\n")
+    found = parse_nvidia_smi(f"{line}\n{line}\n")
     assert found is not None
     assert found.flops == BOARDS[board].flops
     assert found.bandwidth == BOARDS[board].bandwidth
@@ -42,7 +42,7 @@ def test_a_gpu_that_is_found_is_known_by_name_and_memory(line: str, board: str) 
 
 
 def test_a_gpu_that_nobody_knows_has_memory_and_no_speed() -> None:
-    found = parse("NVIDIA Z9000, 50000, 0")
+    found = parse_nvidia_smi("NVIDIA Z9000, 50000, 0")
     assert found is not None
     assert found.memory == 50000 << 20
     assert found.flops is None
@@ -51,10 +51,10 @@ def test_a_gpu_that_nobody_knows_has_memory_and_no_speed() -> None:
 
 @pytest.mark.parametrize("answer", ["", "No devices were found\n", "NVIDIA GB10, [N/A], [N/A]\n"])
 def test_an_answer_without_memory_is_no_gpu(answer: str) -> None:
-    assert parse(answer) is None
+    assert parse_nvidia_smi(answer) is None
 
 
 def test_without_a_gpu_the_cpu_is_planned_for_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    device = chosen(None, 7 * GIB)
+    device = choose_device(None, 7 * GIB)
     assert (device.gpu, device.memory, device.flops) == (False, 7 * GIB, None)

@@ -14,9 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.planning.device_layout import Layout
-from raypoly.planning.device_memory import check, memory
-from raypoly.planning.gpus import GIB, Device, named
+from raypoly.planning.device_layout import DeviceLayout
+from raypoly.planning.device_memory import check_memory, plan_memory
+from raypoly.planning.gpus import GIB, Device, find_board
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
 from raypoly.planning.memory_parts import GRADIENTS, DeviceMemory
 from raypoly.planning.model_shape import PUBLISHED, from_config
@@ -32,7 +32,7 @@ TOKENS = 512
 BAND = (0.88, 1.05)
 """Measured over predicted."""
 QWEN3_4B = PUBLISHED["Qwen/Qwen3-4B"]
-H200 = named("h200")
+H200 = find_board("h200")
 
 
 def wide(kind: Any, configuration: Any, folder: Path) -> Path:
@@ -99,7 +99,7 @@ def test_activations_and_logits_are_those_that_pytorch_allocates(
     )
     shape = from_config(load_config(folder))
     assert shape is not None
-    passing = [part for part in learner_parts(config, shape, Layout("cpu")) if part.phases <= GRADIENTS]
+    passing = [part for part in learner_parts(config, shape, DeviceLayout("cpu")) if part.phases <= GRADIENTS]
     predicted = DeviceMemory("here", tuple(passing)).needed
     assert BAND[0] < measured / predicted < BAND[1], f"{measured} measured, {predicted} predicted"
 
@@ -116,7 +116,7 @@ def h200_run(*overrides: str) -> Config:
 
 
 def part(config: Config, name: str) -> int:
-    (holding,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
+    (holding,) = plan_memory(config, QWEN3_4B, H200, DeviceLayout("colocated"))
     (found,) = [p.bytes for p in holding.parts if p.name == name]
     assert found is not None
     return found
@@ -136,34 +136,34 @@ def test_flowrls_reference_and_its_head_are_counted() -> None:
     assert part(config, "the loss's head, trained") == 16 * head
     plain = h200_run("objective.name=grpo")
     assert checkpoint_bytes(config, QWEN3_4B) - checkpoint_bytes(plain, QWEN3_4B) == 12 * head
-    (holding,) = memory(plain, QWEN3_4B, H200, Layout("colocated"))
+    (holding,) = plan_memory(plain, QWEN3_4B, H200, DeviceLayout("colocated"))
     assert not {"frozen reference", "the loss's head, trained"} & {p.name for p in holding.parts}
 
 
 def test_the_engine_takes_its_share_of_the_gpu_and_no_more() -> None:
-    _, engine = memory(h200_run(), QWEN3_4B, H200, Layout("split"))
+    _, engine = plan_memory(h200_run(), QWEN3_4B, H200, DeviceLayout("split"))
     assert engine.needed == pytest.approx(0.3 * H200.memory, rel=1e-6)
 
 
 def test_a_config_that_fits_is_not_refused() -> None:
-    check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, H200, Layout("colocated"))
+    check_memory(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, H200, DeviceLayout("colocated"))
 
 
 def test_a_config_that_cannot_fit_is_refused_with_the_part_and_what_to_turn() -> None:
     with pytest.raises(UsageError) as caught:
-        check(h200_run("train.token_budget=16384"), QWEN3_4B, H200, Layout("colocated"))
+        check_memory(h200_run("train.token_budget=16384"), QWEN3_4B, H200, DeviceLayout("colocated"))
     said = str(caught.value)
     assert "(NVIDIA H200) has 139.8 GiB" in said
     assert "are activations" in said
     assert "train.activation_checkpointing=layers needs" in said
     better = h200_run("train.token_budget=16384", "train.activation_checkpointing=layers")
-    check(better, QWEN3_4B, H200, Layout("colocated"))
+    check_memory(better, QWEN3_4B, H200, DeviceLayout("colocated"))
 
 
 def test_logits_that_are_computed_at_once_are_what_is_too_much() -> None:
     unchunked = ["train.activation_checkpointing=layers", "train.token_budget=57344", "train.logits_mib=100000"]
     with pytest.raises(UsageError) as caught:
-        check(h200_run(*unchunked), QWEN3_4B, H200, Layout("colocated"))
+        check_memory(h200_run(*unchunked), QWEN3_4B, H200, DeviceLayout("colocated"))
     said = str(caught.value)
     assert "are needed while logits are computed" in said
     assert f"{2 * 4 * 151_936 * 57_344 / GIB:.1f} GiB are a chunk's logits" in said
@@ -172,40 +172,43 @@ def test_logits_that_are_computed_at_once_are_what_is_too_much() -> None:
 
 def test_what_no_turn_can_make_fit_says_so() -> None:
     with pytest.raises(UsageError, match="take a device with more memory"):
-        check(
-            h200_run("generator.gpu_memory_fraction=0.95"), PUBLISHED["Qwen/Qwen3-32B"], named("a100"), Layout("split")
+        check_memory(
+            h200_run("generator.gpu_memory_fraction=0.95"),
+            PUBLISHED["Qwen/Qwen3-32B"],
+            find_board("a100"),
+            DeviceLayout("split"),
         )
 
 
 def test_adapters_make_an_8b_model_fit_where_all_weights_do_not() -> None:
     config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.2")
     with pytest.raises(UsageError, match="lora_rank=32 needs"):
-        check(config, PUBLISHED["Qwen/Qwen3-8B"], H200, Layout("colocated"))
+        check_memory(config, PUBLISHED["Qwen/Qwen3-8B"], H200, DeviceLayout("colocated"))
 
 
 def test_an_engine_without_room_for_one_sequence_is_refused_with_the_share_that_would_do() -> None:
     with pytest.raises(UsageError, match=r"KV cache does not fit.*set it to 0\.\d\d or more"):
-        check(h200_run("generator.gpu_memory_fraction=0.05"), QWEN3_4B, H200, Layout("colocated"))
+        check_memory(h200_run("generator.gpu_memory_fraction=0.05"), QWEN3_4B, H200, DeviceLayout("colocated"))
 
 
 def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
     laptop = Device("this machine's CPU", 16 * GIB, gpu=False)
     with pytest.raises(UsageError, match="--gpu NAME` plans for a GPU that is not here"):
-        check(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, laptop, Layout("cpu"))
+        check_memory(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, laptop, DeviceLayout("cpu"))
 
 
 def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:
     config = h200_run("train.activation_checkpointing=products", "generator.gpu_memory_fraction=0.45")
-    (held,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
-    learner, engine = memory(config, QWEN3_4B, H200, Layout("split"))
+    (held,) = plan_memory(config, QWEN3_4B, H200, DeviceLayout("colocated"))
+    learner, engine = plan_memory(config, QWEN3_4B, H200, DeviceLayout("split"))
     gradients = 4 * 4_022_468_096
     assert held.total("sampling") == learner.total("sampling") + engine.total("sampling") - gradients, "they are let go"
     assert held.total("layers") - learner.total("layers") < 0.05 * H200.memory, "an engine asleep holds little"
 
 
 def test_ranks_share_what_is_trained_and_each_computes_its_own_micro_batches() -> None:
-    learner, engine = memory(h200_run(), QWEN3_4B, H200, Layout("split", ranks=4))
-    alone, _ = memory(h200_run(), QWEN3_4B, H200, Layout("split"))
+    learner, engine = plan_memory(h200_run(), QWEN3_4B, H200, DeviceLayout("split", ranks=4))
+    alone, _ = plan_memory(h200_run(), QWEN3_4B, H200, DeviceLayout("split"))
     assert learner.total("sampling") < 0.3 * alone.total("sampling")
     of = {p.name: p.bytes for p in learner.parts}
     assert of["activations"] == {p.name: p.bytes for p in alone.parts}["activations"]
@@ -214,5 +217,5 @@ def test_ranks_share_what_is_trained_and_each_computes_its_own_micro_batches() -
 
 def test_an_engine_of_ones_own_is_unknown_and_never_a_number() -> None:
     config = h200_run("generator.engine=mine:Engine", "train.activation_checkpointing=layers")
-    (holding,) = memory(config, QWEN3_4B, H200, Layout("colocated"))
+    (holding,) = plan_memory(config, QWEN3_4B, H200, DeviceLayout("colocated"))
     assert list(holding.unknown) == ["engine mine:Engine"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.planning.memory_in_use import Peak
+from raypoly.planning.memory_in_use import MemoryPeak
 
 MIB = 1 << 20
 
@@ -25,7 +25,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_peak_that_is_over_is_seen_on_the_gpu_that_uses_most(nvidia_smi: Path) -> None:
     nvidia_smi.write_text("1000\n5\n")
     asked = nvidia_smi.with_name("asked")
-    with Peak(every=0.01) as peak:
+    with MemoryPeak(every=0.01) as peak:
         nvidia_smi.write_text("1000\n96000\n")
         seen = len(asked.read_text())
         while len(asked.read_text()) < seen + 2:  # one may have been under way
@@ -37,6 +37,6 @@ def test_a_peak_that_is_over_is_seen_on_the_gpu_that_uses_most(nvidia_smi: Path)
 
 def test_without_a_gpu_its_memory_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with Peak() as peak:
+    with MemoryPeak() as peak:
         pass
     assert peak.gpu is None

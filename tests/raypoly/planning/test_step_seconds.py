@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from raypoly.config import Config
-from raypoly.planning.device_layout import Layout
-from raypoly.planning.gpus import Device, named
-from raypoly.planning.judge_forecast import SAMPLED_SHARE, judging
+from raypoly.planning.device_layout import DeviceLayout
+from raypoly.planning.dry_run import forecast, planned_evaluations
+from raypoly.planning.gpus import Device, find_board
+from raypoly.planning.judge_forecast import SAMPLED_SHARE, forecast_judge
 from raypoly.planning.model_shape import PUBLISHED, from_config
-from raypoly.planning.plan_text import evaluated, forecast
 from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
 from raypoly.reports.tables import duration
 from raypoly.settings import load
@@ -18,7 +18,7 @@ from tests.support.learner_load import model_flops, sample_rows
 from workflows.step.group_stages import SAMPLED_SHARE as JUDGED_SHARE
 
 SHAPE = PUBLISHED["Qwen/Qwen3-4B"]
-H200 = named("h200")
+H200 = find_board("h200")
 
 
 def run(*overrides: str) -> Config:
@@ -38,7 +38,7 @@ def test_operations_are_those_that_the_benchmark_counts_but_for_what_is_computed
 
 
 def test_longer_responses_and_more_of_them_take_longer() -> None:
-    config, alone = run(), Layout("colocated")
+    config, alone = run(), DeviceLayout("colocated")
     short, long = (step_seconds(config, SHAPE, H200, alone, length) for length in (1000, 4000))
     assert short is not None
     assert long is not None
@@ -48,7 +48,7 @@ def test_longer_responses_and_more_of_them_take_longer() -> None:
 
 
 def test_skills_cost_a_forward_pass_each_and_a_prompt_each() -> None:
-    plain, alone = run("objective.name=grpo"), Layout("colocated")
+    plain, alone = run("objective.name=grpo"), DeviceLayout("colocated")
     found = []
     for skills in (2, 4):
         config = run("objective.name=upskill", f"objective.skills={skills}")
@@ -71,15 +71,15 @@ def test_skills_cost_a_forward_pass_each_and_a_prompt_each() -> None:
 
 
 def test_a_wider_batch_is_faster_by_the_token() -> None:
-    few, many = (sampling_seconds(run(), SHAPE, H200, Layout("colocated"), 2, count, 1000) for count in (16, 64))
+    few, many = (sampling_seconds(run(), SHAPE, H200, DeviceLayout("colocated"), 2, count, 1000) for count in (16, 64))
     assert few is not None
     assert many is not None
     assert few < many < 4 * few
 
 
 def test_ranks_and_engines_share_the_work() -> None:
-    one = step_seconds(run(), SHAPE, H200, Layout("split"), 2000)
-    four = step_seconds(run(), SHAPE, H200, Layout("split", ranks=4, engines=4), 2000)
+    one = step_seconds(run(), SHAPE, H200, DeviceLayout("split"), 2000)
+    four = step_seconds(run(), SHAPE, H200, DeviceLayout("split", ranks=4, engines=4), 2000)
     assert one is not None
     assert four is not None
     assert four.gradients == pytest.approx(one.gradients / 4)
@@ -97,7 +97,7 @@ def test_ranks_and_engines_share_the_work() -> None:
     ids=["cpu", "unknown board", "float32", "own engine"],
 )
 def test_what_nobody_knows_the_speed_of_has_no_time(overrides: list[str], device: Device) -> None:
-    assert step_seconds(run(*overrides), SHAPE, device, Layout("colocated"), 1000) is None
+    assert step_seconds(run(*overrides), SHAPE, device, DeviceLayout("colocated"), 1000) is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_nobody_knows_the_speed_of_has_no_time(overrides: list[str], device
 def test_a_judge_costs_its_questions_where_its_prices_are_known(
     overrides: list[str], groups: float, usd: float | None
 ) -> None:
-    asked = judging(run(*overrides))
+    asked = forecast_judge(run(*overrides))
     assert asked.groups == groups
     assert asked.usd == (None if usd is None else pytest.approx(usd))
     assert SAMPLED_SHARE == JUDGED_SHARE
@@ -123,9 +123,9 @@ def test_a_judge_costs_its_questions_where_its_prices_are_known(
 
 def test_evaluations_are_counted_as_they_come_due() -> None:
     config = run("train.steps=50", "evaluate.every=20", "evaluate.samples=4", "evaluate.validation_samples=2")
-    assert list(evaluated(config, {"test": 7, "validation": 5})) == [(2, 7, 4), (4, 5, 2)]
-    assert list(evaluated(config, {"test": 0, "validation": 5})) == [(4, 5, 2)]
-    assert list(evaluated(run("evaluate.every=0"), {"test": 7})) == []
+    assert list(planned_evaluations(config, {"test": 7, "validation": 5})) == [(2, 7, 4), (4, 5, 2)]
+    assert list(planned_evaluations(config, {"test": 0, "validation": 5})) == [(4, 5, 2)]
+    assert list(planned_evaluations(run("evaluate.every=0"), {"test": 7})) == []
 
 
 def test_durations_are_read_at_a_glance() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content
+from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content_hash
 from raypoly.values import Problem, TestSuite
 
 
@@ -31,4 +31,4 @@ def test_a_candidate_is_its_problem_as_it_is_asked() -> None:
     asked = replace(one, make_prompt=lambda it: replace(it, prompt=f"{it.prompt}!", metadata={}))
     assert asked.problem == replace(problem(1), prompt="Say 1.!", metadata={})
     assert replace(asked, prompt="Say").problem.prompt == "Say"
-    assert content(one.problem) == content(problem(1))
+    assert content_hash(one.problem) == content_hash(problem(1))

@@ -14,13 +14,13 @@ import pytest
 from raypoly.config import ProblemsConfig
 from raypoly.errors import LeaseHeld, UsageError
 from raypoly.preparing import PrepareConfig, output_files
-from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content
-from raypoly.preparing.data_card import PreparationResult, card, encoded
+from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content_hash
+from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
-from raypoly.preparing.explain import explain
+from raypoly.preparing.explain import explain_problem
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import BandConfig, SourceConfig
-from raypoly.preparing.sources import Loaded, SourceFile
+from raypoly.preparing.sources import LoadedSources, SourceFile
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems
 from raypoly.problems.jsonl import load_jsonl
@@ -65,11 +65,11 @@ def whole(problem: Problem) -> Problem:
 
 def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.parquet").write_bytes(written_bytes(output_files.parquet, kept()))
+    (tmp_path / "data" / "train.parquet").write_bytes(written_bytes(output_files.write_parquet, kept()))
     with pytest.raises(UsageError, match=r"holds no preparation that is done \(card\.json"):
         build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     (tmp_path / "card.json").write_text("{}")
-    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.jsonl, kept()))
+    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.write_jsonl, kept()))
     prepared = build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path)))
     lines = read_problems(tmp_path / "train.jsonl").problems
     assert [whole(it.problem) for it in kept()] == [whole(problem) for problem in lines]
@@ -81,11 +81,11 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
         *("mine", "abc", "MIT", "1"),
         "3 of 16",
     )
-    assert told["sha256"] == content(kept()[0].problem)
+    assert told["sha256"] == content_hash(kept()[0].problem)
 
 
 def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
-    table = pq.read_table(io.BytesIO(written_bytes(output_files.parquet, kept())))
+    table = pq.read_table(io.BytesIO(written_bytes(output_files.write_parquet, kept())))
     tests = table["tests"].to_pylist()
     damaged = pa.array([tests[0], "no JSON", tests[2]])
     (tmp_path / "data").mkdir()
@@ -97,7 +97,7 @@ def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
 
 
 def test_the_lines_train_as_any_other_file(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.jsonl, kept()))
+    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.write_jsonl, kept()))
     found = load_jsonl(ProblemsConfig(source="jsonl", path=str(tmp_path / "train.jsonl"), validation=1, test=0))
     assert len(found.splits["train"]) == 2
 
@@ -106,10 +106,10 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
     for name, split, problems in (("mine", "train", kept()[:1]), ("theirs", "test", kept()[1:])):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "card.json").write_text("{}")
-        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.parquet, problems))
+        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.write_parquet, problems))
     config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
     assert [problem.id for problem in build_problem_set(config).splits["test"]] == ["p1", "p2"]
-    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(written_bytes(output_files.parquet, kept()))
+    (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(written_bytes(output_files.write_parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build_problem_set(config)
 
@@ -142,12 +142,12 @@ def decided() -> dict[StageName, list[Decision]]:
 def result() -> PreparationResult:
     config = PrepareConfig(sources={"mine": SourceConfig(path="rows.jsonl")}, band=BandConfig(low=1))
     file = SourceFile("mine", Path("rows.jsonl"), None, "0" * 64)
-    loaded = Loaded(kept(), decided()["load"], [file], {"mine": 4})
+    loaded = LoadedSources(kept(), decided()["load"], [file], {"mine": 4})
     return PreparationResult(config, loaded, None, decided(), {"train": kept()[:2]})
 
 
 def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None:
-    values = card(result())
+    values = card_values(result())
     assert [row["went_on"] for row in values["stages"]] == [3, 3, 3, 3, 2, 2]
     assert values["passes"] == {"0": 1, "3": 2}
     assert values["splits"] == {"train": 2}
@@ -157,16 +157,16 @@ def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None
     assert "| mine | 4 | 3 |" in text
     assert "| the base model solves it" not in text.split("## Why")[0]
     uncounted = replace(result(), decisions={**decided(), "prompts": [Decision("p0", "prompts")]})
-    text = card_page(card(uncounted), "card.png")
+    text = card_page(card_values(uncounted), "card.png")
     assert "Tokens were not counted" in text
     assert "| with a prompt of an allowed length | 3 | not asked for | 3 |" in text
 
 
 def test_card_and_figure_are_the_same_bytes_each_time() -> None:
-    values = card(result())
-    assert encoded(values) == encoded(card(result()))
+    values = card_values(result())
+    assert encode_card(values) == encode_card(card_values(result()))
     png = draw_card(values)
-    assert png == draw_card(card(result()))
+    assert png == draw_card(card_values(result()))
     assert png.startswith(b"\x89PNG")
 
 
@@ -174,8 +174,10 @@ def test_what_was_left_out_is_an_exclusion_list_that_spares_a_usable_row(tmp_pat
     again = Decision("p0", "load", "'p0' appears a second time; ids have to differ", {"source": "mine", "row": 5})
     stages = decided()
     stages["load"].append(again)
-    (tmp_path / "excluded.jsonl").write_bytes(output_files.exclusions(d for stage in STAGES for d in stages[stage]))
-    (tmp_path / "rows.jsonl").write_bytes(written_bytes(output_files.jsonl, kept()))
+    (tmp_path / "excluded.jsonl").write_bytes(
+        output_files.encode_exclusions(d for stage in STAGES for d in stages[stage])
+    )
+    (tmp_path / "rows.jsonl").write_bytes(written_bytes(output_files.write_jsonl, kept()))
     config = ProblemsConfig(source="jsonl", path=str(tmp_path / "rows.jsonl"), validation=0, test=0)
     found = load_jsonl(config.model_copy(update={"exclude": str(tmp_path / "excluded.jsonl")}))
     assert sorted(problem.id for problem in found.splits["train"]) == ["p0", "p1"]
@@ -189,18 +191,21 @@ def test_explain_tells_how_far_a_problem_has_come_and_why_it_was_left_out(tmp_pa
     store, lease = folder.open()
     ledger = DecisionLog(store, lease)
     with pytest.raises(UsageError, match="has read no problem yet"):
-        explain(folder.look(), "p2")
+        explain_problem(folder.look(), "p2")
     for stage in STAGES[:4]:
         ledger.keep(stage, decided()[stage])
-    assert explain(folder.look(), "p2").splitlines()[-1] == "Still in the running: sampling, split are not done yet."
+    assert (
+        explain_problem(folder.look(), "p2").splitlines()[-1]
+        == "Still in the running: sampling, split are not done yet."
+    )
     for stage in STAGES[4:]:
         ledger.keep(stage, decided()[stage])
-    lines = explain(folder.look(), "p2").splitlines()
+    lines = explain_problem(folder.look(), "p2").splitlines()
     assert lines[:2] == ["p2", "  load       mine, row 3"]
     assert lines[-1].startswith("Left out at sampling: the base model solves it in 0 of 16 samples")
-    assert explain(folder.look(), "p0").splitlines()[-1] == "Kept, in train."
+    assert explain_problem(folder.look(), "p0").splitlines()[-1] == "Kept, in train."
     with pytest.raises(UsageError, match=r"no problem 'p2x'; did you mean p2"):
-        explain(folder.look(), "p2x")
+        explain_problem(folder.look(), "p2x")
     lease.release()
 
 

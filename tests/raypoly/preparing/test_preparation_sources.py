@@ -87,9 +87,9 @@ def test_what_a_row_says_of_itself_may_be_anything(tmp_path: Path) -> None:
     assert [it.facts.tags for it in loaded.candidates] == [(), ("kept",)]
     assert [(it.facts.difficulty, it.facts.date) for it in loaded.candidates] == [(None, None)] * 2
     assert loaded.decisions[2].reason != ""
-    written_bytes(output_files.parquet, loaded.candidates)
-    written_bytes(output_files.jsonl, loaded.candidates)
-    output_files.exclusions(loaded.decisions)
+    written_bytes(output_files.write_parquet, loaded.candidates)
+    written_bytes(output_files.write_jsonl, loaded.candidates)
+    output_files.encode_exclusions(loaded.decisions)
 
 
 def test_a_file_without_a_usable_row_is_named(tmp_path: Path) -> None:

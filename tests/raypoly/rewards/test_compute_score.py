@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.config import ProblemsConfig, RewardConfig
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.preflight import GIB, Machine, check
+from raypoly.preflight import GIB, FreeResources, check_config
 from raypoly.problems import build_problem_set
 from raypoly.rewards import Reward, reward_function
 from raypoly.settings import load
@@ -113,7 +113,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 ) -> None:
     config = load(None, ["reward.name=compute_score", *overrides], lambda text: None)
     with pytest.raises(UsageError) as caught:
-        check(config, tmp_path / "run", Machine(64 * GIB, 64 * GIB))
+        check_config(config, tmp_path / "run", FreeResources(64 * GIB, 64 * GIB))
     assert said in str(caught.value)
 
 

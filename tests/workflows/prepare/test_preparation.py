@@ -19,7 +19,7 @@ import ray
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.preparing import PrepareConfig
-from raypoly.preparing.explain import explain
+from raypoly.preparing.explain import explain_problem
 from raypoly.preparing.preparation_folder import PreparationFolder
 from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.sources import SourceFile
@@ -93,7 +93,7 @@ def test_a_test_set_is_prepared_without_ray_and_keeps_nothing_of_the_training_se
     first = read_outputs(tmp_path / "run")
     assert not ray.is_initialized()
     assert "p3" not in {problem.id for problem in read_problems(tmp_path / "run" / "data" / "test.jsonl").problems}
-    told = explain(PreparationFolder.of(config).look(), "p3").splitlines()[-1]
+    told = explain_problem(PreparationFolder.of(config).look(), "p3").splitlines()[-1]
     assert told.startswith("Left out at same: is in theirs as well: p-three")
     assert f"problems.test_path={tmp_path / 'run'}" in capsys.readouterr().out
     prepare(config)

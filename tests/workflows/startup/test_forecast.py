@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.config import Config
 from raypoly.errors import SandboxError
-from raypoly.planning.gpus import Device, named
+from raypoly.planning.gpus import Device, find_board
 from raypoly.settings import load
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.rehearsal import RehearsalFailed, RehearsalProbe
@@ -59,7 +59,7 @@ def test_what_the_learner_is_asked_beside_grows_with_the_responses() -> None:
 
 def test_on_a_known_gpu_a_wider_batch_is_not_paid_for_by_the_token() -> None:
     config = run("model.path=Qwen/Qwen3-4B", "model.dtype=bfloat16", "train.prompts_per_step=32")
-    found = forecast(config, named("h200"), replace(MEASURED, response_tokens=16_000), {})
+    found = forecast(config, find_board("h200"), replace(MEASURED, response_tokens=16_000), {})
     assert not found.at_most
     assert MEASURED.sampling < found.sampling < MEASURED.sampling * 256 / 16
     assert "GPU-hours: " in describe_forecast(config, MEASURED, found, datetime(2026, 1, 1))

@@ -14,7 +14,7 @@ from raypoly.preparing import prompt_lengths
 from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, apply_decisions
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import BandConfig, PrepareConfig, PromptsConfig, SourceConfig, SplitConfig
-from raypoly.preparing.selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
+from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
 from raypoly.problems.long_prompts import MARK
 from tests.support.preparation_rows import candidate
 
