@@ -22,10 +22,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from raypoly.version import __version__
 from raypoly.errors import StorageError, UsageError
 from raypoly.problems.formats import files_of
 from raypoly.problems.formats.long_integers import dumps
+from raypoly.version import __version__
 
 Row = Mapping[str, Any]
 STDOUT = "-"
