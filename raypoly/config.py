@@ -398,6 +398,16 @@ class TrainConfig(Section):
         return self.mini_batch_prompts or self.prompts_per_step
 
 
+class StagesConfig(Section):
+    """What is found out about a group between its rollouts and its advantages."""
+
+    own: list[str] = Field(
+        default_factory=list,
+        description="Stages of your own, each `package.module:Class`: what else is found out about a group before its "
+        "advantages (docs/add-a-stage.md).",
+    )
+
+
 class EvaluateConfig(Section):
     """How the policy is measured."""
 
@@ -442,6 +452,7 @@ class Config(Section):
     reward: RewardConfig = Field(default_factory=RewardConfig)
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
+    stages: StagesConfig = StagesConfig()
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     ray: RayConfig = Field(default_factory=RayConfig)

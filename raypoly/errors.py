@@ -36,7 +36,19 @@ class CorruptData(RaypolyError):
     """A file's content is not what its checksum promises."""
 
 
-class SandboxError(RaypolyError):
+class Away(RaypolyError):
+    """What a stage asks can't be reached or refuses to serve now: the run pauses, and the stage asks again."""
+
+
+class Unknown(RaypolyError):
+    """A stage was answered, and can't find out what it was asked of this group, for good. Never a number."""
+
+
+class Infra(RaypolyError):
+    """A stage can't work on this group, through no fault of the policy: the group is left out of the update."""
+
+
+class SandboxError(Infra):
     """The sandbox itself failed (never the candidate)."""
 
 
@@ -44,15 +56,15 @@ class IsolationMissing(SandboxError, UsageError):
     """This machine cannot confine untrusted programs and nobody asked to go without."""
 
 
-class BrokenTests(UsageError):
+class BrokenTests(Infra, UsageError):
     """The tests of a problem can't be run, whatever the program: the problem's fault, never a verdict."""
 
 
-class JudgeUnavailable(RaypolyError):
+class JudgeUnavailable(Away):
     """The judge can't be reached or refuses to serve now: wait and ask again. Never a label."""
 
 
-class JudgeRefused(RaypolyError):
+class JudgeRefused(Unknown):
     """The judge answered and could not label this group, for good: the group is `unjudged`."""
 
 

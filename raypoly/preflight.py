@@ -18,7 +18,7 @@ from raypoly import judge, losses, objectives, problems
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import MissingKey, UsageError
 from raypoly.metrics.sinks import check_packages
-from raypoly.objectives.objective_hooks import distinct_prompts
+from raypoly.objectives.objective_hooks import distinct_prompts, needed_stages
 from raypoly.plugins import load_plugin
 from raypoly.problems.formats import files_of
 from raypoly.problems.verl_rows import NO_TEMPLATE
@@ -93,7 +93,7 @@ def existing_parent(path: Path) -> Path:
 def asks_judge(config: Config) -> bool:
     """Whether the run asks its judge anything."""
     objective = objectives.of_run(config)
-    return "labels" in objective.needs or config.judge.when != "needed" or config.evaluate.judge
+    return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge
 
 
 def _error(run: Callable[[], object]) -> UsageError | None:
@@ -217,10 +217,11 @@ def _updates(config: Config) -> None:
         )
 
 
-def refuse_asking_between(config: Config, sleeps: bool) -> None:
+def refuse_asking_between(config: Config, sleeps: bool, asks_learner: bool = False) -> None:
     """Raise `UsageError` where the learner would be asked about groups before it is known whether more are sampled, on
     a device that it gets (`sleeps`) when nothing more is."""
-    if sleeps and config.train.refill and "cross_logprobs" in objectives.of_run(config).needs:
+    asks_learner = asks_learner or "prompt_logprobs" in needed_stages(objectives.of_run(config))
+    if sleeps and config.train.refill and asks_learner:
         raise UsageError(
             f"objective.name={config.objective.name} asks the learner about each group, which with "
             f"generator.placement=colocated has to wait until nothing more is sampled, and train.refill="

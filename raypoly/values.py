@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,22 +201,65 @@ class CrossLogprobs:
     """[N], each float32 [P, T]: of its tokens, by the learner under the weights that sampled, after temperature."""
 
 
+class UnknownPart(Enum):
+    """The part of a stage that answered and does not know."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = UnknownPart.UNKNOWN
+"""Never a number: where the part is needed, the group has no gradient."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The part of a stage that can't work on this group, through no fault of the policy: the group is left out."""
+
+    reason: str
+
+
 @dataclass(frozen=True)
 class Group:
-    """One problem with its N rollouts at one slot of one step, as far as it has come."""
+    """One problem with its N rollouts at one slot of one step, with what its stages have found out so far."""
 
     step: int
     slot: int
     problem_id: str
     rollouts: tuple[Rollout, ...]
-    verdicts: tuple[Verdict, ...] | None = None
-    labels: Labels | None = None
-    """None until judged, and for good where nothing asked for labels or the judge could not label (`unjudged`)."""
-    unjudged: bool = False
-    cross_logprobs: CrossLogprobs | None = None
-    """None until computed, and for good where no objective needs them."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """By the name of a stage: its part, `UNKNOWN`, or `Skipped`; a stage that has not run has no entry. A part that was
+    read back is a `pyarrow.RecordBatch` of N rows until its stage decodes it, but for those with a property here."""
 
     @property
     def size(self) -> int:
         """N."""
         return len(self.rollouts)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...] | None:
+        """[N], of the stage `score`; None until it has run."""
+        return self.parts.get("score")
+
+    @property
+    def labels(self) -> Labels | None:
+        """Of the stage `judge`; None until it has run, and for good where it did not or could not label the group."""
+        return None if self.unjudged else self.parts.get("judge")
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether the judge answered and could not label the group."""
+        return self.parts.get("judge") is UNKNOWN
+
+    @property
+    def cross_logprobs(self) -> CrossLogprobs | None:
+        """Of the stage `prompt_logprobs`; None until it has run, and for good where no objective needs it."""
+        return self.parts.get("prompt_logprobs")
+
+    def with_parts(self, **parts: Any) -> Group:
+        """The group with these parts in place of those of the same stages; None takes a part away."""
+        merged = {name: part for name, part in {**self.parts, **parts}.items() if part is not None}
+        return replace(self, parts=merged)
+
+    def knows(self, stage: str) -> bool:
+        """Whether the stage has run and found out what it was asked."""
+        return self.parts.get(stage, UNKNOWN) is not UNKNOWN and not isinstance(self.parts[stage], Skipped)

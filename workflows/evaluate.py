@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -26,11 +26,10 @@ from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
-from raypoly.store.step_records import Record
-from raypoly.values import Group, Problem, Split
+from raypoly.values import Group, Int32, Problem, Split
 from workflows.liveness.shutdown import Shutdown, run_workflow
-from workflows.startup.open_run import open_run
-from workflows.step.parts import Parts
+from workflows.startup.open_run import OpenRun, open_run
+from workflows.step.rollouts import encode_prompts
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Stopwatch
 
@@ -38,15 +37,16 @@ from workflows.step.stopwatch import Stopwatch
 class Evaluator:
     """Evaluates the weights that the generator has now."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.config = parts, parts.config
+    def __init__(self, opened: OpenRun) -> None:
+        self.opened, self.config = opened, opened.config
+        self.journal, self.observers = opened.durability.journal, opened.observers
 
     async def evaluate_if_due(self, step: int) -> None:
         """Commit whatever evaluation belongs to the weights after `step` steps and is not committed yet."""
         for split in self._due(step):
-            if (step, split) not in self.parts.journal.evaluations():
+            if (step, split) not in self.journal.evaluations():
                 await self.evaluate(step, split)
-                self.parts.summary.write("running")
+                self.observers.summary.write("running")
 
     def _due(self, step: int) -> list[Split]:
         every, last = self.config.evaluate.every, self.config.train.steps
@@ -55,46 +55,39 @@ class Evaluator:
         splits: list[Split] = ["test"] if step in (0, last) else []
         if step % every == 0 or step == last:
             splits.append("validation")
-        return [split for split in splits if with_tests(self.parts.problems.splits[split])]
+        return [split for split in splits if with_tests(self.opened.problems.splits[split])]
 
     async def evaluate(self, step: int, split: Split) -> None:
-        evaluate = self.config.evaluate
+        """Measure and commit."""
+        evaluate, progress = self.config.evaluate, self.observers.progress
         samples = evaluate.samples if split == "test" else evaluate.validation_samples
-        payload, table = await measure(self.parts, step, split, samples)
-        await self.parts.journal.commit_evaluation(step, split, payload, table)
+        payload, table = await measure(self.opened, step, split, samples)
+        await self.journal.commit_evaluation(step, split, payload, table)
         # a pause is told to the progress when it ends
-        self.parts.progress.exclude_seconds(payload["seconds"] - sum(pause["seconds"] for pause in payload["pauses"]))
-        self.parts.progress.note(describe(payload))
+        progress.exclude_seconds(payload["seconds"] - sum(pause["seconds"] for pause in payload["pauses"]))
+        progress.note(describe(payload))
 
 
-async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[dict[str, Any], pa.Table]:
+async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tuple[dict[str, Any], pa.Table]:
     """What an evaluation came to (JSON values), and its table of one row a sample."""
-    problems = with_tests(parts.problems.splits[split])
+    config, generator, observers = opened.config, opened.services.generator, opened.observers
+    problems = with_tests(opened.problems.splits[split])
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     started = time.monotonic()
-    greedy = split == "validation" and parts.config.evaluate.validation_greedy
-    tokens = await parts.prompt_tokens(problems)
-    requests = [
-        SampleRequest(
-            slot,
-            prompt_tokens,
-            tuple(derive(parts.config.train.seed, "evaluate", split, problem.id, i) for i in range(samples)),
-            greedy=greedy,
-        )
-        for slot, (problem, prompt_tokens) in enumerate(zip(problems, tokens, strict=True))
-    ]
-    watch = Stopwatch(lambda stage, groups: parts.progress.stage(stage, groups, len(problems)))
+    tokens = await encode_prompts(generator, config, problems)
+    watch = Stopwatch(lambda stage, groups: observers.progress.stage(stage, groups, len(problems)))
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
-        async for slot, rollouts in parts.generator.sample(requests):
+        async for slot, rollouts in generator.sample(_requests(config, split, samples, problems, tokens)):
             watch.done("generate")
             group = Group(step, slot, problems[slot].id, rollouts)
-            flows[slot] = tasks.create_task(_scored(parts, group, problems[slot], watch))
+            flows[slot] = tasks.create_task(_pass_stages(opened, group, problems[slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
     sound = [group for group in groups if skip_reason(group) is None]
     if not sound:
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
+    usage = observers.judge_usage
     payload = {
         "step": step,
         "split": split,
@@ -103,26 +96,32 @@ async def measure(parts: Parts, step: int, split: Split, samples: int) -> tuple[
         "set_aside": {group.problem_id: reason for group in groups if (reason := skip_reason(group))},
         **summarise([_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),
-        "pauses": parts.patience.take_pauses(),
-        "judge": usage_to_json(parts.judge_use.take_unreported())
-        if parts.config.evaluate.judge and parts.judge_use.has_usage
-        else None,
+        "pauses": observers.judge_pause.take_pauses(),
+        "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
     }
     return payload, _table(groups)
 
 
-async def _scored(parts: Parts, group: Group, problem: Problem, watch: Stopwatch) -> Group:
-    group = await parts.stages.score(group, problem, watch, _keep_nothing, training=False)
-    if skip_reason(group):
-        return group
-    if not parts.config.evaluate.judge:
-        return group
-    labels = await parts.stages.label(problem, group)
-    return replace(group, labels=labels, unjudged=labels is None)
+def _requests(
+    config: Config, split: Split, samples: int, problems: Sequence[Problem], prompts: Sequence[Int32]
+) -> list[SampleRequest]:
+    """A request a problem; seeds depend on nothing but the problem."""
+    greedy = split == "validation" and config.evaluate.validation_greedy
+    seed = partial(derive, config.train.seed, "evaluate", split)
+    return [
+        SampleRequest(slot, prompt_tokens, tuple(seed(problem.id, i) for i in range(samples)), greedy=greedy)
+        for slot, (problem, prompt_tokens) in enumerate(zip(problems, prompts, strict=True))
+    ]
 
 
-async def _keep_nothing(record: Record) -> None:
-    """An evaluation is committed whole, not stage by stage."""
+async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: Stopwatch) -> Group:
+    """The group with its verdicts, and its labels where `evaluate.judge` asks for them. An evaluation is committed
+    whole, not stage by stage."""
+    group = await opened.stages.compute(group, problem, opened.stages["score"], watch)
+    watch.done("score")
+    if skip_reason(group) is None and opened.config.evaluate.judge:
+        group = await opened.stages.compute(group, problem, opened.stages["judge"], watch)
+    return group
 
 
 def _outcome(group: Group) -> ProblemOutcome:
@@ -156,20 +155,20 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
     chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
 
-    ending = Shutdown(config.run.grace_seconds)
+    shutdown = Shutdown(config.run.grace_seconds)
 
     async def work() -> None:
-        async with open_run(resolve_run(chosen), ending) as parts:
-            version = parts.learning.version
-            await parts.publish_weights()
-            payload, table = await measure(parts, version, cast(Split, split), samples or config.evaluate.samples)
+        async with open_run(resolve_run(chosen), shutdown) as opened:
+            version, store = opened.services.learner.version, opened.durability.store
+            await opened.weights.sync()
+            payload, table = await measure(opened, version, cast(Split, split), samples or config.evaluate.samples)
             name = f"evaluations/{split}-step-{version:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-            parts.store.commit(f"{name}.json", seal(payload))
-            parts.store.commit(f"{name}.parquet", encode_table(table, {}))
-            parts.progress.note(describe(payload))
-            parts.progress.note(f"written to {parts.store.place(name)}.json")
+            store.commit(f"{name}.json", seal(payload))
+            store.commit(f"{name}.parquet", encode_table(table, {}))
+            opened.observers.progress.note(describe(payload))
+            opened.observers.progress.note(f"written to {store.place(name)}.json")
 
-    run_workflow(work(), ending)
+    run_workflow(work(), shutdown)
 
 
 def describe(payload: Mapping[str, Any]) -> str:

@@ -97,7 +97,7 @@ def _group(rng: np.random.Generator, slot: int, size: int, tokens: int) -> Group
     statuses = rng.choice(STATUSES[:2], size)
     verdicts = tuple(Verdict(str(status), 4, 4, 0.01, evidence=evidence) for status in statuses)  # type: ignore[arg-type]
     labels = Labels(rng.integers(1, 4, size).astype(np.int32), np.zeros(size, np.bool_), "structural-1")
-    return Group(0, slot, f"puzzle/{slot}", rollouts, verdicts, labels)
+    return Group(0, slot, f"puzzle/{slot}", rollouts, {"score": verdicts, "judge": labels})
 
 
 def _row(step: int) -> Mapping[str, Any]:

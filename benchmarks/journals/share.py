@@ -21,7 +21,7 @@ import workflows.train
 from raypoly import settings
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.journal import Journal
-from workflows.step.parts import Parts
+from workflows.step.run_durability import RunDurability
 from workflows.step.stopwatch import Stopwatch
 from workflows.train import Training
 
@@ -93,7 +93,7 @@ def within(intervals: Sequence[Interval], step: Interval) -> list[Interval]:
 def main() -> None:
     workflows.startup.open_run.Journal = TimedJournal  # type: ignore[attr-defined]
     workflows.train.Stopwatch = TimedStopwatch  # type: ignore[attr-defined]
-    Parts.checkpoint = timed(Parts.checkpoint, CHECKPOINTS)  # type: ignore[method-assign]
+    RunDurability.checkpoint = timed(RunDurability.checkpoint, CHECKPOINTS)  # type: ignore[method-assign]
     CheckpointWriter._save = timed(CheckpointWriter._save, WRITINGS)  # type: ignore[method-assign]
     Training.step = timed(Training.step, STEPS)  # type: ignore[method-assign]
     workflows.train.run(settings.load(None, [f"run.dir={sys.argv[1]}", *sys.argv[2:]]))

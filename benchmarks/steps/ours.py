@@ -66,17 +66,17 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
     """Whole steps of `workflows.train`, committed to a journal in a temporary folder as always."""
 
     async def run(folder: str) -> None:
-        async with open_run(resolve_run(config_of(setting, engine, folder))) as parts:
-            training = _Counted(parts)
-            parts.progress.start(STEPS, 0, parts.path)
-            await parts.publish_weights()
+        async with open_run(resolve_run(config_of(setting, engine, folder))) as opened:
+            training = _Counted(opened)
+            opened.observers.progress.start(STEPS, 0, opened.path)
+            await opened.weights.sync()
             pace.ready()
             step = 0
             while await asyncio.to_thread(pace.next):
                 begin = time.perf_counter()
                 await training.step(step)
                 seconds = time.perf_counter() - begin
-                applied = parts.journal.applied(step)
+                applied = opened.durability.journal.applied(step)
                 assert applied is not None
                 stats, row = training.stats, applied.metrics
                 stages = {stage: spent for stage, spent in row["seconds"].items() if stage != "total"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.values import Bool, Float64, Int32
 
-Need = Literal["labels", "lengths", "outcomes", "statements", "cross_logprobs", "problem", "step"]
-"""A field of `ScoredGroup` that must be there."""
+STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
+"""The fields of `ScoredGroup` that come from a group's stage, and which."""
 
 ROUNDING = 1e-9
 """Advantages below so much of an objective's `scale` are zero but for rounding."""
@@ -45,6 +45,8 @@ class ScoredGroup:
     """The problem's id, under which memory of it is kept."""
     step: int | None = None
     """Of training, from 0."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """What the group's stages found out, by the stage's name, as the stage gives it (`raypoly.group_stage`)."""
 
     @property
     def size(self) -> int:
@@ -81,7 +83,9 @@ class Objective(ABC):
     """
 
     Config: ClassVar[type[ObjectiveConfig]] = ObjectiveConfig
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Fields of `ScoredGroup` that must be there (labels, lengths, outcomes, statements, cross_logprobs, problem,
+    step), and names of stages whose `parts` must. A group of which one of them is unknown has no gradient."""
     loss: ClassVar[str | None] = None
     """The loss that it is made for, without which it is another objective; None: any."""
     leaves_out: ClassVar[bool] = False
@@ -158,6 +162,7 @@ class Objective(ABC):
         own_prompt: ArrayLike | None = None,
         problem: str | None = None,
         step: int | None = None,
+        parts: Mapping[str, Any] | None = None,
     ) -> Float64:
         """Advantages, float64 [N], from plain arrays: the edge for notebooks, tests and the workflow.
 
@@ -182,8 +187,9 @@ class Objective(ABC):
             own_prompt=own,
             problem=problem,
             step=step,
+            parts=parts or {},
         )
-        missing = [need for need in sorted(self.needs) if getattr(group, need, None) is None]
+        missing = [need for need in sorted(self.needs) if getattr(group, need, group.parts.get(need)) is None]
         if missing:
             raise ValueError(f"{type(self).__name__} needs {', '.join(missing)}, and got none")
         given_N = {"lengths": tokens, "outcomes": outcomes, "statements": statements, "cross_logprobs": crossed}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import fields as fields_of
 
 from raypoly.errors import UsageError
-from raypoly.objectives.objective import Objective
+from raypoly.objectives.objective import STAGE_OF, Objective, ScoredGroup
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
@@ -28,6 +29,12 @@ def prompts_of(objective: Objective, prompt: str, rollouts: int) -> tuple[str, .
 def distinct_prompts(objective: Objective, prompt: str, rollouts: int) -> tuple[str, ...]:
     """`prompts_of`, each once, in the order in which rollouts first have them."""
     return tuple(dict.fromkeys(prompts_of(objective, prompt, rollouts)))
+
+
+def needed_stages(objective: Objective) -> frozenset[str]:
+    """The stages of a group whose parts the objective needs: where one is unknown, the group has no gradient."""
+    fields = {spec.name for spec in fields_of(ScoredGroup)}
+    return frozenset(STAGE_OF.get(need, need) for need in objective.needs if need in STAGE_OF or need not in fields)
 
 
 def measures_of(objective: Objective) -> Mapping[str, float]:

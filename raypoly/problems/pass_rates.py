@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from raypoly.problems.problem_order import ProblemOrder
+from raypoly.config import Config
+from raypoly.problems.problem_order import EpochOrder, ProblemOrder
 from raypoly.seeds import derive
 from raypoly.values import Float64, Problem
 
@@ -101,3 +102,11 @@ def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[
     """The keys of a step's row that `take` reads; `rewards` are float64 [N] a problem, NaN where unknown."""
     passed = [int(np.sum(r >= PASS)) if np.all(np.isfinite(r)) else None for r in rewards]
     return {PROBLEMS: list(problems), PASSED: passed, ROLLOUTS: len(rewards[0])}
+
+
+def build_problem_order(config: Config, problems: Sequence[Problem], rates: PassRates) -> ProblemOrder:
+    """In which order a run's steps take its problems: `problems.order`."""
+    train = config.train
+    if config.problems.order == "pass_rate":
+        return PassRateOrder(problems, train.prompts_per_step, train.seed, rates, train.refill)
+    return EpochOrder(problems, train.prompts_per_step, train.seed, train.refill)

@@ -14,9 +14,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 
+from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.seeds import derive
 from raypoly.values import Problem
@@ -85,6 +87,12 @@ class StepProblems:
         self.cursor = cursor if left >= planned else cursor + left
         """Where the next step begins."""
         self.planned = self.more(planned)
+
+    @classmethod
+    def of_step(cls, config: Config, order: ProblemOrder, step: int, cursor: int) -> Self:
+        """Those of `step`. With `train.refill` over epochs they begin at `cursor`, where the step before ended."""
+        continues = config.train.refill and config.problems.order == "epochs"
+        return cls(order, cursor if continues else order.cursor_at(step), config.train.prompts_per_step)
 
     @property
     def count(self) -> int:

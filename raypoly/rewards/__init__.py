@@ -1,19 +1,26 @@
 """The reward function: turns a verdict into a number.
 
-reward = reward_function(config)
-reward(problem, rollout, verdict)        # never called for a verdict `infra`
+    def reward(problem, rollout, verdict) -> float: ...            # reward.name=package.module:reward
+    def reward(problem, rollout, verdict, parts) -> float: ...     # parts: what the group's stages found out, by name
+
+A reward function is never called for a verdict of `infra`. Of a stage with a value for each rollout, `parts` has this
+rollout's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from raypoly.config import Config
 from raypoly.plugins import load_plugin
 from raypoly.rewards.compute_score import ComputeScore
-from raypoly.values import Problem, Rollout, Verdict
+from raypoly.values import Float64, Problem, Rollout, Verdict
 
-Reward = Callable[[Problem, Rollout, Verdict], float]
+Reward = Callable[..., float]
 
 
 def reward_function(config: Config) -> Reward:
@@ -25,6 +32,18 @@ def reward_function(config: Config) -> Reward:
     return function
 
 
+def group_rewards(
+    reward: Reward, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], parts: Mapping[str, Any]
+) -> Float64:
+    """The rewards of a group's N rollouts, float64 [N]. `parts`: what its stages found out, by the stage's name."""
+    pairs = list(zip(rollouts, verdicts, strict=True))
+    if "parts" not in inspect.signature(reward).parameters:
+        return np.array([reward(problem, *pair) for pair in pairs], dtype=np.float64)
+    own = [{name: _own(part, place) for name, part in parts.items()} for place in range(len(pairs))]
+    found = [reward(problem, *pair, parts=values) for pair, values in zip(pairs, own, strict=True)]
+    return np.array(found, dtype=np.float64)
+
+
 def passed(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
     """1 where every test passed, else 0: the study's binary reward."""
     return 1.0 if verdict.passed else 0.0
@@ -33,3 +52,10 @@ def passed(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
 def fraction(problem: Problem, rollout: Rollout, verdict: Verdict) -> float:
     """The share of tests passed; all are run (`scorer.all_tests`)."""
     return verdict.tests_passed / verdict.tests_total if verdict.tests_total else 0.0
+
+
+def _own(part: Any, place: int) -> Any:
+    """One rollout's value of a part that has one for each."""
+    if isinstance(part, Mapping):
+        return {name: _own(column, place) for name, column in part.items()}
+    return part[place] if isinstance(part, tuple | list | np.ndarray) else part

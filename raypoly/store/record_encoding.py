@@ -20,18 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
-from raypoly.store.rollout_columns import (
-    cross_columns,
-    cross_of,
-    labels_columns,
-    labels_of,
-    rollout_columns,
-    rollouts_of,
-    verdict_columns,
-    verdicts_of,
-)
+from raypoly.store.part_columns import ON_DISK, part_columns, part_of_rows
+from raypoly.store.rollout_columns import rollout_columns, rollouts_of
 from raypoly.store.schema import SCHEMA, check_schema
-from raypoly.store.step_records import Applied, Crossed, Generated, Judged, Kind, Record, Scored
+from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group
 
 MAGIC = b"RAYPOLYJ"
@@ -44,18 +36,17 @@ def encode(step: int, number: int, records: Sequence[Record]) -> bytes:
     if any(record.step != step for record in records):
         raise ValueError(f"records of another step than {step} can't share its journal object")
     sections: list[bytes] = []
-    for kind, to_columns in _ENCODERS.items():
-        chosen = [record for record in records if record.kind == kind]
-        if chosen:
-            metadata = {"kind": kind, "step": str(step), "number": str(number)}
-            sections.append(_to_ipc(pa.table(to_columns(chosen)).replace_schema_metadata(metadata)))
+    for kind in sorted({record.kind for record in records}, key=_order):
+        chosen: list[Any] = [record for record in records if record.kind == kind]
+        columns = _ENCODERS[kind](chosen) if kind in _ENCODERS else _part_columns(kind, chosen)
+        metadata = {"kind": ON_DISK.get(kind, kind), "step": str(step), "number": str(number)}
+        sections.append(_to_ipc(pa.table(columns).replace_schema_metadata(metadata)))
     body = b"".join(_LENGTH.pack(len(section)) + section for section in sections)
     return _HEADER.pack(MAGIC, SCHEMA, _digest(SCHEMA, body)) + body
 
 
 def decode(step: int, number: int, data: bytes) -> list[Record]:
-    """The records in journal object `number` of `step`, generated before scored before judged before crossed
-    before applied.
+    """The records in journal object `number` of `step`: rollouts before parts, parts before the applied update.
 
     Raises `CorruptData` where the bytes are not what was written, or are another object's; `NewerSchema`.
     """
@@ -67,8 +58,9 @@ def decode(step: int, number: int, data: bytes) -> list[Record]:
             raise CorruptData(f"it holds records of step {metadata.get('step', '?')}, not of {step}")
         if metadata.get("number", str(number)) != str(number):
             raise CorruptData(f"it is number {metadata['number']} of step {step} under another's name")
-        kind: Any = metadata["kind"]
-        records.extend(_DECODERS[kind](step, table))
+        kind = _STAGES.get(metadata["kind"], metadata["kind"])
+        table = table.replace_schema_metadata(None)
+        records.extend(_DECODERS[kind](step, table) if kind in _DECODERS else _parts_of(kind, step, table))
     return records
 
 
@@ -118,46 +110,23 @@ def _generated_of(step: int, table: pa.Table) -> Iterator[Generated]:
         yield Generated(Group(step, slot, problem_ids[start], rollouts[start:end]))
 
 
-def _scored_columns(records: Sequence[Scored]) -> dict[str, pa.Array]:
-    sizes = [len(record.verdicts) for record in records]
-    return {
-        "slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32()),
-        **verdict_columns([verdict for record in records for verdict in record.verdicts]),
-    }
+def _part_columns(stage: str, records: Sequence[StagePart]) -> dict[str, pa.Array]:
+    columns, sizes = part_columns(stage, [record.part for record in records])
+    slots = {"slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32())}
+    if stage in ON_DISK:
+        return {**slots, **columns}
+    after = [json.dumps(record.after) for record in records]
+    return {**slots, _AFTER: pa.array(np.repeat(after, sizes).tolist(), pa.string()), **columns}
 
 
-def _scored_of(step: int, table: pa.Table) -> Iterator[Scored]:
-    verdicts = verdicts_of(table)
+def _parts_of(stage: str, step: int, table: pa.Table) -> Iterator[StagePart]:
     for slot, start, end in runs(table.column("slot")):
-        yield Scored(step, slot, verdicts[start:end])
-
-
-def _judged_columns(records: Sequence[Judged]) -> dict[str, pa.Array]:
-    sizes = [1 if record.labels is None else len(record.labels.ids) for record in records]
-    return {
-        "slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32()),
-        **labels_columns([record.labels for record in records], sizes),
-    }
-
-
-def _judged_of(step: int, table: pa.Table) -> Iterator[Judged]:
-    for slot, start, end in runs(table.column("slot")):
-        yield Judged(step, slot, labels_of(table.slice(start, end - start)))
-
-
-def _crossed_columns(records: Sequence[Crossed]) -> dict[str, pa.Array]:
-    sizes = [len(record.cross_logprobs.own_prompt) for record in records]
-    return {
-        "slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32()),
-        **cross_columns([record.cross_logprobs for record in records], sizes),
-    }
-
-
-def _crossed_of(step: int, table: pa.Table) -> Iterator[Crossed]:
-    for slot, start, end in runs(table.column("slot")):
-        found = cross_of(table.slice(start, end - start))
-        assert found is not None, "it is written with numbers alone"
-        yield Crossed(step, slot, found)
+        rows = table.slice(start, end - start)
+        after = ("score",) if stage == "judge" else ()
+        if _AFTER in rows.column_names:
+            after = tuple(json.loads(rows.column(_AFTER)[0].as_py()))
+            rows = rows.drop_columns(["slot", _AFTER])
+        yield StagePart(step, slot, stage, part_of_rows(stage, rows), after)
 
 
 def _applied_columns(records: Sequence[Applied]) -> dict[str, pa.Array]:
@@ -181,17 +150,20 @@ def runs(slots: pa.ChunkedArray) -> Iterator[tuple[int, int, int]]:
         yield int(values[start]), int(start), int(end)
 
 
-_ENCODERS: Mapping[Kind, Callable[[Sequence[Any]], dict[str, pa.Array]]] = {
+_AFTER = "after"
+"""The column with the stages that a part was made from, as JSON."""
+_STAGES = {kept: stage for stage, kept in ON_DISK.items()}
+_ENCODERS: Mapping[str, Callable[[Sequence[Any]], dict[str, pa.Array]]] = {
     "generated": _generated_columns,
-    "scored": _scored_columns,
-    "judged": _judged_columns,
-    "crossed": _crossed_columns,
     "applied": _applied_columns,
 }
-_DECODERS: Mapping[Kind, Callable[[int, pa.Table], Iterator[Record]]] = {
+_DECODERS: Mapping[str, Callable[[int, pa.Table], Iterator[Record]]] = {
     "generated": _generated_of,
-    "scored": _scored_of,
-    "judged": _judged_of,
-    "crossed": _crossed_of,
     "applied": _applied_of,
 }
+
+
+def _order(kind: str) -> tuple[int, str]:
+    """Rollouts first, then the parts of `score`, `judge` and `prompt_logprobs`, then others, the update last."""
+    known = ("generated", *ON_DISK)
+    return (known.index(kind) if kind in known else len(known) + (kind == "applied"), kind)

@@ -18,22 +18,20 @@ import pyarrow as pa
 from raypoly.errors import CorruptData
 from raypoly.store.catalogue import evaluation_key, step_key
 from raypoly.store.checked_parquet import decode_table, encode_table, open_checked
+from raypoly.store.part_columns import ON_DISK, extra_columns, extra_parts, part_of_rows
 from raypoly.store.record_encoding import runs
 from raypoly.store.rollout_columns import (
     cross_columns,
-    cross_of,
     labels_columns,
-    labels_of,
     migrated,
     rollout_columns,
     rollouts_of,
     verdict_columns,
-    verdicts_of,
 )
 from raypoly.store.schema import SCHEMA, check_schema
 from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
-from raypoly.values import Float64, Group
+from raypoly.values import UNKNOWN, Float64, Group
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,7 @@ def encode_step(completed: CompletedStep) -> bytes:
             **labels_columns([group.labels for group in groups], sizes),
             "unjudged": pa.array(np.repeat([group.unjudged for group in groups], sizes), pa.bool_()),
             **(cross_columns(crossed, sizes) if any(crossed) else {}),
+            **extra_columns(groups),
             "reward": _numbers(completed.rewards, sizes),
             "advantage": _numbers(completed.advantages, sizes),
         }
@@ -118,30 +117,28 @@ def read_head(data: bytes, step: int) -> Head:
 
 def decode_step(table: pa.Table, head: Head) -> CompletedStep:
     """The inverse of `encode_step`."""
-    rollouts, verdicts = rollouts_of(table), verdicts_of(table)
+    rollouts = rollouts_of(table)
     rewards, advantages = (_values(table.column(name)) for name in ("reward", "advantage"))
-    problem_ids, unjudged = (table.column(name).to_pylist() for name in ("problem_id", "unjudged"))
+    problem_ids = table.column("problem_id").to_pylist()
     parts = list(runs(table.column("slot")))
-    groups = tuple(
-        Group(
-            step=head.step,
-            slot=slot,
-            problem_id=problem_ids[start],
-            rollouts=rollouts[start:end],
-            verdicts=verdicts[start:end],
-            labels=labels_of(table.slice(start, end - start)),
-            unjudged=unjudged[start],
-            cross_logprobs=cross_of(table.slice(start, end - start)),
-        )
-        for slot, start, end in parts
-    )
     return CompletedStep(
         head.step,
-        groups,
+        groups=tuple(
+            Group(head.step, slot, problem_ids[start], rollouts[start:end], _parts_of(table.slice(start, end - start)))
+            for slot, start, end in parts
+        ),
         rewards=tuple(rewards[start:end] for _, start, end in parts),
         advantages=tuple(advantages[start:end] for _, start, end in parts),
         applied=head.applied,
     )
+
+
+def _parts_of(rows: pa.Table) -> dict[str, Any]:
+    """What the stages found out about one group."""
+    found = {stage: part_of_rows(stage, rows) for stage in ON_DISK}
+    if found["judge"] is UNKNOWN and not rows.column("unjudged")[0].as_py():
+        found["judge"] = None  # nobody asked for labels
+    return {name: part for name, part in found.items() if part is not None} | dict(extra_parts(rows))
 
 
 def _checked(store: Store, key: str) -> tuple[pa.Table, dict[str, str]]:

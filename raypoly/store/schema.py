@@ -3,6 +3,7 @@
     1   the first journals: frames whose checksum leaves the version out, files that name none
     2   every file names its version under its checksum; journal objects name their number; JSON files are sealed
     3   journal objects may hold `crossed` records, and rollout files their columns
+    4   journal objects and rollout files may hold parts of any stage (`part_columns.py`)
 
 If you add a column, give it a value for files that lack it (`rollout_columns.migrated`). If you change what a value
 means, raise `SCHEMA`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from raypoly.errors import NewerSchema
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 def check_schema(found: int, what: str) -> None:

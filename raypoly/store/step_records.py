@@ -1,27 +1,25 @@
-"""What is kept of a step, one record for each finished stage of each group, and one for the applied update.
+"""What is kept of a step: a record for each part of each group, and one for the applied update.
 
-Generated --> Scored --> Judged --> Crossed    (at most one of each a slot, in this order)
-Applied                                        (one a step, when the learner has taken it)
+Generated --> StagePart of one stage after another    (at most one of each a slot)
+Applied                                               (one a step, when the learner has taken it)
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
-from raypoly.values import CrossLogprobs, Float64, Group, Labels, Verdict
-
-Kind = Literal["generated", "scored", "judged", "crossed", "applied"]
+from raypoly.values import Float64, Group
 
 
 @dataclass(frozen=True)
 class Generated:
-    """The group's rollouts, as sampled. What later stages add to `group` is not kept here."""
+    """The group's rollouts, as sampled. Parts of `group` are not kept here."""
 
     group: Group
-    kind: Kind = field(default="generated", init=False)
+    kind: str = field(default="generated", init=False)
 
     @property
     def step(self) -> int:
@@ -33,33 +31,18 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """The group's N verdicts."""
+class StagePart:
+    """What one stage found out about one group."""
 
     step: int
     slot: int
-    verdicts: tuple[Verdict, ...]
-    kind: Kind = field(default="scored", init=False)
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The group's labels, or that the judge answered and could not label it (`labels` None: `unjudged`)."""
-
-    step: int
-    slot: int
-    labels: Labels | None
-    kind: Kind = field(default="judged", init=False)
-
-
-@dataclass(frozen=True)
-class Crossed:
-    """The log-probabilities of the group's responses behind each of its prompts, for objectives that need them."""
-
-    step: int
-    slot: int
-    cross_logprobs: CrossLogprobs
-    kind: Kind = field(default="crossed", init=False)
+    kind: str
+    """The stage's name."""
+    part: Any
+    """`UNKNOWN`, `Skipped`, or the part: a tuple of `Verdict` (`score`), `Labels` (`judge`), `CrossLogprobs`
+    (`prompt_logprobs`), and a `pyarrow.RecordBatch` of N rows for any other stage."""
+    after: tuple[str, ...] = ()
+    """The stages whose parts it was made from: where one of them is lost to damage, this does not count."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +56,11 @@ class Applied:
     """The step's row in `metrics.jsonl`; JSON values only."""
     groups: int = 0
     """How many groups the update was made of; the journal fills it in."""
-    kind: Kind = field(default="applied", init=False)
+    kind: str = field(default="applied", init=False)
     slot: int = field(default=-1, init=False)
 
 
-Record = Generated | Scored | Judged | Crossed | Applied
+Record = Generated | StagePart | Applied
 
 
 @dataclass(frozen=True)
@@ -105,22 +88,14 @@ class StepRecords:
 
     step: int
     groups: Mapping[int, Group]
-    """By slot, each as far as it has come: `verdicts` None until scored, and so on."""
+    """By slot, each as far as it has come."""
     applied: Applied | None
     """None until the learner has taken the step."""
 
     @property
-    def keys(self) -> frozenset[tuple[int, Kind]]:
+    def keys(self) -> frozenset[tuple[int, str]]:
         """The (slot, kind) pairs that are committed and need no repeating."""
-        keys: set[tuple[int, Kind]] = set()
-        for slot, group in self.groups.items():
-            keys.add((slot, "generated"))
-            if group.verdicts is not None:
-                keys.add((slot, "scored"))
-            if group.labels is not None or group.unjudged:
-                keys.add((slot, "judged"))
-            if group.cross_logprobs is not None:
-                keys.add((slot, "crossed"))
+        keys = {(slot, kind) for slot, group in self.groups.items() for kind in ("generated", *group.parts)}
         if self.applied is not None:
             keys.add((self.applied.slot, self.applied.kind))
         return frozenset(keys)
@@ -149,18 +124,11 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
     groups: dict[int, Group] = {}
     applied: Applied | None = None
     for record in records:
-        slot = record.slot
-        group = groups.get(slot)
+        group = groups.get(record.slot)
         if isinstance(record, Applied):
             applied = record if record.groups == len(groups) else applied
         elif isinstance(record, Generated):
-            groups.setdefault(slot, record.group)
-        elif isinstance(record, Scored):
-            if group is not None and group.verdicts is None:
-                groups[slot] = replace(group, verdicts=record.verdicts)
-        elif isinstance(record, Crossed):
-            if group is not None and group.cross_logprobs is None:
-                groups[slot] = replace(group, cross_logprobs=record.cross_logprobs)
-        elif group is not None and group.verdicts is not None and group.labels is None and not group.unjudged:
-            groups[slot] = replace(group, labels=record.labels, unjudged=record.labels is None)
+            groups.setdefault(record.slot, record.group)
+        elif group is not None and record.kind not in group.parts and group.parts.keys() >= set(record.after):
+            groups[record.slot] = group.with_parts(**{record.kind: record.part})
     return StepRecords(step, dict(sorted(groups.items())), applied)

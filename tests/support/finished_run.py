@@ -105,7 +105,7 @@ def _group(step: int) -> Group:
         Verdict("wrong", 1, 3, 0.01, f"f(3) gave {HOSTILE}", Evidence("return x", (), {}, "")),
     )
     labels = Labels(np.array([1, 2], np.int32), np.zeros(2, np.bool_), "structural")
-    return Group(step, 0, "sum-to-n", rollouts, verdicts, labels)
+    return Group(step, 0, "sum-to-n", rollouts, {"score": verdicts, "judge": labels})
 
 
 def _numbers() -> tuple[Any, Any]:

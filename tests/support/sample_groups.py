@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from raypoly.store import Generated, Judged, Scored
-from raypoly.values import STATUSES, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
+from raypoly.store import Generated, StagePart
+from raypoly.values import STATUSES, UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Verdict
 
+AFTER = {"score": (), "judge": ("score",)}
+"""The stages that whole groups have passed, and those before each."""
 TEXTS = ("    return n * (n + 1) // 2\n", "", "räksmörgås 🦐 \x00 tab\t", "raypoly.sha256 @" + "0" * 64)
 
 
@@ -17,15 +19,9 @@ def make_group(step: int, slot: int, size: int = 8, *, tokens: int = 48, unjudge
     rng = np.random.default_rng([step, slot])
     rollouts = tuple(make_rollout(rng, int(rng.integers(1, tokens + 1))) for _ in range(size))
     labels = Labels(rng.integers(0, 4, size).astype(np.int32), rng.random(size) < 0.2, "structural-1")
-    return Group(
-        step=step,
-        slot=slot,
-        problem_id=f"puzzle/{int(rng.integers(1000))}",
-        rollouts=rollouts,
-        verdicts=tuple(make_verdict(rng) for _ in range(size)),
-        labels=None if unjudged else labels,
-        unjudged=unjudged,
-    )
+    problem_id = f"puzzle/{int(rng.integers(1000))}"
+    verdicts = tuple(make_verdict(rng) for _ in range(size))
+    return Group(step, slot, problem_id, rollouts, {"score": verdicts, "judge": UNKNOWN if unjudged else labels})
 
 
 def make_crossed(group: Group, prompts: int = 3) -> Group:
@@ -33,7 +29,7 @@ def make_crossed(group: Group, prompts: int = 3) -> Group:
     rng = np.random.default_rng([group.step, group.slot, 1])
     logprobs = tuple(-10 * rng.random((prompts, len(each.tokens)), np.float32) for each in group.rollouts)
     own = (np.arange(group.size) % prompts).astype(np.int32)
-    return replace(group, cross_logprobs=CrossLogprobs(own, logprobs))
+    return group.with_parts(prompt_logprobs=CrossLogprobs(own, logprobs))
 
 
 def make_rollout(rng: np.random.Generator, tokens: int) -> Rollout:
@@ -58,11 +54,10 @@ def make_verdict(rng: np.random.Generator) -> Verdict:
     return Verdict(status, int(rng.integers(4)), 4, cpu_seconds, detail, known, failure, bool(rng.random() < 0.9))  # type: ignore[arg-type]
 
 
-def stages(group: Group) -> tuple[Generated, Scored, Judged]:
+def stages(group: Group) -> tuple[Generated, StagePart, StagePart]:
     """The group's first three records."""
-    assert group.verdicts is not None
-    bare = replace(group, verdicts=None, labels=None, unjudged=False, cross_logprobs=None)
-    return Generated(bare), Scored(group.step, group.slot, group.verdicts), Judged(group.step, group.slot, group.labels)
+    parts = [StagePart(group.step, group.slot, name, group.parts[name], after) for name, after in AFTER.items()]
+    return Generated(replace(group, parts={})), *parts  # type: ignore[return-value]
 
 
 def same_group(left: Group, right: Group) -> bool:

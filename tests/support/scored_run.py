@@ -123,7 +123,13 @@ def _group(step: int, slot: int, name: str, stored: Change, label: Label) -> Gro
     found = tuple(stored(name, place, verdict) for place, verdict in enumerate(verdicts(PROGRAMS)))
     ids = label(step, slot)
     labels = None if ids is None else Labels(np.array(ids, np.int32), np.array(ids) == 0, "hand")
-    return Group(step, slot, name, tuple(rollout(code, i) for i, code in enumerate(PROGRAMS)), found, labels)
+    return Group(
+        step,
+        slot,
+        name,
+        tuple(rollout(code, i) for i, code in enumerate(PROGRAMS)),
+        {"score": found, "judge": labels} if labels else {"score": found},
+    )
 
 
 def evaluation_table(names: Sequence[str], stored: Change) -> pa.Table:

@@ -15,12 +15,12 @@ from raypoly.settings import load
 from tests.support.local_driver import SMALL, LocalDriver
 from tests.support.ray_machines import Machines
 from workflows.liveness.shutdown import run_workflow
-from workflows.startup.open_run import open_run
+from workflows.startup.open_run import OpenRun, open_run
 from workflows.startup.ray_cluster import connect_ray
-from workflows.step.parts import Parts
+from workflows.step.weight_sync import WeightSync
 from workflows.train import Training
 
-Disturb = Callable[[Parts, int], Awaitable[None]]
+Disturb = Callable[[OpenRun, int], Awaitable[None]]
 
 
 def config(model: Path, folder: Path, *overrides: str) -> Config:
@@ -33,16 +33,16 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
     digests: list[str] = []
 
     async def work() -> None:
-        async with open_run(resolve_run(config)) as parts:
-            training = Training(parts)
-            await parts.publish_weights()
+        async with open_run(resolve_run(config)) as opened:
+            training = Training(opened)
+            await opened.weights.sync()
             for step in range(config.train.steps):
-                trouble = asyncio.create_task(disturb(parts, step)) if disturb else None
+                trouble = asyncio.create_task(disturb(opened, step)) if disturb else None
                 await training.step(step)
                 if trouble:
                     await trouble
-                digests.append(parts.journal.load_step(step).applied.digest)
-            await parts.finish()
+                digests.append(opened.durability.journal.load_step(step).applied.digest)
+            await opened.finish()
 
     run_workflow(work())
     return digests
@@ -52,7 +52,7 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
 def test_losing_each_actor_once_changes_nothing(reference: LocalDriver, warm_model: Path, tmp_path: Path) -> None:
     victims = ["generator", "scorer-0", "judge", "learner"]
 
-    async def kill(parts: Parts, step: int) -> None:
+    async def kill(opened: OpenRun, step: int) -> None:
         if step < len(victims):
             await asyncio.sleep(0.05 * step)
             ray.kill(ray.get_actor(victims[step]))
@@ -64,14 +64,14 @@ def test_losing_each_actor_once_changes_nothing(reference: LocalDriver, warm_mod
 def test_losing_the_learner_after_its_update_and_before_the_commit_changes_nothing(
     reference: LocalDriver, warm_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish, lost = Parts.publish_weights, []
+    sync, lost = WeightSync.sync, []
 
-    async def lose_it_first(parts: Parts) -> None:
-        if parts.learning.version == 2 and not lost:
+    async def lose_it_first(weights: WeightSync) -> None:
+        if weights.services.learner.version == 2 and not lost:
             lost.append(ray.kill(ray.get_actor("learner")))
-        await publish(parts)
+        await sync(weights)
 
-    monkeypatch.setattr(Parts, "publish_weights", lose_it_first)
+    monkeypatch.setattr(WeightSync, "sync", lose_it_first)
     assert train(config(warm_model, tmp_path / "run", "train.steps=3")) == reference.digests()[:3]
     assert lost
 

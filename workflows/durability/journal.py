@@ -2,7 +2,7 @@
 
     journal = Journal(store, lease)
     await journal.commit(Generated(group))                        # durable when it returns
-    await journal.commit(Scored(step, slot, verdicts))
+    await journal.commit(StagePart(step, slot, "score", verdicts))
     await journal.commit(Applied(step, digest, metrics))
     await journal.seal_step(step, groups, rewards, advantages)    # one rollout file replaces the step's records
 
@@ -28,7 +28,7 @@ from raypoly.store import Applied, Lease, Record, Store
 from raypoly.store.catalogue import step_key
 from raypoly.store.record_encoding import decode, encode
 from raypoly.store.rollout_files import Evaluation
-from raypoly.store.step_records import CompletedStep, Kind, StepRecords, assemble
+from raypoly.store.step_records import CompletedStep, StepRecords, assemble
 from raypoly.values import Float64, Group
 from workflows.durability.history import History
 
@@ -44,7 +44,7 @@ class AlreadyCommitted(RuntimeError):
 class _OpenStep:
     """What is committed, or on its way, of a step that is not completed."""
 
-    keys: set[tuple[int, Kind]]
+    keys: set[tuple[int, str]]
     applied: Applied | None
 
     @property

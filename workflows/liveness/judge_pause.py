@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from raypoly.config import JudgeConfig
-from raypoly.errors import JudgeUnavailable, PausedTooLong
+from raypoly.errors import Away, PausedTooLong
 from workflows.observers.progress import Progress
 
 T = TypeVar("T")
@@ -32,26 +32,26 @@ class JudgeOutagePause:
     def __init__(
         self,
         config: JudgeConfig,
-        probe: Callable[[], Awaitable[None]],
         progress: Progress,
         on_pause: str | None = None,
         on_change: Callable[[Mapping[str, Any], str], None] = lambda pause, state: None,
     ) -> None:
-        self._config, self._probe, self._progress = config, probe, progress
+        self._config, self._progress = config, progress
         self._on_pause, self._on_change = on_pause, on_change
         self._open = asyncio.Event()
         self._open.set()
         self._pauses: list[dict[str, Any]] = []
 
-    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The judge's answer, after any pause. Raises `PausedTooLong`, and the judge's errors other than an outage."""
+    async def ask(self, question: Callable[[], Awaitable[T]], probe: Callable[[], Awaitable[None]]) -> T:
+        """The answer, after any pause. In a pause `probe` is called again and again until it no longer raises `Away`.
+        Raises `PausedTooLong`, and the question's errors other than `Away`."""
         while True:
             await self._open.wait()
             try:
                 return await question()
-            except JudgeUnavailable as error:
+            except Away as error:
                 if self._open.is_set():
-                    await self._pause(str(error))
+                    await self._pause(str(error), probe)
 
     @property
     def is_paused(self) -> bool:
@@ -63,7 +63,7 @@ class JudgeOutagePause:
         ended, self._pauses = self._pauses, []
         return ended
 
-    async def _pause(self, reason: str) -> None:
+    async def _pause(self, reason: str, probe: Callable[[], Awaitable[None]]) -> None:
         since, started = datetime.now(UTC), time.monotonic()
         pause: dict[str, Any] = {"since": since.isoformat(), "reason": reason}
         self._open.clear()
@@ -72,7 +72,7 @@ class JudgeOutagePause:
         try:
             if self._on_pause is not None:
                 await self._run_command(self._on_pause, reason, since)
-            await self._wait_until_back(started)
+            await self._wait_until_back(started, probe)
         except BaseException:
             # the run ends in this pause, which has to be recorded
             self._on_change({**pause, "seconds": round(time.monotonic() - started, 3)}, "paused")
@@ -83,15 +83,15 @@ class JudgeOutagePause:
         self._on_change(self._pauses[-1], "running")
         self._open.set()
 
-    async def _wait_until_back(self, started: float) -> None:
+    async def _wait_until_back(self, started: float, probe: Callable[[], Awaitable[None]]) -> None:
         wait = self._config.probe_seconds
         while True:
             left = self._seconds_left(started)
             await asyncio.sleep(min(wait, left))
             try:
-                await self._probe()
+                await probe()
                 return
-            except JudgeUnavailable as error:
+            except Away as error:
                 if self._seconds_left(started) <= 0:
                     raise PausedTooLong(
                         f"The judge stayed away for judge.max_pause={self._config.max_pause:g} s ({error}); "

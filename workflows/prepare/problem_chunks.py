@@ -24,12 +24,12 @@ from raypoly.preparing.candidates import Candidate, contents_hash
 from raypoly.preparing.prepare_config import SamplingConfig
 from raypoly.seeds import derive
 from raypoly.store.bundles import BLOCK
-from raypoly.store.step_records import Applied, Generated, Record, Scored
+from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group, Problem, Rollout, Verdict
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
-from workflows.step.group_verdicts import verdicts_of
 from workflows.step.skipped_groups import SkippedGroups, skip_reason
+from workflows.step.stages.score_stage import score_group
 
 OPEN = 2
 """Chunks under way: while programs of one run, responses of the next are sampled."""
@@ -100,7 +100,7 @@ class Samples:
                 yield group
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
-        return await verdicts_of(group, candidate.problem, self._scorers, self._skipped, group.step)
+        return await score_group(group, candidate.problem, self._scorers, self._skipped, group.step)
 
     def _seeds(self, problem_id: str) -> tuple[int, ...]:
         return tuple(derive(self._config.seed, "prepare", problem_id, i) for i in range(self._config.samples))
@@ -192,8 +192,9 @@ class Chunks:
 
     async def _scored(self, group: Group, candidate: Candidate, work: Work, notify: OnOutcome) -> Group:
         if group.verdicts is None:
-            group = replace(group, verdicts=await work.verdicts(group, candidate))
-            await self._commit(Scored(group.step, group.slot, group.verdicts or ()))
+            verdicts = await work.verdicts(group, candidate)
+            group = group.with_parts(score=verdicts)
+            await self._commit(StagePart(group.step, group.slot, "score", verdicts))
         notify(outcome_of(group))
         return group
 

@@ -1,15 +1,19 @@
-"""A run's parts, started once and stopped once: folder and lease, journal, actors, watchdog, progress, sinks."""
+"""From a run's folder to a run that is ready: lease, journal, actors, watchdog, progress and sinks, started once and
+stopped once.
+
+    async with open_run(directory, shutdown) as opened:
+        await Training(opened).run()
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from actors.calls import CallContext, InFlightCalls
 from actors.generator import Generator
@@ -20,8 +24,8 @@ from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
+from raypoly.objectives import Objective
 from raypoly.objectives.objective_hooks import distinct_prompts
-from raypoly.placement import Placement
 from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
@@ -33,6 +37,7 @@ from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
+from workflows.durability.run_memory import RunMemory
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
@@ -45,65 +50,101 @@ from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
 from workflows.startup.resources import ActorResources, reserve_resources
-from workflows.step.group_stages import Stages
+from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
-from workflows.step.parts import OBJECTIVE_STATE, ORDER_STATE, PLACE, Parts
+from workflows.step.run_durability import RunDurability
+from workflows.step.run_observers import RunObservers
+from workflows.step.seal_step import StepSealer
+from workflows.step.services import Around, Services
 from workflows.step.skipped_groups import SkippedGroups
+from workflows.step.stages import StageRunner, build_stages
+from workflows.step.weight_sync import WeightSync
 
-Around = Callable[[str, Awaitable[None]], Awaitable[None]]
-"""Waits for a part that starts, and may watch how it does."""
+
+@dataclass
+class OpenRun:
+    """A run that is ready to go on: its config, problems and objective, and what works for it."""
+
+    path: Path
+    config: Config
+    problems: ProblemSet
+    objective: Objective
+    services: Services
+    durability: RunDurability
+    observers: RunObservers
+    stages: StageRunner
+    estimator: AdvantageEstimator
+    weights: WeightSync
+    sealer: StepSealer
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        config: Config,
+        problem_set: ProblemSet,
+        objective: Objective,
+        services: Services,
+        durability: RunDurability,
+        observers: RunObservers,
+    ) -> Self:
+        """The run over these services, with the parts of a step that follow from them."""
+        stages = StageRunner(config, objective, services, observers.judge_pause, durability.commit)
+        weights = WeightSync(config, services, problem_set.splits["train"])
+        sealer = StepSealer(config, services, durability, observers, stages.stages)
+        estimator = AdvantageEstimator(config, objective)
+        parts = (services, durability, observers, stages, estimator, weights, sealer)
+        return cls(path, config, problem_set, objective, *parts)
+
+    def restore(self) -> None:
+        """Take up what a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
+        learner, journal, memory = self.services.learner, self.durability.journal, self.durability.memory
+        if learner.checkpoint is not None:
+            memory.load(learner.checkpoint)
+        by_id = {problem.id: problem for problem in self.problems.splits["train"]}
+        for results in journal.evaluations().values():
+            self.observers.judge_usage.restore_reported(results.get("judge"))
+        for step in range(learner.version):
+            applied = journal.applied(step)
+            if applied is None:  # lost to damage, before the checkpoint: the history has a hole
+                continue
+            self.observers.restore(applied)
+            self.observers.judge_usage.restore_reported(applied.metrics.get("judge_step"))
+            groups = applied.groups or self.config.train.prompts_per_step
+            self.services.skipped.count(groups, applied.metrics.get("set_aside", 0))
+            memory.take(applied.metrics, since_checkpoint=step >= learner.base)
+            if step >= learner.base and self.objective.state_dict():
+                # An objective that remembers must see again what it saw since the checkpoint.
+                for group in journal.load_step(step).groups:
+                    self.estimator.estimate(self.stages.restore(group), by_id[group.problem_id])
+        memory.keep_objective()
+        self.observers.summary.steps = learner.version
+        holes = format_step_ranges(journal.lost_steps(learner.version))
+        if holes:
+            self.observers.progress.note(
+                f"The rollouts of steps {', '.join(holes)} are lost to damage; the run goes on without."
+            )
+
+    async def finish(self) -> None:
+        """Export the final weights as a Hugging Face folder, and say that the run is done."""
+        await self.durability.export()
+        self.observers.summary.write("finished")
 
 
 async def _wait(name: str, start: Awaitable[None]) -> None:
     await start
 
 
-@dataclass(frozen=True)
-class _Workers:
-    """The clients of every actor, and what they share."""
-
-    care: CallContext
-    use: RunJudgeUsage
-    judge: JudgeClient
-    scorers: ScorerPool
-    generator: Generator
-    learning: LearnerSession
-    placement: Placement
-    judging: bool
-    """Whether the run asks its judge anything."""
-
-    async def start(self, around: Around) -> None:
-        """Return when every actor is up that the run needs."""
-        await asyncio.gather(
-            *([around("judge, started", self.judge.start())] if self.judging else []),
-            around("sandbox, started", self.scorers.start()),
-            self._start_policy(around),
-        )
-
-    async def _start_policy(self, around: Around) -> None:
-        """Engines and learner; one after the other where they share a device, for an engine measures what is free."""
-        if self.placement.sleeps:
-            await around("engine, started", self.generator.start())
-            await self.generator.rest()
-            await around("learner, started", self.learning.start())
-        else:
-            await asyncio.gather(
-                around("engine, started", self.generator.start()), around("learner, started", self.learning.start())
-            )
-
-    def actors(self) -> Mapping[str, Any]:
-        """Those there are now, by name."""
-        return {**self.generator.actors, **self.scorers.actors, **self.judge.actors, **self.learning.actors}
-
-
 @asynccontextmanager
 async def open_run(
-    directory: RunDirectory, ending: Shutdown | None = None, around: Around = _wait
-) -> AsyncIterator[Parts]:
+    directory: RunDirectory, shutdown: Shutdown | None = None, around: Around = _wait
+) -> AsyncIterator[OpenRun]:
     """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
-    config, ending = directory.config, ending or Shutdown()
+    config, shutdown = directory.config, shutdown or Shutdown()
+    objective = objectives.of_run(config)
+    stages = build_stages(config, objective)  # first: one that can't be had is said before anything starts
     async with AsyncExitStack() as stack:
-        stack.enter_context(ending.guard())
+        stack.enter_context(shutdown.guard())
         progress = make_progress()
         stack.callback(progress.finish)
         problem_set = await asyncio.to_thread(problems.build_problem_set, config.problems)
@@ -115,53 +156,33 @@ async def open_run(
         model = await model_path(config, problem_set)
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
-        saver = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
+        writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
-        stack.enter_context(
-            RayLiveness(lambda why: ending.end_without_ray(ray_gone(why), journal.flush, lease.release))
-        )
+        lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
+        stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         places = await asyncio.to_thread(reserve_resources, config)
-        refuse_asking_between(config, places.placement.sleeps)
-        workers = _workers(stack, directory, store, model, journal, saver, places, progress.note)
-        stack.push_async_callback(saver.close)
-        summary, gauges = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
-        patience = _patience(config, workers.judge, progress, summary, gauges)
-        watchdog = stack.enter_context(_watchdog(config, workers, store, patience, progress.note, ending))
-        await workers.start(around)
-        objective = objectives.of_run(config)
+        refuse_asking_between(config, places.placement.sleeps, any(s.used and s.turn == "learner" for s in stages))
+        usage = RunJudgeUsage(store)
+        services = _services(stack, directory, usage, model, journal, writer, places, progress.note)
+        stack.push_async_callback(writer.close)
+        observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
+        await services.start(around, asks_judge(config), places.placement.sleeps)
         trained_as = partial(distinct_prompts, objective, rollouts=config.train.rollouts)
-        encode = workers.generator.encode
+        encode = services.generator.encode
         problem_set = await fit_training_prompts(problem_set, config, encode, progress.note, trained_as)
-        aside = SkippedGroups(config.run.max_set_aside, progress.note)
-        canary = JudgeDriftMonitor(config, workers.scorers, workers.judge, progress.note)
-        stack.callback(canary.stop)
-        parts = Parts(
-            path=directory.path,
-            config=config,
-            problems=problem_set,
-            tokenizer_files=await workers.generator.tokenizer_files(),
-            objective=objective,
-            store=store,
-            journal=journal,
-            saver=saver,
-            generator=workers.generator,
-            learning=workers.learning,
-            judge=workers.judge,
-            judge_use=workers.use,
-            canary=canary,
-            stages=Stages(config, objective, workers.scorers, workers.judge, patience, aside),
-            patience=patience,
-            progress=progress,
-            sinks=_sinks(stack, directory, store),
-            summary=summary,
-            gauges=gauges,
-            care=workers.care,
-            aside=aside,
-            watchdog=watchdog,
+        durability = RunDurability(
+            store,
+            journal,
+            writer,
+            RunMemory(config, objective),
+            services.learner,
+            services.context,
+            await services.generator.tokenizer_files(),
         )
-        _take_up(parts)
-        stack.push_async_callback(_stopped_early, parts, ending)
-        yield parts
+        opened = OpenRun.of(directory.path, config, problem_set, objective, services, durability, observers)
+        opened.restore()
+        stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
+        yield opened
 
 
 def _held(
@@ -175,69 +196,76 @@ def _held(
     return store, lease
 
 
-async def _stopped_early(parts: Parts, ending: Shutdown) -> None:
-    """Where the run was told to stop: what it has to do before its parts go."""
-    if ending.seconds_left:
-        await parts.stop_early(ending.seconds_left)
+async def _stopped_early(durability: RunDurability, shutdown: Shutdown, note: Callable[[str], None]) -> None:
+    """Where the run was told to stop: what it has to do before its actors go."""
+    if shutdown.seconds_left:
+        await durability.stop_early(shutdown.seconds_left, note)
 
 
-def _workers(
+def _services(
     stack: AsyncExitStack,
     directory: RunDirectory,
-    store: Store,
+    usage: RunJudgeUsage,
     model: Path,
     journal: Journal,
-    saver: CheckpointWriter,
+    writer: CheckpointWriter,
     places: ActorResources,
     note: Callable[[str], None],
-) -> _Workers:
+) -> Services:
     """Not started yet; stopped by the stack."""
     config = directory.config
-    care = CallContext(Retries(config.run.retries, note), InFlightCalls())
-    use = RunJudgeUsage(store)
-    stack.push_async_callback(use.close)
+    context = CallContext(Retries(config.run.retries, note), InFlightCalls())
+    stack.push_async_callback(usage.close)
     judge = JudgeClient(
-        config.judge, actor_options(), run=directory.uri, spent=lambda: use.spent_usd, on_use=use.add, context=care
+        config.judge,
+        actor_options(),
+        run=directory.uri,
+        spent=lambda: usage.spent_usd,
+        on_use=usage.add,
+        context=context,
     )
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
-    scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), context=care)
-    generator = Generator(config, model, places.options, care, places.placement)
-    learning = LearnerSession(config, model, journal, saver, places.options, note, care)
-    for part in (judge, scorers, generator, learning):
-        stack.callback(part.stop)
-    return _Workers(care, use, judge, scorers, generator, learning, places.placement, asks_judge(config))
+    scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), context=context)
+    generator = Generator(config, model, places.options, context, places.placement)
+    learner = LearnerSession(config, model, journal, writer, places.options, note, context)
+    for service in (judge, scorers, generator, learner):
+        stack.callback(service.stop)
+    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context)
 
 
-def _patience(
-    config: Config, judge: JudgeClient, progress: Progress, summary: Summary, gauges: RayMetrics
-) -> JudgeOutagePause:
-    """Whose pauses stand in the summary and in the metrics."""
+def _observers(
+    stack: AsyncExitStack,
+    directory: RunDirectory,
+    services: Services,
+    journal: Journal,
+    store: Store,
+    usage: RunJudgeUsage,
+    progress: Progress,
+    shutdown: Shutdown,
+) -> RunObservers:
+    """Those that watch something are stopped by the stack."""
+    config = directory.config
+    summary, ray_metrics = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
 
     def paused(pause: Mapping[str, Any], state: str) -> None:
         summary.pause(pause, state)
-        gauges.paused(state == "paused")
+        ray_metrics.paused(state == "paused")
 
-    return JudgeOutagePause(config.judge, judge.probe, progress, config.run.on_pause, paused)
-
-
-def _watchdog(
-    config: Config,
-    workers: _Workers,
-    store: Store,
-    patience: JudgeOutagePause,
-    note: Callable[[str], None],
-    ending: Shutdown,
-) -> Watchdog:
-    """Whose findings end the run."""
-    return Watchdog(
+    pause = JudgeOutagePause(config.judge, progress, config.run.on_pause, paused)
+    watchdog = Watchdog(
         config.run.stall_seconds,
-        workers.care.in_flight,
-        workers.actors,
+        services.context.in_flight,
+        services.actors,
         Stacks(store),
-        note,
-        failed=ending.request,
-        paused=lambda: patience.is_paused,
+        progress.note,
+        failed=shutdown.request,
+        paused=lambda: pause.is_paused,
     )
+    stack.enter_context(watchdog)
+    drift = JudgeDriftMonitor(config, services.scorers, services.judge, progress.note)
+    stack.callback(drift.stop)
+    sinks = _sinks(stack, directory, store)
+    return RunObservers(progress, sinks, summary, ray_metrics, usage, drift, pause, watchdog)
 
 
 def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:
@@ -270,35 +298,3 @@ def _downloaded(name: str) -> Path:
             f"model.path={name} is no folder here and could not be had from the Hugging Face hub "
             f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
         ) from error
-
-
-def _take_up(parts: Parts) -> None:
-    """What a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
-    learning = parts.learning
-    if learning.checkpoint is not None:
-        parts.objective.load_state_dict(json.loads(learning.checkpoint.read(OBJECTIVE_STATE)))
-        if parts.config.train.refill:
-            parts.place = json.loads(learning.checkpoint.read(ORDER_STATE))["place"]
-    by_id = {problem.id: problem for problem in parts.problems.splits["train"]}
-    for results in parts.journal.evaluations().values():
-        parts.judge_use.restore_reported(results.get("judge"))
-    for step in range(learning.version):
-        applied = parts.journal.applied(step)
-        if applied is None:  # lost to damage, before the checkpoint: the history has a hole
-            continue
-        parts.record(applied)
-        parts.pass_rates.take(applied.metrics)
-        parts.judge_use.restore_reported(applied.metrics.get("judge_step"))
-        groups = applied.groups or parts.config.train.prompts_per_step
-        parts.aside.count(groups, applied.metrics.get("set_aside", 0))
-        if step >= learning.base:
-            parts.place = applied.metrics.get(PLACE, 0)
-        if step >= learning.base and parts.objective.state_dict():
-            # An objective that remembers must see again what it saw since the checkpoint.
-            for group in parts.journal.load_step(step).groups:
-                parts.stages.value(group, by_id[group.problem_id])
-    parts.remember()
-    parts.summary.steps = learning.version
-    holes = format_step_ranges(parts.journal.lost_steps(learning.version))
-    if holes:
-        parts.progress.note(f"The rollouts of steps {', '.join(holes)} are lost to damage; the run goes on without.")

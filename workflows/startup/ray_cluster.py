@@ -173,6 +173,7 @@ def user_modules(config: Config) -> list[str]:
         config.generator.engine,
         config.problems.source,
         config.reward.name,
+        *config.stages.own,
     )
     roots = {name.partition(":")[0].partition(".")[0] for name in names if ":" in name} - {"raypoly"}
     found = {_origin(root) for root in roots}

@@ -30,9 +30,8 @@ from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
-from workflows.startup.open_run import open_run
+from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.learner_session import TrainingGroup
-from workflows.step.parts import Parts
 from workflows.step.stopwatch import Stopwatch
 from workflows.train import Training
 
@@ -116,9 +115,9 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve_run(small), shutdown, probe.part) as parts:
-                measured = await Rehearsal(parts, config, probe).run()
-                problems: dict[str, int] = {name: len(split) for name, split in parts.problems.splits.items()}
+            async with open_run(resolve_run(small), shutdown, probe.part) as opened:
+                measured = await Rehearsal(opened, config, probe).run()
+                problems: dict[str, int] = {name: len(split) for name, split in opened.problems.splits.items()}
             whole_run = forecast(config, device, measured, problems)
             print(describe_forecast(config, measured, whole_run, datetime.now()), flush=True)
 
@@ -151,30 +150,31 @@ def rehearsal_config(config: Config, folder: Path) -> Config:
 class Rehearsal:
     """The parts that are tried after every actor has started."""
 
-    def __init__(self, parts: Parts, config: Config, probe: RehearsalProbe) -> None:
-        self.parts, self.config, self.probe = parts, config, probe
+    def __init__(self, opened: OpenRun, config: Config, probe: RehearsalProbe) -> None:
+        self.opened, self.config, self.probe = opened, config, probe
 
     async def run(self) -> RehearsalTimes:
         """Raises `RehearsalFailed`."""
-        parts, probe = self.parts, self.probe
-        parts.progress.start(1, 0, parts.path)
-        if parts.stages.judging or self.config.evaluate.judge:
-            await probe.part("judge, a gold group", parts.canary.measure_agreement())
-        await probe.part("weights to the engine, verified", parts.publish_weights())
-        await probe.part("one step", Training(parts).step(0))
-        applied = parts.journal.applied(0)
+        opened, probe = self.opened, self.probe
+        journal, services = opened.durability.journal, opened.services
+        opened.observers.progress.start(1, 0, opened.path)
+        if opened.stages.runs("judge") or self.config.evaluate.judge:
+            await probe.part("judge, a gold group", opened.observers.judge_drift.measure_agreement())
+        await probe.part("weights to the engine, verified", opened.weights.sync())
+        await probe.part("one step", Training(opened).step(0))
+        applied = journal.applied(0)
         assert applied is not None, "the step was committed"
         row = applied.metrics
         self._check_mismatch(row["mismatch_mean"])
-        groups = parts.journal.load_step(0).groups
+        groups = journal.load_step(0).groups
         longest = [self._at_the_limit(group) for group in groups]
         # where the engine shares the learner's GPU by sleeping; new weights wake it
-        await probe.part("engine, asleep where it has to be", parts.generator.rest())
+        await probe.part("engine, asleep where it has to be", services.generator.rest())
         await probe.part("update without rows", self._update(1, []))
         await probe.part("gradients of rows at their limits", self._update(2, longest))
-        await probe.part("checkpoint, until it is written", parts.saver.wait())
-        await probe.part("checkpoint, read back", parts.learning.start())
-        await probe.part("weights to the engine once more", parts.publish_weights())
+        await probe.part("checkpoint, until it is written", opened.durability.checkpoint_writer.wait())
+        await probe.part("checkpoint, read back", services.learner.start())
+        await probe.part("weights to the engine once more", opened.weights.sync())
         return self._measured(row, groups, longest)
 
     def _check_mismatch(self, mean: float | None) -> None:
@@ -207,7 +207,8 @@ class Rehearsal:
         async def ready(group: TrainingGroup) -> TrainingGroup:
             return group
 
-        await self.parts.learning.update(step, [asyncio.ensure_future(ready(group)) for group in groups], Stopwatch())
+        learner = self.opened.services.learner
+        await learner.update(step, [asyncio.ensure_future(ready(group)) for group in groups], Stopwatch())
 
     def _measured(
         self, row: Mapping[str, Any], groups: Sequence[Group], longest: Sequence[TrainingGroup]

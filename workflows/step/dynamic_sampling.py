@@ -1,8 +1,8 @@
 """Dynamic sampling: groups that teach nothing are left out of a step's update, and further problems take their place.
 
-    refilling = Refilling(stages, tasks, config.train, journal.step(step).groups)
-    tasks.create_task(refilling.fill(flows, further))
-    refilling.slots                       # a future a slot, planned and possible; None for a slot that stays empty
+    sampling = DynamicSampling(estimator, tasks, config.train, journal.step(step).groups)
+    tasks.create_task(sampling.fill(flows, further))
+    sampling.slots                       # a future a slot, planned and possible; None for a slot that stays empty
 
 A group teaches nothing where its final advantages are all zero (`Objective.silent`), whatever its rewards; one that is
 set aside or unjudged has none either. How many are missing is known when every group of the step so far is valued: then
@@ -17,15 +17,18 @@ ones, each time. No more than the planned groups ever make an update, which is d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from raypoly.config import TrainConfig
-from raypoly.values import Group
-from workflows.step.group_stages import Stages
+from raypoly.problems.problem_order import StepProblems
+from raypoly.values import Group, Problem
+from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import TrainingGroup
+from workflows.step.rollouts import RolloutSubmission
 
 Ready = asyncio.Task[TrainingGroup | None] | asyncio.Future[TrainingGroup | None]
 """A slot's group with final advantages; None where the slot stays empty."""
@@ -33,14 +36,45 @@ Further = Callable[[int, int, int], Sequence[asyncio.Task[TrainingGroup]]]
 """Starts groups of further problems: how many, from which slot on, and in which round, from 1."""
 
 
+Flow = Callable[[Problem, asyncio.Future[Group]], Coroutine[Any, Any, TrainingGroup]]
+"""Takes one group from its rollouts to its advantages."""
+
+
+def step_groups(
+    config: TrainConfig,
+    estimator: AdvantageEstimator,
+    submission: RolloutSubmission,
+    problems: StepProblems,
+    flow: Flow,
+) -> Sequence[Ready]:
+    """Start a step's groups: each with final advantages, by slot; without `train.refill` those planned, as they are."""
+    tasks = submission.tasks
+
+    def start(chosen: Sequence[Problem], first: int = 0, attempt: int = 0) -> Sequence[asyncio.Task[TrainingGroup]]:
+        pairs = zip(chosen, submission.groups(chosen, first, attempt), strict=True)
+        return [tasks.create_task(flow(*pair)) for pair in pairs]
+
+    planned = start(problems.planned)
+    if not config.refill:
+        return estimator.over_step(tasks, planned)
+    sampling = DynamicSampling(estimator, tasks, config, submission.known)
+
+    async def fill() -> None:
+        await sampling.fill(planned, lambda count, first, attempt: start(problems.more(count), first, attempt))
+        await submission.generator.rest()
+
+    tasks.create_task(fill())
+    return sampling.slots
+
+
 class DynamicSampling:
     """One step's groups."""
 
     def __init__(
-        self, stages: Stages, tasks: asyncio.TaskGroup, config: TrainConfig, known: Mapping[int, Group]
+        self, estimator: AdvantageEstimator, tasks: asyncio.TaskGroup, config: TrainConfig, known: Mapping[int, Group]
     ) -> None:
         """`known`: what the journal holds of the step, by slot; all of that is taken in any case."""
-        self._stages, self._tasks, self._planned = stages, tasks, config.prompts_per_step
+        self._estimator, self._tasks, self._planned = estimator, tasks, config.prompts_per_step
         self._journalled = 1 + max(known, default=-1)
         self._left_out: set[int] = set()
         loop = asyncio.get_running_loop()
@@ -54,7 +88,7 @@ class DynamicSampling:
             first = len(valued)
             arriving = [self._tasks.create_task(self._arrived(first + i, flow)) for i, flow in enumerate(started)]
             valued += [await group for group in arriving]
-            final = self._normalised(valued) if self._stages.over_batch else valued
+            final = self._normalised(valued) if self._estimator.over_batch else valued
             missing = self._planned - (len(valued) - len(self._left_out))
             wanted = min(max(missing, self._journalled - len(valued)), len(self.slots) - len(valued))
             attempt += 1
@@ -66,7 +100,7 @@ class DynamicSampling:
     async def _arrived(self, slot: int, flow: asyncio.Task[TrainingGroup]) -> TrainingGroup:
         """The group; where its advantages are final by now, the learner has it at once."""
         trained = await flow
-        if self._stages.over_batch:
+        if self._estimator.over_batch:
             return trained
         trained = self._looked_at(slot, trained)
         self.slots[slot].set_result(trained)
@@ -76,13 +110,13 @@ class DynamicSampling:
         """The groups with the advantages that they would have if the step ended with these."""
         kept = [slot for slot in range(len(valued)) if slot not in self._left_out]
         final = [_without_advantages(trained) for trained in valued]
-        for slot, trained in zip(kept, self._stages.finished([valued[slot] for slot in kept]), strict=True):
+        for slot, trained in zip(kept, self._estimator.normalise([valued[slot] for slot in kept]), strict=True):
             final[slot] = self._looked_at(slot, trained)
         return final
 
     def _looked_at(self, slot: int, trained: TrainingGroup) -> TrainingGroup:
         """With exact zeros where the group teaches nothing, by which the learner knows it."""
-        if not self._stages.silent(trained):
+        if not self._estimator.silent(trained):
             return trained
         self._left_out.add(slot)
         return _without_advantages(trained)

@@ -23,6 +23,7 @@ from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
+from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.policy.training_rows import rows_of
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import Shard, ShardWriter
@@ -283,8 +284,8 @@ class LearnerSession:
         return of_run(self._config).fits_advantages
 
     def _unknown(self, group: Group) -> bool:
-        unlabelled = group.labels is None and "labels" in objectives.of_run(self._config).needs
-        return unlabelled or skip_reason(group) is not None
+        needed = needed_stages(objectives.of_run(self._config))
+        return skip_reason(group) is not None or not all(map(group.knows, needed))
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())

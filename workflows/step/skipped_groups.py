@@ -1,10 +1,10 @@
-"""Problems whose tests can't be run: tried three times, then set aside, never scored.
+"""Groups that are skipped because the tests of their problem can't be run: tried three times, never scored.
 
-    verdicts = await aside.verdicts(problem, group.size, lambda: scorers.score(problem, codes))
-    reason = set_aside(group)       # None where the group's verdicts are sound
+    verdicts = await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes))
+    reason = skip_reason(group)       # None where the group takes part in the update
 
-A group that is set aside has `infra` verdicts throughout, in the journal too: no reward, no gradient, and the batch's
-divisor stays. Where too many are, the run ends before it commits another one.
+A skipped group has `infra` verdicts throughout, in the journal too: no reward, no gradient, and the batch's divisor
+stays. Where too many groups are skipped, the run ends before it commits another one (`run.max_set_aside`).
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, TooManySetAside
-from raypoly.values import Group, Problem, Verdict
+from raypoly.errors import BrokenTests, IsolationMissing, RaypolyError, SandboxError, TooManySetAside
+from raypoly.values import Group, Problem, Skipped, Verdict
 
 TRIES = 3
 WAIT_SECONDS = 0.5
 """Before the second try; twice that before the third."""
 ALWAYS_ALLOWED = 3
-"""Groups that may be set aside whatever their share: at the start two of few would be too many."""
+"""Groups that may be skipped whatever their share: at the start two of few would be too many."""
 
 
 class SkippedGroups:
-    """One run's problems that are set aside, and their share of its groups."""
+    """One run's problems whose groups are skipped, and their share of its groups."""
 
     def __init__(self, limit: float, note: Callable[[str], None]) -> None:
         self._limit, self._note = limit, note
         self._reasons: dict[str, str] = {}
         """By problem, of this start: another start tries again, for the data or the machine may be mended."""
-        self._groups = self._aside = 0
+        self.groups = self._skipped = 0
 
     async def verdicts(
         self, problem: Problem, size: int, score: Callable[[], Awaitable[Sequence[Verdict]]]
@@ -53,22 +53,35 @@ class SkippedGroups:
                 self._note(f"Problem {problem.id} is set aside after {TRIES} tries: {reason}")
         return tuple(Verdict("infra", 0, 0, 0.0, self._reasons[problem.id]) for _ in range(size))
 
-    def count(self, groups: int, aside: int) -> None:
+    def count(self, groups: int, skipped: int) -> None:
         """Groups of training that are scored, or were at earlier starts. Raises `TooManySetAside`."""
-        self._groups += groups
-        self._aside += aside
-        if aside and self._aside > max(ALWAYS_ALLOWED, self._limit * self._groups):
+        self.groups += groups
+        self._skipped += skipped
+        if skipped and self._skipped > max(ALWAYS_ALLOWED, self._limit * self.groups):
             problem, reason = next(reversed(self._reasons.items()), ("", "see the rows of metrics.jsonl"))
             raise TooManySetAside(
-                f"{reason.rstrip('.')} (problem {problem}): the tests of {self._aside} of {self._groups} groups can't "
-                f"be run, more than run.max_set_aside={self._limit:g}. Find such problems with raypoly score "
+                f"{reason.rstrip('.')} (problem {problem}): the tests of {self._skipped} of {self.groups} groups "
+                f"can't be run, more than run.max_set_aside={self._limit:g}. Find such problems with raypoly score "
                 "--validate, leave them out by problems.exclude, and start again; everything committed is kept."
             )
 
 
-def skip_reason(group: Group) -> str | None:
-    """Why a group is set aside; None where it is not, or is not scored yet."""
-    verdicts = group.verdicts
+def infra_reason(verdicts: Sequence[Verdict] | None) -> str | None:
+    """Why none of a group's programs could be scored; None where they could, or are not scored yet."""
     if verdicts and all(verdict.status == "infra" for verdict in verdicts):
         return verdicts[0].detail
     return None
+
+
+def skip_reason(group: Group) -> str | None:
+    """Why a group is left out of the update: its tests can't be run, or a stage can't work on it; None where it is not
+    left out."""
+    skipped = (part.reason for part in group.parts.values() if isinstance(part, Skipped))
+    return next(skipped, infra_reason(group.verdicts))
+
+
+def sound_verdicts(group: Group) -> Sequence[Verdict]:
+    """The verdicts of a group that is scored and not skipped. Raises `RaypolyError` for any other."""
+    if group.verdicts is None or any(verdict.status == "infra" for verdict in group.verdicts):
+        raise RaypolyError(f"step {group.step}, slot {group.slot}: a group without sound verdicts went on")
+    return group.verdicts

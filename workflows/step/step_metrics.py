@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from raypoly.group_stage import GroupStage
 from raypoly.judge.judge_usage import UsageCounts, usage_to_json
 from raypoly.judge.structural import structural_labels
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct
 from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.store.part_columns import ON_DISK
 from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
@@ -44,6 +46,7 @@ def metrics_row(
     pauses: Sequence[Mapping[str, Any]],
     clip_share: float,
     judge: JudgeNumbers,
+    stages: Sequence[GroupStage] = (),
 ) -> dict[str, Any]:
     """JSON values of one applied step; null where nothing was measured."""
     sound = [trained for trained in groups if skip_reason(trained.group) is None]
@@ -87,7 +90,20 @@ def metrics_row(
         "labelled_by": dict(Counter(t.group.labels.judge for t in groups if t.group.labels is not None)),
         "weight_digest": stats.weight_digest,
         **_measures(groups),
+        **_parts(groups, stages),
     }
+
+
+def _parts(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:
+    """Means of the numbers of stages that have no columns of their own here, and in how many groups one is unknown."""
+    found: dict[str, float | None] = {}
+    for stage in (stage for stage in stages if stage.name not in ON_DISK):
+        name, asked = stage.name, [t.group for t in groups if stage.name in t.group.parts]
+        measured = [stage.measures(group.parts[name]) for group in asked if group.knows(name)]
+        found[f"{name}/unknown"] = len(asked) - len(measured)
+        for number in sorted({number for each in measured for number in each}):
+            found[f"{name}/{number}"] = _mean(each[number] for each in measured if number in each)
+    return found
 
 
 def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 GENERATE = "generate"
 CROSS = "cross"
 PRIORITY = (GENERATE, "learn", CROSS, "judge", "score", "sync")
-"""The stages, those first that a step can't do without: others hide behind them."""
+"""The stages, those first that a step can't do without: others hide behind them; a user's own come last."""
 SOMETIMES = (CROSS,)
 """Those that are told of where they were at work alone."""
 IDLE = "idle"
@@ -60,14 +60,15 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
     tail = _tail(intervals)
     seconds: Counter[str] = Counter()
     at_work = {each.stage for each in intervals}
-    exposed = {name: 0.0 for name in (*PRIORITY, IDLE) if name in at_work or name not in SOMETIMES}
+    order = (*PRIORITY, *sorted(at_work - {*PRIORITY}))
+    exposed = {name: 0.0 for name in (*order, IDLE) if name in at_work or name not in SOMETIMES}
     exposed_tail = 0.0
     busy: Counter[str] = Counter()
     now = start
     for time, stage, change in [*_changes(intervals), (end, IDLE, 0)]:
         length, since, now = time - now, now, time
         seconds.update({name: length for name, count in busy.items() if count})
-        waited_for = next((name for name in PRIORITY if busy[name]), IDLE)
+        waited_for = next((name for name in order if busy[name]), IDLE)
         exposed[waited_for] += length
         if tail is not None and waited_for in HIDEABLE and tail[0] <= since < tail[1]:
             exposed_tail += length  # the tail begins and ends with stages, so no length is in it in part

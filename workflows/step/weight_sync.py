@@ -1,13 +1,14 @@
-"""The proof that an engine has the learner's weights: both give the same log-probabilities.
+"""Weight sync: the learner's new weights go to every engine, and the proof that they arrived.
 
-Two questions, since engines are known to keep a stale head or a stale prefix cache without a word: the tokens of a
-fixed prompt, computed afresh; and a response sampled after that prompt, which spans several blocks of the KV cache,
-where it has any.
+Each engine must give the learner's log-probabilities for two questions, since engines are known to keep a stale head
+or a stale prefix cache without a word: the tokens of a fixed prompt, computed afresh; and a response sampled after that
+prompt, which spans several blocks of the KV cache, where it has any.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,21 +16,48 @@ from actors.generator import Generator
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.seeds import derive
-from raypoly.values import Int32
+from raypoly.values import Int32, Problem
 from workflows.step.learner_session import LearnerSession
+from workflows.step.rollouts import encode_prompts
+from workflows.step.services import Services
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest |difference| of one log-probability. Seen: 7.6e-6 in fp32, 0.095 in bf16 (vLLM against transformers)."""
+PROBE_TOKENS = 100
+"""Tokens of the prompt that weight updates are verified with: more than three KV blocks of 32."""
 
 
-async def verify_weights(generator: Generator, learning: LearnerSession, tokens: Int32, config: Config) -> None:
+class WeightSync:
+    """From one learner to one run's engines."""
+
+    def __init__(self, config: Config, services: Services, problems: Sequence[Problem]) -> None:
+        """`problems`: whose first prompts make up the fixed one."""
+        self._config, self.services, self._problems = config, services, problems
+        self._probe: Int32 | None = None
+
+    async def sync(self) -> None:
+        """Return when every engine has the learner's weights. Raises `WeightsMismatch` where one has others."""
+        generator, learner = self.services.generator, self.services.learner
+        await generator.update_weights(learner, learner.version)
+        await verify_weights(generator, learner, await self.probe_tokens(), self._config)
+
+    async def probe_tokens(self) -> Int32:
+        """A fixed prompt: the first training prompts, end to end. Raises as `encode_prompts`."""
+        if self._probe is None:
+            limit = min(PROBE_TOKENS, self._config.generator.max_prompt_tokens)
+            first = await encode_prompts(self.services.generator, self._config, self._problems[:limit])
+            self._probe = np.resize(np.concatenate(first), limit)
+        return self._probe
+
+
+async def verify_weights(generator: Generator, learner: LearnerSession, tokens: Int32, config: Config) -> None:
     """Raise `WeightsMismatch` where the log-probabilities of any engine are not the learner's."""
     probed, want_fixed = await asyncio.gather(
-        generator.probe(tokens, derive(config.train.seed, "probe")), learning.logprobs(tokens[:1], tokens[1:], 1.0)
+        generator.probe(tokens, derive(config.train.seed, "probe")), learner.logprobs(tokens[:1], tokens[1:], 1.0)
     )
     samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
     logprobs = await asyncio.gather(
-        *(learning.logprobs(tokens, response, config.generator.temperature) for response in samples.values())
+        *(learner.logprobs(tokens, response, config.generator.temperature) for response in samples.values())
     )
     want_sampled = dict(zip(samples, logprobs, strict=True))
     for name, (sample, fixed) in probed.items():
@@ -37,7 +65,7 @@ async def verify_weights(generator: Generator, learning: LearnerSession, tokens:
         worst = max(float(np.abs(fixed - want_fixed).max()), float(difference.max()))
         if not worst <= TOLERANCE[config.model.dtype]:
             raise WeightsMismatch(
-                f"After the update to version {learning.version} the engine {config.generator.engine} ({name}) and "
+                f"After the update to version {learner.version} the engine {config.generator.engine} ({name}) and "
                 f"the learner differ by {worst:.3g} in a token's log-probability: the engine has stale or wrong "
                 "weights; try generator.engine=transformers and report this."
             )

@@ -15,7 +15,7 @@ from raypoly.reports.tables import duration
 from raypoly.settings import load
 from tests.support.learner_load import QWEN3_4B as BENCHMARKED
 from tests.support.learner_load import model_flops, sample_rows
-from workflows.step.group_stages import SAMPLED_SHARE as JUDGED_SHARE
+from workflows.step.stages.judge_stage import SAMPLED_SHARE as JUDGED_SHARE
 
 SHAPE = PUBLISHED["Qwen/Qwen3-4B"]
 H200 = find_board("h200")

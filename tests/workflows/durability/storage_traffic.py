@@ -34,7 +34,7 @@ NUMBERS = [np.array([1.0, np.nan]), np.array([0.5, -0.5])]
 TABLE = pa.table({"correct": [1, 2]})
 SUMMARY = b'{"state": "finished"}'
 Promise = Callable[[str], object]
-"""Hears what a commit promised when it returned: `scored 0 1` (step, slot), `compacted 1`, `saved 2`, `evaluated`."""
+"""Hears what a commit promised when it returned: `score 0 1` (step, slot), `compacted 1`, `saved 2`, `evaluated`."""
 
 
 def take_up(place: str | Path) -> tuple[Store, Lease]:

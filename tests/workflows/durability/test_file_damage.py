@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from raypoly.run import Run
 from raypoly.run_identity import resolve_run
 from raypoly.store import Lease, Store
 from raypoly.store.local_store import LocalStore
+from raypoly.values import UNKNOWN
 from tests.support import run_with_history as made
 from tests.support.file_damage import KINDS, Damage
 from tests.support.sample_groups import same_group, stages
@@ -219,7 +220,7 @@ async def go_on(case: Case, journal: Journal, step: int) -> None:
         like = wanted.groups[slot]
         verdicts = like.verdicts if group.verdicts is not None else None
         labels = like.labels if group.labels is not None else None
-        assert same_group(group, replace(like, verdicts=verdicts, labels=labels, unjudged=group.unjudged)), case
+        assert same_group(group, like.with_parts(score=verdicts, judge=UNKNOWN if group.unjudged else labels)), case
         assert like.unjudged or not group.unjudged, case
     for record in (*(record for group in wanted.groups for record in stages(group)), wanted.applied):
         if (record.slot, record.kind) not in found.keys:

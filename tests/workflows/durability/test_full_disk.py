@@ -55,8 +55,8 @@ def written(name: str) -> Stage:
 STAGES: dict[str, Stage] = {
     "before it starts": lambda run: True,
     "generated": journalled("generated", 0),
-    "scored": journalled("scored", 1),
-    "judged": journalled("judged", 1),
+    "scored": journalled("score", 1),
+    "judged": journalled("judge", 1),
     "checkpoint": written("rollouts/step-000001.parquet"),
     "compacted": written("rollouts/step-000002.parquet"),
     "after a checkpoint": written("checkpoints/step-000004/manifest.json"),

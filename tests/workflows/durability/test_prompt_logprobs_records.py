@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from raypoly.store import Applied, Crossed, Lease, Store
+from raypoly.store import Applied, Lease, StagePart, Store
 from raypoly.store.bundles import RolloutFiles
 from raypoly.store.record_encoding import decode, encode
 from raypoly.store.step_records import CompletedStep, Record, assemble
@@ -21,7 +21,7 @@ from workflows.durability.journal import AlreadyCommitted, Journal
 def records(group: Group) -> list[Record]:
     found: list[Record] = list(stages(group))
     if group.cross_logprobs is not None:
-        found.append(Crossed(group.step, group.slot, group.cross_logprobs))
+        found.append(StagePart(group.step, group.slot, "prompt_logprobs", group.cross_logprobs))
     return found
 
 
@@ -40,7 +40,9 @@ def test_they_come_back_from_the_journal_and_from_a_completed_step(store: Store,
         await asyncio.gather(*(journal.commit(record) for group in groups for record in records(group)))
         found = Journal(store, lease).step(3)
         assert all(same_group(found.groups[slot], group) for slot, group in enumerate(groups))
-        assert {(0, "crossed"), (2, "crossed")} == {key for key in found.keys if key[1] == "crossed"}
+        assert {(0, "prompt_logprobs"), (2, "prompt_logprobs")} == {
+            key for key in found.keys if key[1] == "prompt_logprobs"
+        }
         with pytest.raises(AlreadyCommitted):
             await Journal(store, lease).commit(records(groups[0])[-1])
         await journal.commit(Applied(3, "ab", {"step": 3}))
@@ -53,10 +55,10 @@ def test_they_come_back_from_the_journal_and_from_a_completed_step(store: Store,
 def test_without_the_rollouts_they_are_of_they_do_not_count() -> None:
     group = make_crossed(make_group(3, 0, 4))
     generated, scored, judged, crossed = records(group)
-    assert same_group(assemble(3, [generated, crossed]).groups[0], replace(group, verdicts=None, labels=None))
+    assert same_group(assemble(3, [generated, crossed]).groups[0], group.with_parts(score=None, judge=None))
     assert assemble(3, [scored, judged, crossed]).groups == {}
     again = assemble(3, [crossed, generated, scored, judged]).groups[0]
-    assert same_group(again, replace(group, cross_logprobs=None))
+    assert same_group(again, group.with_parts(prompt_logprobs=None))
 
 
 @pytest.mark.parametrize("with_them", [(0,), (1,), (0, 1), ()])

@@ -13,11 +13,10 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.problems.problem_order import EpochOrder
 from raypoly.store.step_records import CompletedStep
-from tests.support.timed_training import numbered_problems
+from tests.support.timed_run import close_run, timed_problems
 from tests.support.virtual_clock import VirtualLoop
-from tests.workflows.step.virtual_run import Recorder, closed, opened, stopped_after
-from workflows.startup.open_run import _take_up
-from workflows.step.parts import Parts
+from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
+from workflows.startup.open_run import OpenRun
 from workflows.train import Training
 
 T = TypeVar("T")
@@ -26,7 +25,7 @@ REFILL = "train.refill=3"
 
 def order() -> list[str]:
     """The problems' ids in the order in which steps take them."""
-    found = EpochOrder(numbered_problems(32), 4, 0)
+    found = EpochOrder(timed_problems(32), 4, 0)
     return [found.at(place)[1].id for place in range(64)]
 
 
@@ -41,12 +40,12 @@ def taken(
     """So many steps as the journal has them, what the learner was told, and the slots of each submission."""
 
     async def work() -> tuple[list[CompletedStep], Recorder, list[list[int]]]:
-        parts = await opened(folder, dull, overrides)
+        opened = await open_virtual(folder, dull, overrides)
         for step in range(count):
-            await Training(parts).step(step)
-        found = [parts.journal.load_step(step) for step in range(count)]
-        await closed(parts)
-        return found, parts.learning.recorder, parts.generator.submitted  # type: ignore[attr-defined]
+            await Training(opened).step(step)
+        found = [opened.durability.journal.load_step(step) for step in range(count)]
+        await close_run(opened)
+        return found, opened.services.learner.recorder, opened.services.generator.submitted  # type: ignore[attr-defined]
 
     return run(work)
 
@@ -73,11 +72,11 @@ def test_the_learner_works_while_further_problems_are_sampled_where_it_has_a_dev
     ids, told = order(), list[int]()
 
     async def work() -> None:
-        parts = await opened(tmp_path, {ids[0], ids[2]}, [REFILL], shared)
-        learner = parts.learning.recorder  # type: ignore[attr-defined]
-        parts.generator.at_work = lambda: told.append(len(learner.told))  # type: ignore[attr-defined]
-        await Training(parts).step(0)
-        await closed(parts)
+        opened = await open_virtual(tmp_path, {ids[0], ids[2]}, [REFILL], shared)
+        learner = opened.services.learner.recorder  # type: ignore[attr-defined]
+        opened.services.generator.at_work = lambda: told.append(len(learner.told))  # type: ignore[attr-defined]
+        await Training(opened).step(0)
+        await close_run(opened)
 
     run(work)
     assert told == [0, 0 if shared else 2]
@@ -135,7 +134,7 @@ def test_a_run_that_is_stopped_anywhere_in_a_step_goes_on_as_if_it_had_not(tmp_p
     first = {0: [0, 1, 2, 3], 3: [0, 1, 2, 3], 5: [4, 5], 9: [4, 5], 11: [6]}
     for stop in (0, 3, 5, 9, 11, 13, 14, 15):  # the step commits 7 groups, their verdicts, and the update
         folder = tmp_path / f"stopped-{stop}"
-        run(lambda folder=folder, stop=stop: stopped_after(opened(folder, dull, [REFILL]), stop))  # type: ignore[misc]
+        run(lambda folder=folder, stop=stop: stopped_after(open_virtual(folder, dull, [REFILL]), stop))  # type: ignore[misc]
         found, submitted = run(lambda folder=folder: resumed(folder, dull))  # type: ignore[misc]
         for got, wanted in zip(found, (want, after), strict=True):
             assert facts(got) == facts(wanted), stop
@@ -144,13 +143,13 @@ def test_a_run_that_is_stopped_anywhere_in_a_step_goes_on_as_if_it_had_not(tmp_p
 
 
 async def resumed(folder: Path, dull: Collection[str]) -> tuple[list[CompletedStep], list[list[int]]]:
-    parts = await opened(folder, dull, [REFILL])
-    _take_up(parts)
-    for step in range(parts.learning.version, 2):
-        await Training(parts).step(step)
-    found = [parts.journal.load_step(step) for step in range(2)]
-    await closed(parts)
-    return found, parts.generator.submitted  # type: ignore[attr-defined]
+    opened = await open_virtual(folder, dull, [REFILL])
+    opened.restore()
+    for step in range(opened.services.learner.version, 2):
+        await Training(opened).step(step)
+    found = [opened.durability.journal.load_step(step) for step in range(2)]
+    await close_run(opened)
+    return found, opened.services.generator.submitted  # type: ignore[attr-defined]
 
 
 def facts(step: CompletedStep) -> Any:
@@ -165,17 +164,17 @@ def test_a_replay_leaves_out_what_was_left_out_and_the_order_goes_on(tmp_path: P
     dull = {ids[0], ids[2], ids[5]}
     taken(tmp_path, dull, REFILL, count=2)
 
-    async def again() -> Parts:
-        parts = await opened(tmp_path, dull, [REFILL])  # which replays, and would refuse another digest
-        _take_up(parts)
-        await closed(parts)
-        return parts
+    async def again() -> OpenRun:
+        opened = await open_virtual(tmp_path, dull, [REFILL])  # which replays, and would refuse another digest
+        opened.restore()
+        await close_run(opened)
+        return opened
 
-    parts = run(again)
-    assert parts.learning.version == 2
-    assert parts.place == 11
-    assert len(parts.learning.recorder.told) == 2 * 5  # type: ignore[attr-defined]
-    assert parts.aside._groups == 7 + 4
+    opened = run(again)
+    assert opened.services.learner.version == 2
+    assert opened.durability.memory.cursor == 11
+    assert len(opened.services.learner.recorder.told) == 2 * 5  # type: ignore[attr-defined]
+    assert opened.services.skipped.groups == 7 + 4
 
 
 def test_a_checkpoint_knows_where_the_order_goes_on(tmp_path: Path) -> None:
@@ -183,16 +182,16 @@ def test_a_checkpoint_knows_where_the_order_goes_on(tmp_path: Path) -> None:
     kept: dict[str, bytes] = {}
 
     async def work() -> None:
-        parts = await opened(tmp_path, {ids[1]}, [REFILL])
-        await Training(parts).step(0)
-        parts.pretrained = {"config.json": b"{}"}
+        opened = await open_virtual(tmp_path, {ids[1]}, [REFILL])
+        await Training(opened).step(0)
+        opened.durability.model_files = {"config.json": b"{}"}
 
         async def begin(step: int, copy: object, files: dict[str, bytes]) -> None:
             kept.update(files)
 
-        parts.saver.begin = begin  # type: ignore[assignment, method-assign]
-        await parts.checkpoint()
-        await closed(parts)
+        opened.durability.checkpoint_writer.begin = begin  # type: ignore[assignment, method-assign]
+        await opened.durability.checkpoint()
+        await close_run(opened)
 
     run(work)
     assert json.loads(kept["order.json"]) == {"place": 5}

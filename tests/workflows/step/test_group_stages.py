@@ -15,12 +15,10 @@ from raypoly.objectives.objective import ObjectiveConfig, ScoredGroup
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Float64, Group, Rollout, Verdict
 from tests.support.service_times import Times
-from tests.support.timed_training import NewestRow, build_parts
+from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import VirtualLoop
-from workflows.startup.open_run import _take_up
-from workflows.step.group_stages import Stages
+from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import TrainingGroup
-from workflows.step.parts import Parts
 from workflows.train import Training
 
 TOKENS = ((3, 1), (2, 2), (5, 5))
@@ -34,38 +32,30 @@ def group(slot: int) -> Group:
         Rollout(np.zeros(1, np.int32), np.zeros(n, np.int32), np.zeros(n, np.float32), "", "stop", 1, 0)
         for n in TOKENS[slot]
     )
-    return Group(0, slot, f"p{slot}", rollouts, VERDICTS[slot])
+    return Group(0, slot, f"p{slot}", rollouts, {"score": VERDICTS[slot]})
 
 
-async def step_with(objective: Objective, parts: Parts) -> CompletedStep:
+async def step_with(opened: OpenRun) -> CompletedStep:
     """The product's own step over services that sleep on a virtual clock."""
-    stages = parts.stages
-    parts.objective = objective
-    parts.stages = Stages(parts.config, objective, stages._scorers, stages._judge, stages._patience, parts.aside)
-    await Training(parts).step(0)
-    stages._scorers.stop()
-    await parts.judge_use.close()
-    await parts.journal.close()
-    return parts.journal.load_step(0)
+    await Training(opened).step(0)
+    await close_run(opened)
+    return opened.durability.journal.load_step(0)
 
 
-def test_an_objective_over_the_batch_sees_lengths_and_no_group_that_is_set_aside(tmp_path: Path) -> None:
+def test_an_objective_over_the_batch_sees_lengths_and_no_group_that_is_skipped(tmp_path: Path) -> None:
     objective = build("reinforce_plus_plus")
 
     async def finished() -> list[TrainingGroup]:
-        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
-        old, problems = parts.stages, parts.problems.splits["train"]
-        stages = Stages(parts.config, objective, old._scorers, old._judge, old._patience, parts.aside)
+        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=objective)
+        estimator, problems = opened.estimator, opened.problems.splits["train"]
 
         async def flow(slot: int) -> TrainingGroup:
             await asyncio.sleep(3 - slot)
-            return stages.value(group(slot), problems[slot])
+            return estimator.estimate(group(slot), problems[slot])
 
         async with asyncio.TaskGroup() as tasks:
-            ready = stages.finish(tasks, [tasks.create_task(flow(slot)) for slot in range(3)])
-        old._scorers.stop()
-        await parts.judge_use.close()
-        await parts.journal.close()
+            ready = estimator.over_step(tasks, [tasks.create_task(flow(slot)) for slot in range(3)])
+        await close_run(opened)
         return [trained.result() for trained in ready]
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -87,8 +77,8 @@ class Sevens(Objective):
 
 def test_the_journal_keeps_the_advantages_that_were_trained_on(tmp_path: Path) -> None:
     async def work() -> CompletedStep:
-        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
-        return await step_with(Sevens(ObjectiveConfig()), parts)
+        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=Sevens(ObjectiveConfig()))
+        return await step_with(opened)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         step = runner.run(work())
@@ -116,11 +106,11 @@ def test_a_checkpoint_remembers_no_group_of_a_step_that_is_under_way(tmp_path: P
     objective = Counts(ObjectiveConfig())
 
     async def one_step_and_a_bit() -> tuple[dict[str, int], bytes]:
-        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
-        await step_with(objective, parts)
+        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=objective)
+        await step_with(opened)
         whole = dict(objective.seen)
-        parts.stages.value(group(0), parts.problems.splits["train"][0])
-        return whole, parts.remembered
+        opened.estimator.estimate(group(0), opened.problems.splits["train"][0])
+        return whole, opened.durability.memory.objective_state
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         whole, remembered = runner.run(one_step_and_a_bit())
@@ -133,13 +123,13 @@ def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoi
     before, after = build("outcome_exploration"), build("outcome_exploration")
 
     async def restarted() -> bytes:
-        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
-        await step_with(before, parts)
-        old = parts.stages
-        parts.objective, parts.remembered = after, b"{}"
-        parts.stages = Stages(parts.config, after, old._scorers, old._judge, old._patience, parts.aside)
-        _take_up(parts)
-        return parts.remembered
+        first = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=before)
+        await step_with(first)
+        same = first.services.learner
+        again = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=after, learner=lambda *given: same)
+        again.restore()
+        await close_run(again)
+        return again.durability.memory.objective_state
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         remembered = json.loads(runner.run(restarted()))
@@ -150,8 +140,8 @@ def test_an_objective_that_remembers_is_shown_again_what_came_after_the_checkpoi
 @pytest.mark.parametrize("name", ["outcome_exploration", "diver"])
 def test_what_an_objective_needs_of_programs_comes_from_their_verdicts(tmp_path: Path, name: str) -> None:
     async def advantages() -> list[Float64]:
-        parts = await build_parts(tmp_path, Times.drawn(1, 4), 2, False, NewestRow())
-        step = await step_with(build(name), parts)
+        opened = await open_timed_run(tmp_path, Times.drawn(1, 4), objective=build(name))
+        step = await step_with(opened)
         return list(step.advantages)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +82,7 @@ def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(tmp_path:
     """Others leave rows of zeros out themselves."""
     fits = loss == "flowrl"
     known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
-    aside = replace(known, verdicts=(Verdict("infra", 0, 1, 0.0),) * 4)
+    aside = known.with_parts(score=(Verdict("infra", 0, 1, 0.0),) * 4)
     for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
         one = learning(tmp_path / objective, [], f"objective.name={objective}", f"loss.name={loss}")
         counts = [one._counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]

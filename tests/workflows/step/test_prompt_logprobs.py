@@ -18,9 +18,9 @@ from raypoly.preflight import refuse_asking_between
 from raypoly.settings import load
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Float64, Group
+from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
-from tests.workflows.step.virtual_run import Recorder, closed, opened, stopped_after
-from workflows.startup.open_run import _take_up
+from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
 from workflows.train import Training
 
 T = TypeVar("T")
@@ -36,11 +36,11 @@ def taken(folder: Path, *overrides: str, shared: bool = False) -> tuple[Complete
     """A step as the journal has it, what the learner was told, and the numbers of each submission."""
 
     async def work() -> tuple[CompletedStep, Recorder, list[list[int]]]:
-        parts = await opened(folder, (), overrides, shared)
-        await Training(parts).step(0)
-        found = parts.journal.load_step(0)
-        await closed(parts)
-        return found, parts.learning.recorder, parts.generator.submitted  # type: ignore[attr-defined]
+        opened = await open_virtual(folder, (), overrides, shared)
+        await Training(opened).step(0)
+        found = opened.durability.journal.load_step(0)
+        await close_run(opened)
+        return found, opened.services.learner.recorder, opened.services.generator.submitted  # type: ignore[attr-defined]
 
     return run(work)
 
@@ -157,7 +157,7 @@ def test_the_learner_is_asked_about_every_group_before_a_step_s_first_update(tmp
 
 
 async def stopped(folder: Path, commits: int) -> None:
-    await stopped_after(opened(folder, (), UPSKILL, shared=False), commits)
+    await stopped_after(open_virtual(folder, (), UPSKILL, shared=False), commits)
 
 
 def test_a_run_that_is_stopped_anywhere_asks_for_what_is_missing_alone_and_ends_alike(tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_a_run_that_is_stopped_anywhere_asks_for_what_is_missing_alone_and_ends_
 
 async def crossed_in(folder: Path) -> int:
     """How many groups of the open step the journal holds with what was said of them."""
-    parts = await opened(folder, (), UPSKILL, shared=False)
-    groups = parts.journal.step(0).groups.values()
-    await closed(parts)
+    opened = await open_virtual(folder, (), UPSKILL, shared=False)
+    groups = opened.durability.journal.step(0).groups.values()
+    await close_run(opened)
     return sum(group.cross_logprobs is not None for group in groups)
 
 
@@ -214,12 +214,12 @@ def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_
     own = (f"objective.name={__name__}:Remembers",)
 
     async def work(steps: int) -> dict[str, float]:
-        parts = await opened(tmp_path, (), own, shared=False)
-        _take_up(parts)
+        opened = await open_virtual(tmp_path, (), own, shared=False)
+        opened.restore()
         for step in range(steps):
-            await Training(parts).step(step)
-        await closed(parts)
-        found: dict[str, float] = parts.objective.state_dict()["seen"]
+            await Training(opened).step(step)
+        await close_run(opened)
+        found: dict[str, float] = opened.objective.state_dict()["seen"]
         return found
 
     before = run(lambda: work(1))

@@ -23,11 +23,12 @@ from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.step_records import CompletedStep, Record
 from raypoly.values import Float32, Int32, Rollout
 from tests.support.random_model import random_model
+from tests.support.timed_run import close_run
 from tests.support.timed_services import LocalActor, timed_program
 from tests.support.virtual_clock import VirtualLoop
-from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, closed, opened
+from tests.workflows.step.virtual_run import Recorded, Recorder, Sampler, open_virtual
 from workflows.durability.checkpoints import Checkpoint
-from workflows.step.parts import Parts
+from workflows.startup.open_run import OpenRun
 from workflows.train import Training
 
 OVERRIDES = ("objective.name=upskill", "objective.skills=3", "generator.max_tokens=12", "generator.temperature=0.7")
@@ -68,6 +69,11 @@ class Trained(Recorded):
         return None
 
 
+def program(seed: int) -> str:
+    """One whose service time depends on the seed."""
+    return timed_program(0.01 + seed % 2, 1.0, str(seed))
+
+
 class Engine(Sampler):
     """An engine with the learner's weights."""
 
@@ -104,10 +110,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_model(tmp_path_factory.mktemp("model"))
 
 
-async def parts_of(folder: Path, model: Path) -> Parts:
-    parts = await opened(folder, (), OVERRIDES, shared=False, learning=partial(Trained, folder=model))
-    parts.generator = Engine(parts.config, model)  # type: ignore[assignment]
-    return parts
+async def parts_of(folder: Path, model: Path) -> OpenRun:
+    opened = await open_virtual(folder, (), OVERRIDES, shared=False, learning=partial(Trained, folder=model))
+    opened.services.generator = Engine(opened.config, model)  # type: ignore[assignment]
+    return opened
 
 
 class Stopped(Exception):
@@ -118,8 +124,8 @@ def steps(folder: Path, model: Path, commits: int | None = None) -> list[Complet
     """What the journal has of the steps when they are done; `commits`: the driver is gone after so many."""
 
     async def work() -> list[CompletedStep]:
-        parts = await parts_of(folder, model)
-        commit, made = parts.journal.commit, 0
+        opened = await parts_of(folder, model)
+        commit, made = opened.durability.journal.commit, 0
 
         async def commit_some(record: Record) -> None:
             nonlocal made
@@ -128,14 +134,14 @@ def steps(folder: Path, model: Path, commits: int | None = None) -> list[Complet
             made += 1
             await commit(record)
 
-        parts.journal.commit = commit_some  # type: ignore[method-assign]
-        await parts.publish_weights()
+        opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
+        await opened.weights.sync()
         try:
-            for step in range(parts.learning.version, STEPS):
-                await Training(parts).step(step)
-            return [parts.journal.load_step(step) for step in range(STEPS)]
+            for step in range(opened.services.learner.version, STEPS):
+                await Training(opened).step(step)
+            return [opened.durability.journal.load_step(step) for step in range(STEPS)]
         finally:
-            await closed(parts)
+            await close_run(opened)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work())

@@ -9,7 +9,7 @@ import pytest
 
 from raypoly.errors import UsageError
 from tests.support.service_times import Times
-from tests.support.timed_training import NewestRow, build_parts
+from tests.support.timed_run import close_run, open_timed_run, timed_config
 from tests.support.virtual_clock import VirtualLoop
 
 
@@ -17,16 +17,15 @@ def test_a_run_whose_first_prompts_are_too_long_ends_before_its_first_step(tmp_p
     """Weights are verified with those prompts, and a run begins with that."""
 
     async def begun(limit: int) -> int:
-        parts = await build_parts(tmp_path / str(limit), Times.drawn(1, 4), 2, False, NewestRow())
-        parts.config = parts.config.model_copy(
-            update={"generator": parts.config.generator.model_copy(update={"max_prompt_tokens": limit})}
+        times = Times.drawn(1, 4)
+        config = timed_config(
+            len(times.groups), len(times.groups[0].programs), 2, f"generator.max_prompt_tokens={limit}"
         )
+        opened = await open_timed_run(tmp_path / str(limit), times, config=config)
         try:
-            return len(await parts.probe_tokens())
+            return len(await opened.weights.probe_tokens())
         finally:
-            parts.stages._scorers.stop()
-            await parts.judge_use.close()
-            await parts.journal.close()
+            await close_run(opened)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(begun(4)) == 4

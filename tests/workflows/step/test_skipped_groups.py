@@ -48,7 +48,7 @@ class Failing:
 
 
 def group(verdicts: Sequence[Verdict]) -> Group:
-    return Group(0, 0, PROBLEM.id, (ROLLOUT, ROLLOUT), tuple(verdicts))
+    return Group(0, 0, PROBLEM.id, (ROLLOUT, ROLLOUT), {"score": tuple(verdicts)})
 
 
 @pytest.mark.parametrize("error", [BrokenTests("its check raises KeyError"), SandboxError("the zygote is gone")])

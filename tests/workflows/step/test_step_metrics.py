@@ -47,7 +47,7 @@ def test_a_step_without_generation_has_an_unknown_tail_and_no_zero_for_it() -> N
 
 def test_a_measure_is_the_mean_over_the_groups_that_have_it() -> None:
     def trained(**measures: float) -> TrainingGroup:
-        return TrainingGroup(Group(0, 0, "p", (), ()), np.zeros(1), np.zeros(1), measures)
+        return TrainingGroup(Group(0, 0, "p", ()), np.zeros(1), np.zeros(1), measures)
 
     found = row(LossStats(), [trained(mi=1.0, often=3.0), trained(often=6.0), trained(mi=2.0), trained()])
     assert {name: value for name, value in found.items() if name.startswith("objective/")} == {

@@ -1,8 +1,8 @@
 """Runs of the product's own loop on a virtual clock, for tests of what a step takes: nothing is decoded or trained.
 
-    parts = await opened(folder, dull={"p3"}, overrides=["train.refill=3"])
-    await Training(parts).step(0)
-    await closed(parts)
+    opened = await open_virtual(folder, dull={"p3"}, overrides=["train.refill=3"])
+    await Training(opened).step(0)
+    await close_run(opened)
 
 A problem that is `dull` is solved by no rollout, every other one by half of them. The learner's digest is that of all
 rows it has got.
@@ -14,13 +14,14 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from raypoly import objectives
+from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.training_rows import TrainingRow
@@ -29,11 +30,11 @@ from raypoly.settings import load
 from raypoly.store.step_records import Record
 from raypoly.values import Float32, Int32, Rollout
 from tests.support.service_times import Times
+from tests.support.timed_run import close_run, open_timed_run
 from tests.support.timed_services import LocalActor, TimedGenerator, TimedLearnerSession, timed_program
-from tests.support.timed_training import NewestRow, build_parts
 from workflows.durability.checkpoints import Checkpoint
-from workflows.step.group_stages import Stages
-from workflows.step.parts import Parts
+from workflows.durability.journal import Journal
+from workflows.startup.open_run import OpenRun
 from workflows.train import Training
 
 ROLLOUTS = 4
@@ -60,8 +61,9 @@ class Sampler(TimedGenerator):
         self.at_work()
         for request in reversed(requests):
             fails = f"p{request.prompt_tokens[-1]}" in self.dull
-            seconds = [2.0 if fails or i % 2 else 0.01 for i in range(len(request.seeds))]
-            programs = [timed_program(s, 1.0, str(seed)) for s, seed in zip(seconds, request.seeds, strict=True)]
+            programs = [
+                timed_program(2.0 if fails or i % 2 else 0.01, 1.0, str(seed)) for i, seed in enumerate(request.seeds)
+            ]
             yield (
                 request.slot,
                 tuple(
@@ -119,42 +121,35 @@ class Recorded(TimedLearnerSession):
         return None
 
 
-async def opened(
+async def open_virtual(
     folder: Path,
     dull: Collection[str] = (),
     overrides: Sequence[str] = (),
     shared: bool = True,
     learning: Callable[..., Recorded] = Recorded,
-) -> Parts:
+) -> OpenRun:
     """A run in this folder, from wherever it stands; 32 problems, 4 a step with 4 rollouts each, GRPO. `shared`: the
     learner's device is the engine's."""
-    parts = await build_parts(folder, Times.drawn(1, 4), 2, True, NewestRow())
-    parts.config = config = load(None, [*SMALL, "objective.name=grpo", *overrides], lambda text: None)
-    parts.objective = objectives.of_run(config)
-    old = parts.stages
-    parts.stages = Stages(config, parts.objective, old._scorers, old._judge, old._patience, parts.aside)
-    parts.generator = Sampler(dull, shared)  # type: ignore[assignment]
-    parts.learning = learning(config, parts.journal, parts.saver, 1)
-    await parts.learning.start()
-    return parts
+    config = load(None, [*SMALL, "objective.name=grpo", *overrides], lambda text: None)
+    make = partial(_learner, learning)
+    times, sampler = Times.drawn(1, 4), Sampler(dull, shared)
+    opened = await open_timed_run(folder, times, config=config, generator=sampler, learner=make)
+    await opened.services.learner.start()
+    return opened
 
 
-async def closed(parts: Parts) -> None:
-    """Leave the run as a driver does that ends."""
-    parts.stages._scorers.stop()
-    await parts.judge_use.close()
-    await parts.journal.close()
-    parts.journal._lease.release()
+def _learner(learning: Callable[..., Recorded], config: Config, journal: Journal, writer: Any, groups: int) -> Recorded:
+    return learning(config, journal, writer, 1)
 
 
 class Stopped(Exception):
     """The driver is gone."""
 
 
-async def stopped_after(opening: Awaitable[Parts], commits: int) -> None:
+async def stopped_after(opening: Awaitable[OpenRun], commits: int) -> None:
     """Begin the first step; it stops after so many commits, and before it is compacted."""
-    parts, left = await opening, commits
-    commit = parts.journal.commit
+    opened, left = await opening, commits
+    commit = opened.durability.journal.commit
 
     async def commit_some(record: Record) -> None:
         nonlocal left
@@ -166,11 +161,11 @@ async def stopped_after(opening: Awaitable[Parts], commits: int) -> None:
     async def seal_nothing(*what: object) -> None:
         raise Stopped
 
-    parts.journal.commit = commit_some  # type: ignore[method-assign]
-    parts.journal.seal_step = seal_nothing  # type: ignore[method-assign]
+    opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
+    opened.durability.journal.seal_step = seal_nothing  # type: ignore[method-assign]
     with pytest.raises((ExceptionGroup, Stopped)):
-        await Training(parts).step(0)
-    await closed(parts)
+        await Training(opened).step(0)
+    await close_run(opened)
 
 
 def _tokens(seed: int) -> Int32:

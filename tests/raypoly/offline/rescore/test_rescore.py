@@ -231,8 +231,9 @@ def reported_row(*groups: Group) -> dict[str, Any]:
 
 def test_without_evidence_strategies_are_unknown_and_pass_at_k_is_not() -> None:
     known = verdicts(SAMPLES)
-    group = Group(0, 0, "one", (rollout("", 0),) * 8, tuple(replace(verdict, evidence=None) for verdict in known))
-    wrong = replace(group, verdicts=tuple(verdict for verdict in known if not verdict.passed)[:1] * 8)
+    without = tuple(replace(verdict, evidence=None) for verdict in known)
+    group = Group(0, 0, "one", (rollout("", 0),) * 8, {"score": without})
+    wrong = group.with_parts(score=tuple(verdict for verdict in known if not verdict.passed)[:1] * 8)
     unseen, seen, failed = (GroupOutcomes.of(found or (), None) for found in (group.verdicts, known, wrong.verdicts))
     summary = summarise([unseen.outcome(None), failed.outcome(None)])
     assert summary["strategies_correct"] is None
@@ -245,7 +246,7 @@ def test_numbers_are_those_that_training_reports() -> None:
     """Its row is made of groups that are not stored yet."""
     for programs in (PROGRAMS, SAMPLES):
         found = verdicts(programs)
-        group = Group(0, 0, "one", (rollout("", 0),) * len(found), found)
+        group = Group(0, 0, "one", (rollout("", 0),) * len(found), {"score": found})
         held = GroupThenAndNow(GroupOutcomes.of(found, None), GroupOutcomes.of(found, None), None)
         numbers = ChangedNumbers()
         numbers.add(held)

@@ -1,0 +1,116 @@
+"""What a group stage is: it finds out one thing about a group between its rollouts and its advantages.
+
+    class Brevity(GroupStage):
+        name = "brevity"
+
+        async def run(self, group, problem, services):
+            return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
+
+`score`, `judge` and `prompt_logprobs` are the stages of raypoly (`workflows/step/stages`); `stages.own` adds yours.
+A stage's part is journalled before anything uses it, so a run that is killed never computes it twice. It reaches an
+objective that names the stage in `needs` as `group.parts[name]`, a reward function with a parameter `parts` as
+`parts[name]`, the rows of `metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.objectives import Objective
+from raypoly.values import Group, Problem
+
+
+class GroupStage(ABC):
+    """One stage of a run's groups. Subclasses write `name` and `run`."""
+
+    name: ClassVar[str]
+    """Lower-case letters, digits and _; the key of its part everywhere."""
+    after: ClassVar[tuple[str, ...]] = ("score",)
+    """The stages that come before it, such as those whose parts it reads."""
+    axis: ClassVar[Literal["rollout", "group"]] = "rollout"
+    """Whether a part has a value for each of the group's N rollouts, or one for the group."""
+    turn: ClassVar[Literal["free", "learner"]] = "free"
+    """`free`: groups run at the same time. `learner`: it needs the learner's device, under the weights that sampled.
+    Then engines that share the device are at rest, one group runs at a time, and no update of the step comes before."""
+    columns: ClassVar[Mapping[str, pa.DataType]] = {"value": pa.float64()}
+    """The part's columns as Arrow stores them. With one column `run` returns its values, with several a mapping."""
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        self.config, self.objective = config, objective
+
+    @property
+    def timed_as(self) -> str:
+        """Its name in a step's `seconds` and in progress."""
+        return self.name
+
+    @property
+    def used(self) -> bool:
+        """Whether training runs it at all."""
+        return True
+
+    def wanted(self, group: Group) -> bool:
+        """Whether it runs for this group of training. A group that has no gradient anyway is not asked about."""
+        return True
+
+    @abstractmethod
+    async def run(self, group: Group, problem: Problem, services: Any) -> Any:
+        """The part: N values (`axis` rollout) or one (`axis` group) for each column.
+
+        `services` has the run's actors (`workflows.step.services.Services`): `scorers`, `judge`, `learner`,
+        `generator`. Groups come in any order, several at a time. Raises `Away` where what it asks is away: the run
+        pauses and asks again; `Unknown` where it can't know: journalled, and no gradient where the part is needed;
+        `Infra` where the group must be left out. Any other error ends the run.
+        """
+
+    async def probe(self, group: Group, problem: Problem, services: Any) -> None:
+        """Return when what `run` asks is back; raise `Away` until then. Default: `run` itself, without its part."""
+        await self.run(group, problem, services)
+
+    def seen(self, group: Group, services: Any) -> None:  # noqa: B027  (most stages count nothing)
+        """Count a group whose part is there, computed or read back after a restart, before the part is committed."""
+
+    def measures(self, part: Any) -> Mapping[str, float]:
+        """Numbers of one group's part; a step's row has their means over its groups as `name/...`. Default: each
+        numeric column's mean."""
+        rows = self.encode(part, 1 if self.axis == "group" else _length(part))
+        numeric = [name for name, kind in self.columns.items() if not pa.types.is_string(kind)]
+        return {name: float(np.mean(rows.column(name).to_numpy(zero_copy_only=False))) for name in numeric}
+
+    def encode(self, part: Any, size: int) -> Any:
+        """The part of a group of `size` (N) rollouts as the store takes it: a `pyarrow.RecordBatch` of N rows.
+
+        Raises `UsageError` where it has not N values, or a number is not finite.
+        """
+        found = dict(part) if isinstance(part, Mapping) else {next(iter(self.columns)): part}
+        values = {name: [value] * size if self.axis == "group" else list(value) for name, value in found.items()}
+        if values.keys() != self.columns.keys() or {len(column) for column in values.values()} != {size}:
+            shape = {name: len(column) for name, column in values.items()}
+            raise UsageError(f"The stage {self.name} must give {size} values of {[*self.columns]}, gave {shape}.")
+        try:
+            arrays = [pa.array(values[name], kind) for name, kind in self.columns.items()]
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise UsageError(f"The stage {self.name} gave a part that does not fit its columns: {error}.") from error
+        for array in arrays:
+            if array.null_count or (pa.types.is_floating(array.type) and not np.all(np.isfinite(array.to_numpy()))):
+                raise UsageError(f"The stage {self.name} gave a value that is no number: raise Unknown instead.")
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+
+    def decode(self, rows: Any) -> Any:
+        """The inverse of `encode`: arrays [N], or single values (`axis` group), by column where there are several."""
+        found = {}
+        for name in self.columns:
+            column = rows.column(name)
+            values = column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy(zero_copy_only=False)
+            found[name] = values[0] if self.axis == "group" else values
+        return found if len(self.columns) > 1 else next(iter(found.values()))
+
+
+def _length(part: Any) -> int:
+    return len(next(iter(part.values())) if isinstance(part, Mapping) else part)

@@ -1,0 +1,135 @@
+"""A run of the product's own loop over timed services: nothing is decoded, executed or trained.
+
+opened = await open_timed_run(folder, Times.drawn(1, 4))
+await Training(opened).step(0)
+await close_run(opened)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from actors.calls import CallContext
+from raypoly import objectives
+from raypoly.config import Config
+from raypoly.metrics.sinks import Sinks
+from raypoly.objectives import Objective
+from raypoly.problems import ProblemSet
+from raypoly.settings import load
+from raypoly.store import Lease, acquire_lease
+from raypoly.store.local_store import LocalStore
+from raypoly.values import Problem, TestSuite
+from tests.support.service_times import Times
+from tests.support.timed_services import TimedGenerator, TimedJudge, TimedLearnerSession, TimedScorers
+from workflows.durability.checkpoint_writer import CheckpointWriter
+from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.journal import Journal
+from workflows.durability.run_memory import RunMemory
+from workflows.liveness.judge_drift import JudgeDriftMonitor
+from workflows.liveness.judge_pause import JudgeOutagePause
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import Watchdog
+from workflows.observers.progress import PlainProgress
+from workflows.observers.run_judge_usage import RunJudgeUsage
+from workflows.observers.summary import Summary
+from workflows.startup.open_run import OpenRun
+from workflows.step.learner_session import LearnerSession
+from workflows.step.run_durability import RunDurability
+from workflows.step.run_observers import RunObservers
+from workflows.step.services import Services
+from workflows.step.skipped_groups import SkippedGroups
+
+_LEASES: dict[Path, Lease] = {}
+"""Of the runs that are open, by their folders."""
+
+
+class NewestRow:
+    """A sink that keeps the newest row of metrics; it stands for Ray's metrics too."""
+
+    row: Mapping[str, Any]
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self.row = row
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+async def open_timed_run(
+    folder: Path,
+    times: Times,
+    workers: int = 2,
+    colocated: bool = False,
+    *,
+    config: Config | None = None,
+    objective: Objective | None = None,
+    generator: Any = None,
+    learner: Callable[..., LearnerSession] = TimedLearnerSession,
+) -> OpenRun:
+    """A run in this folder, not restored. `colocated`: the learner's device is free when generation is over."""
+    config = config or timed_config(len(times.groups), len(times.groups[0].programs), workers)
+    objective = objective or objectives.of_run(config)
+    store = LocalStore(folder)
+    lease = _LEASES[folder] = acquire_lease(store, "timed run")
+    journal = Journal(store, lease)
+    writer = CheckpointWriter(Checkpoints(store, lease), journal.index_before, _unheard)
+    context = CallContext()
+    judge: Any = TimedJudge()
+    scorers = TimedScorers(config.scorer, {}, context=context)
+    await scorers.start()
+    session = learner(config, journal, writer, len(times.groups))
+    generator = generator or TimedGenerator(times, colocated)
+    services = Services(generator, session, scorers, judge, SkippedGroups(0.0, _unheard), context)
+    durability = RunDurability(store, journal, writer, RunMemory(config, objective), session, context, {})
+    progress, rows = PlainProgress((folder / "progress.txt").open("w")), NewestRow()
+    observers = RunObservers(
+        progress,
+        Sinks([rows]),
+        Summary(store, journal, config),
+        rows,  # type: ignore[arg-type]
+        RunJudgeUsage(store),
+        JudgeDriftMonitor(config, scorers, judge, _unheard),
+        JudgeOutagePause(config.judge, progress),
+        Watchdog(600.0, context.in_flight, dict, Stacks(store), _unheard, _raised),
+    )
+    problems = ProblemSet({"train": timed_problems(len(times.groups)), "validation": (), "test": ()}, "")
+    return OpenRun.of(folder, config, problems, objective, services, durability, observers)
+
+
+async def close_run(opened: OpenRun) -> None:
+    """Stop its services, as a driver does that ends."""
+    opened.services.scorers.stop()
+    await opened.observers.judge_usage.close()
+    await opened.durability.journal.close()
+    _LEASES.pop(opened.path).release()
+
+
+def timed_config(groups: int, rollouts: int, workers: int, *overrides: str) -> Config:
+    """Two steps of Poly-EPO, so many groups of so many rollouts each."""
+    keys = {
+        "train.prompts_per_step": groups,
+        "train.rollouts": rollouts,
+        "train.steps": 2,
+        "train.checkpoint_every": 2,
+        "scorer.workers": workers,
+        "objective.name": "poly_epo",
+    }
+    return load(None, [*(f"{key}={value}" for key, value in keys.items()), *overrides], _unheard)
+
+
+def timed_problems(count: int) -> list[Problem]:
+    """So many problems, `p0` to the last."""
+    return [
+        Problem(f"p{i}", f"Problem {i}.", "f", TestSuite("calls", f"[{i}]"), answer="completion", prefix="def f():\n")
+        for i in range(count)
+    ]
+
+
+def _unheard(text: str) -> None:
+    """Nobody reads what these short runs say."""
+
+
+def _raised(error: Exception) -> None:
+    raise error

@@ -1,0 +1,52 @@
+"""The actors of a run, each behind its client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors.calls import CallContext
+from actors.generator import Generator
+from actors.judge import JudgeClient
+from actors.scorer import ScorerPool
+from workflows.step.learner_session import LearnerSession
+from workflows.step.skipped_groups import SkippedGroups
+
+Around = Callable[[str, Awaitable[None]], Awaitable[None]]
+"""Waits for a service that starts, and may watch how it does."""
+
+
+@dataclass
+class Services:
+    """What samples, scores, judges and learns, and what their calls share."""
+
+    generator: Generator
+    learner: LearnerSession
+    scorers: ScorerPool
+    judge: JudgeClient
+    skipped: SkippedGroups
+    """Counts the groups whose tests can't be run."""
+    context: CallContext
+    """The retries and the calls in flight."""
+
+    async def start(self, around: Around, judging: bool, sleeps: bool) -> None:
+        """Return when every actor is up that the run needs. `judging`: whether it asks its judge anything; `sleeps`:
+        whether the engine shares its device with the learner."""
+        judge = [around("judge, started", self.judge.start())] if judging else []
+        await asyncio.gather(*judge, around("sandbox, started", self.scorers.start()), self._policy(around, sleeps))
+
+    async def _policy(self, around: Around, sleeps: bool) -> None:
+        """Engines and learner; one after the other where they share a device, for an engine measures what is free."""
+        engine = around("engine, started", self.generator.start())
+        if not sleeps:
+            await asyncio.gather(engine, around("learner, started", self.learner.start()))
+            return
+        await engine
+        await self.generator.rest()
+        await around("learner, started", self.learner.start())
+
+    def actors(self) -> Mapping[str, Any]:
+        """The actors there are now, by name."""
+        return {**self.generator.actors, **self.scorers.actors, **self.judge.actors, **self.learner.actors}

@@ -1,0 +1,156 @@
+"""The stages of a group between its rollouts and its advantages, and what takes a group through them.
+
+    runner = StageRunner(config, objective, services, pause, commit)
+    for stage in runner.stages:
+        group = await runner.advance(group, problem, stage, watch)
+
+Each part is in the journal before the next stage uses it. `raypoly/group_stage.py` has the contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import pyarrow as pa
+
+from raypoly.config import Config
+from raypoly.errors import Infra, Unknown, UsageError
+from raypoly.group_stage import GroupStage
+from raypoly.objectives import Objective
+from raypoly.objectives.objective_hooks import needed_stages
+from raypoly.plugins import load_plugin
+from raypoly.store.part_columns import ON_DISK
+from raypoly.store.step_records import Record, StagePart
+from raypoly.values import UNKNOWN, Group, Problem, Skipped
+from workflows.liveness.judge_pause import JudgeOutagePause
+from workflows.step.services import Services
+from workflows.step.skipped_groups import skip_reason
+from workflows.step.stopwatch import Stopwatch
+
+KNOWN = {
+    "score": "workflows.step.stages.score_stage:ScoreStage",
+    "judge": "workflows.step.stages.judge_stage:JudgeStage",
+    "prompt_logprobs": "workflows.step.stages.prompt_logprobs_stage:PromptLogprobsStage",
+}
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_TAKEN = {"generated", "applied", "slot", *ON_DISK.values()}
+"""Names that journal objects use for something else."""
+Commit = Callable[[Record], Awaitable[None]]
+"""Makes a record durable."""
+
+
+def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
+    """Those of raypoly, then those of `stages.own`, each behind the stages that it reads.
+
+    Raises `UsageError` for a stage that can't be found or reads one that does not exist, and where the objective needs
+    a stage that the run has not.
+    """
+    found: dict[str, GroupStage] = {}
+    for place in (*KNOWN, *config.stages.own):
+        stage: GroupStage = load_plugin(place, KNOWN, "stages.own")(config, objective)
+        if not _NAME.fullmatch(stage.name) or stage.name in found or stage.name in _TAKEN:
+            raise UsageError(f"stages.own={place} is named {stage.name!r}, which is taken or no name: give it another.")
+        found[stage.name] = stage
+    for stage in found.values():
+        if missing := sorted(set(stage.after) - found.keys()):
+            raise UsageError(f"The stage {stage.name} comes after {', '.join(missing)}, which is no stage here.")
+    if missing := sorted(needed_stages(objective) - found.keys()):
+        raise UsageError(
+            f"objective.name={config.objective.name} needs {', '.join(missing)}: add the stage to stages.own."
+        )
+    try:
+        return [found[name] for name in TopologicalSorter({n: s.after for n, s in found.items()}).static_order()]
+    except CycleError as error:
+        raise UsageError(f"The stages {', '.join(error.args[1])} come after each other.") from error
+
+
+class StageRunner:
+    """Takes a run's groups through its stages."""
+
+    def __init__(
+        self, config: Config, objective: Objective, services: Services, pause: JudgeOutagePause, commit: Commit
+    ) -> None:
+        self._by_name = {stage.name: stage for stage in build_stages(config, objective)}
+        self.stages = [stage for stage in self._by_name.values() if stage.used]
+        """Those that training runs, in their order."""
+        self._services, self._pause, self._commit = services, pause, commit
+        self._needed = needed_stages(objective)
+        self._learner_turn = asyncio.Lock()
+        """One call at a time, so that none waits for long in the learner's queue."""
+
+    def __getitem__(self, name: str) -> GroupStage:
+        """The stage of that name, whether or not training runs it."""
+        return self._by_name[name]
+
+    def runs(self, name: str) -> bool:
+        """Whether training runs the stage."""
+        return self[name] in self.stages
+
+    @property
+    def before_update(self) -> bool:
+        """Whether a stage needs the weights that sampled: then all groups pass it before the step's first update."""
+        return any(stage.turn == "learner" for stage in self.stages)
+
+    async def advance(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
+        """The group with the stage's part: as the journal has it, else computed, counted and committed; as it is where
+        the stage is not wanted, or the group has no gradient anyway."""
+        if stage.name in group.parts:
+            group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
+            self._count(group, stage)
+            return group
+        if self.has_no_gradient(group) or not stage.wanted(group):
+            return group
+        group = await self.compute(group, problem, stage, watch)
+        self._count(group, stage)
+        part, after = group.parts[stage.name], tuple(name for name in stage.after if name in group.parts)
+        kept = stage.encode(part, group.size) if group.knows(stage.name) else part
+        await self._commit(StagePart(group.step, group.slot, stage.name, kept, after))
+        watch.done(stage.timed_as)
+        return group
+
+    async def compute(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
+        """The group with the part that the stage gives now; nothing is journalled or counted."""
+        if stage.turn == "learner":
+            await self._services.generator.idle()
+            async with self._learner_turn:
+                part = await self._run(group, problem, stage, watch)
+        else:
+            part = await self._run(group, problem, stage, watch)
+        return group.with_parts(**{stage.name: part})
+
+    def has_no_gradient(self, group: Group) -> bool:
+        """Whether the group is skipped, or a part that the objective needs is unknown."""
+        return skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
+
+    def restore(self, group: Group) -> Group:
+        """A group as it was trained on, with its parts decoded."""
+        return group.with_parts(**{name: _decoded(self[name], part) for name, part in group.parts.items()})
+
+    async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
+        """The part, `UNKNOWN` or `Skipped`; waits out whatever is away."""
+        ask = partial(stage.run, group, problem, self._services)
+        probe = partial(stage.probe, group, problem, self._services)
+        with watch.stage(stage.timed_as, group.slot):
+            try:
+                part = await self._pause.ask(ask, probe)
+            except Unknown:
+                return UNKNOWN
+            except Infra as error:
+                if stage.name in ON_DISK:
+                    raise
+                return Skipped(" ".join(str(error).split()))
+        return _decoded(stage, stage.encode(part, group.size))  # what is used is what is kept
+
+    def _count(self, group: Group, stage: GroupStage) -> None:
+        stage.seen(group, self._services)
+        if isinstance(group.parts[stage.name], Skipped):
+            self._services.skipped.count(0, 1)
+
+
+def _decoded(stage: GroupStage, part: Any) -> Any:
+    return stage.decode(part) if isinstance(part, pa.RecordBatch) else part
