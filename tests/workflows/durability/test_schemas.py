@@ -1,7 +1,8 @@
 """A run that an earlier raypoly wrote opens and goes on; one that a later raypoly wrote is refused in one sentence.
 
-`runs_of_schemas/schema-1.tar.xz` was written by the last raypoly of schema 1: three completed steps, one half done,
-an evaluation and a checkpoint, with `expected.json` beside them.
+`runs_of_schemas/schema-1.tar.xz` and `schema-3.tar.xz` were written by the last raypoly of each of these schemas: three
+completed steps, one half done, an evaluation and a checkpoint, with `expected.json` beside them. In that of schema 3 one
+group has log-probabilities behind each prompt.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
 from workflows.observers.summary import Summary
 
-OLD = Path(__file__).parent / "runs_of_schemas" / "schema-1.tar.xz"
+RUNS = Path(__file__).parent / "runs_of_schemas"
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
-    with tarfile.open(OLD) as archive:
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A run of schema 1, or of the one that a test names."""
+    with tarfile.open(RUNS / f"{getattr(request, 'param', 'schema-1')}.tar.xz") as archive:
         archive.extractall(tmp_path / "run", filter="data")
     return tmp_path / "run"
 
@@ -71,7 +73,8 @@ def described(group: Group) -> dict[str, Any]:
     }
 
 
-def test_run_of_schema_1_opens_whole_and_goes_on(old: Path) -> None:
+@pytest.mark.parametrize("old", ["schema-1", "schema-3"], indirect=True)
+def test_run_of_an_older_schema_opens_whole_and_goes_on(old: Path) -> None:
     expected = json.loads((old / "expected.json").read_text())
     store, lease = resolve_run(config_of(old)).open("raypoly train")
     assert lease.epoch == 2
