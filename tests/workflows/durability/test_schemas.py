@@ -1,8 +1,8 @@
 """A run that an earlier raypoly wrote opens and goes on; one that a later raypoly wrote is refused in one sentence.
 
-`runs_of_schemas/schema-1.tar.xz` and `schema-3.tar.xz` were written by the last raypoly of each of these schemas: three
-completed steps, one half done, an evaluation and a checkpoint, with `expected.json` beside them. In that of schema 3 one
-group has log-probabilities behind each prompt.
+`runs_of_schemas/schema-1.tar.xz` and `schema-3.tar.xz` were written by the last raypoly of each of these schemas.
+They hold three completed steps, one half done, an evaluation and a checkpoint, with `expected.json` beside them. In
+that of schema 3 one group has log-probabilities behind each prompt.
 """
 
 from __future__ import annotations
