@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from raypoly.store.rollout_columns import (
@@ -86,12 +85,15 @@ def _stacked(parts: Sequence[Any], sizes: Sequence[int]) -> pa.Table:
 
 def _rows(part: Any, size: int) -> pa.Table:
     state: str | None
+    columns: dict[str, pa.Array] = {}
     if isinstance(part, pa.RecordBatch):
         if part.num_rows != size:
             raise ValueError(f"a group of {size} rollouts needs a part of {size} rows, got {part.num_rows}")
         state, columns = _KNOWN, dict(zip(part.schema.names, part.columns, strict=True))
+    elif isinstance(part, Skipped):
+        state = f"{_SKIPPED}{part.reason}"
+    elif part is None or part is UNKNOWN:
+        state = None if part is None else _UNKNOWN
     else:
-        state, columns = None if part is None else _UNKNOWN, {}
-        if isinstance(part, Skipped):
-            state = f"{_SKIPPED}{part.reason}"
-    return pa.table({_STATE: pa.array(np.repeat([state], size).tolist(), pa.string()), **columns})
+        raise TypeError(f"a part is stored as a pyarrow.RecordBatch, got {type(part).__name__}")
+    return pa.table({_STATE: pa.array([state] * size, pa.string()), **columns})

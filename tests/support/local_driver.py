@@ -62,10 +62,15 @@ class LocalDriver(Driver):
 
 
 def run_killed_driver(
-    machines: Machines, whole: LocalDriver, folder: Path, overrides: Sequence[str], after: Sequence[int]
+    machines: Machines,
+    whole: LocalDriver,
+    folder: Path,
+    overrides: Sequence[str],
+    after: Sequence[int],
+    environment: Mapping[str, str] | None = None,
 ) -> LocalDriver:
     """A run like `whole`, which has ended: killed whenever it has so many commits, and then it ends."""
-    hit = LocalDriver(folder, overrides, {"RAY_ADDRESS": machines.address})
+    hit = LocalDriver(folder, overrides, environment or {"RAY_ADDRESS": machines.address})
     for commits in after:
         hit.start()
         assert hit.wait_for_commits(commits), hit.log()

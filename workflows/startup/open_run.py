@@ -91,7 +91,7 @@ class OpenRun:
         """The run over these services, with the parts of a step that follow from them."""
         stages = StageRunner(config, objective, services, observers.judge_pause, durability.commit)
         weights = WeightSync(config, services, problem_set.splits["train"])
-        sealer = StepSealer(config, services, durability, observers, stages.stages)
+        sealer = StepSealer(config, services, durability, observers, stages)
         estimator = AdvantageEstimator(config, objective)
         parts = (services, durability, observers, stages, estimator, weights, sealer)
         return cls(path, config, problem_set, objective, *parts)
@@ -116,7 +116,7 @@ class OpenRun:
             if step >= learner.base and self.objective.state_dict():
                 # An objective that remembers must see again what it saw since the checkpoint.
                 for group in journal.load_step(step).groups:
-                    self.estimator.estimate(self.stages.restore(group), by_id[group.problem_id])
+                    self.estimator.estimate(self.stages.decode(group), by_id[group.problem_id])
         memory.keep_objective()
         self.observers.summary.steps = learner.version
         holes = format_step_ranges(journal.lost_steps(learner.version))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
-from raypoly.group_stage import GroupStage
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems.pass_rates import pass_count_row
 from raypoly.store.step_records import Applied
@@ -15,6 +15,7 @@ from workflows.step.learner_session import RANKS, TrainingGroup
 from workflows.step.run_durability import RunDurability
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
+from workflows.step.stages import StageRunner
 from workflows.step.step_metrics import metrics_row
 from workflows.step.stopwatch import Stopwatch
 
@@ -28,7 +29,7 @@ class StepSealer:
         services: Services,
         durability: RunDurability,
         observers: RunObservers,
-        stages: Sequence[GroupStage],
+        stages: StageRunner,
     ) -> None:
         self._config, self._services, self._stages = config, services, stages
         self._durability, self._observers = durability, observers
@@ -56,7 +57,7 @@ class StepSealer:
             ranks = applied.metrics.get(RANKS, 1)
             self._services.learner.check_digest(step, stats.weight_digest, applied.digest, ranks)
             observers.judge_usage.restore_reported(applied.metrics.get("judge_step"))
-        await durability.seal(step, groups)
+        await durability.seal(step, [replace(t, group=self._stages.encode(t.group)) for t in groups])
         observers.watchdog.step_done()
         durability.memory.take(applied.metrics)
         durability.memory.keep_objective()
@@ -79,7 +80,7 @@ class StepSealer:
             observers.judge_pause.take_pauses(),
             observers.summary.clip_share(stats.clipped),
             await observers.judge_numbers(self._services.judge),
-            self._stages,
+            self._stages.stages,
         )
         row["off_policy_groups"] = min(self._services.learner.off_policy(step), len(groups))
         if train.refill:

@@ -107,9 +107,8 @@ class StageRunner:
             return group
         group = await self.compute(group, problem, stage, watch)
         self._count(group, stage)
-        part, after = group.parts[stage.name], tuple(name for name in stage.after if name in group.parts)
-        kept = stage.encode(part, group.size) if group.knows(stage.name) else part
-        await self._commit(StagePart(group.step, group.slot, stage.name, kept, after))
+        part, after = self.encode(group).parts[stage.name], tuple(name for name in stage.after if name in group.parts)
+        await self._commit(StagePart(group.step, group.slot, stage.name, part, after))
         watch.done(stage.timed_as)
         return group
 
@@ -127,8 +126,13 @@ class StageRunner:
         """Whether the group is skipped, or a part that the objective needs is unknown."""
         return skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
 
-    def restore(self, group: Group) -> Group:
-        """A group as it was trained on, with its parts decoded."""
+    def encode(self, group: Group) -> Group:
+        """The group with its parts as the store takes them."""
+        known = {name: part for name, part in group.parts.items() if group.knows(name)}
+        return group.with_parts(**{name: self[name].encode(part, group.size) for name, part in known.items()})
+
+    def decode(self, group: Group) -> Group:
+        """The group with its parts as its stages gave them; the inverse of `encode`."""
         return group.with_parts(**{name: _decoded(self[name], part) for name, part in group.parts.items()})
 
     async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
