@@ -9,6 +9,10 @@ import pytest
 from tests.support import structure
 from tests.support.structure import PRODUCT, Module, modules_below
 
+PRIVATE_NAMES = 30
+"""The most that tests may reach in all. Test what a module promises before you raise it."""
+TRAIN_LINES, STEP_LINES = 110, 30
+
 
 @pytest.fixture(scope="module")
 def product() -> Sequence[Module]:
@@ -18,6 +22,10 @@ def product() -> Sequence[Module]:
 @pytest.fixture(scope="module")
 def tests() -> Sequence[Module]:
     return modules_below("tests")
+
+
+def test_no_modules_import_each_other_not_even_late(product: Sequence[Module]) -> None:
+    assert structure.import_circles(product) == []
 
 
 def test_a_public_class_name_occurs_once(product: Sequence[Module]) -> None:
@@ -32,6 +40,21 @@ def test_a_file_name_occurs_once(product: Sequence[Module], tests: Sequence[Modu
     assert structure.named_twice(structure.file_names(ours)) == []
 
 
+def test_a_function_fits_on_a_screen(product: Sequence[Module]) -> None:
+    assert structure.long_functions(product) == []
+
+
 def test_no_test_imports_a_benchmark(tests: Sequence[Module]) -> None:
     """What a test and a benchmark share is in `tests/support`, and the benchmark imports it from there."""
     assert structure.importers_of_benchmarks(tests) == []
+
+
+def test_few_private_names_are_reached_from_tests(tests: Sequence[Module]) -> None:
+    reached = structure.private_names(tests)
+    assert len(reached) <= PRIVATE_NAMES, "\n".join(reached)
+
+
+def test_the_training_loop_is_read_on_one_screen(product: Sequence[Module]) -> None:
+    (train,) = [module for module in product if module.path == "workflows/train.py"]
+    assert train.lines <= TRAIN_LINES
+    assert structure.function_lines(train, "step") <= STEP_LINES
