@@ -33,7 +33,7 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, str(ROOT / "tests" / "judge_server.py"), "--port", str(self.port)]
+        command = [sys.executable, str(ROOT / "tests" / "support" / "judge_server.py"), "--port", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 300
         while time.monotonic() < until:
