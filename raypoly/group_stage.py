@@ -7,9 +7,9 @@
             return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
 
 `score`, `judge` and `prompt_logprobs` are the stages of raypoly (`workflows/step/stages`); `stages.own` adds yours.
-A stage's part is journalled before anything uses it, so a run that is killed never computes it twice. It reaches an
-objective that names the stage in `needs` as `group.parts[name]`, a reward function with a parameter `parts` as
-`parts[name]`, the rows of `metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
+A stage's part is committed to the journal before anything uses it, and a committed part is never computed again. It
+reaches an objective as `group.parts[name]`, a reward function with a parameter `parts` as `parts[name]`, the rows of
+`metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GroupStage(ABC):
     """One stage of a run's groups. Subclasses write `name` and `run`."""
 
     name: ClassVar[str]
-    """Lower-case letters, digits and _; the key of its part everywhere."""
+    """A lower-case letter, then such letters, digits and _, at most 60; the key of its part everywhere."""
     after: ClassVar[tuple[str, ...]] = ("score",)
     """The stages that come before it, such as those whose parts it reads."""
     axis: ClassVar[Literal["rollout", "group"]] = "rollout"
@@ -64,9 +64,10 @@ class GroupStage(ABC):
         """The part: N values (`axis` rollout) or one (`axis` group) for each column.
 
         `services` has the run's actors (`workflows.step.services.Services`): `scorers`, `judge`, `learner`,
-        `generator`. Groups come in any order, several at a time. Raises `Away` where what it asks is away: the run
-        pauses and asks again; `Unknown` where it can't know: journalled, and no gradient where the part is needed;
-        `Infra` where the group must be left out. Any other error ends the run.
+        `generator`. Groups come in any order, several at a time, in one event loop: slow code belongs in a thread.
+        Raises `Away` where what it asks is away: the run pauses and asks again; `Unknown` where it can't know:
+        journalled, and no gradient where the part is needed; `Infra` where the group must be left out. Any other error
+        ends the run.
         """
 
     async def probe(self, group: Group, problem: Problem, services: Any) -> None:

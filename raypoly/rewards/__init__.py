@@ -3,8 +3,8 @@
     def reward(problem, rollout, verdict) -> float: ...            # reward.name=package.module:reward
     def reward(problem, rollout, verdict, parts) -> float: ...     # parts: what the group's stages found out, by name
 
-A reward function is never called for a verdict of `infra`. Of a stage with a value for each rollout, `parts` has this
-rollout's.
+A reward function is never called for a verdict of `infra`, nor with an unknown part. Of a stage with a value for each
+rollout, `parts` has this rollout's; of `judge` and `prompt_logprobs` it has the group's.
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ def reward_function(config: Config) -> Reward:
     return function
 
 
+def reads_parts(reward: Reward) -> bool:
+    """Whether the function has a parameter `parts`."""
+    return "parts" in inspect.signature(reward).parameters
+
+
 def group_rewards(
     reward: Reward, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], parts: Mapping[str, Any]
 ) -> Float64:
     """The rewards of a group's N rollouts, float64 [N]. `parts`: what its stages found out, by the stage's name."""
     pairs = list(zip(rollouts, verdicts, strict=True))
-    if "parts" not in inspect.signature(reward).parameters:
+    if not reads_parts(reward):
         return np.array([reward(problem, *pair) for pair in pairs], dtype=np.float64)
     own = [{name: _own(part, place) for name, part in parts.items()} for place in range(len(pairs))]
     found = [reward(problem, *pair, parts=values) for pair, values in zip(pairs, own, strict=True)]

@@ -135,7 +135,7 @@ def test_a_judge_whose_server_never_answers_is_found(store: LocalStore) -> None:
             assert await guard.over(judge.label(PROBLEM, ROLLOUTS, VERDICTS)) is None
             judge.stop()
         assert "judge made no progress" in guard.notes[0]
-        assert "http.py" in guard.stacks
+        assert "http_judge.py" in guard.stacks
         assert isinstance(guard.failures[0], Stalled)
 
     asyncio.run(main())

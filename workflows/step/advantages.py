@@ -19,7 +19,7 @@ from raypoly.config import Config
 from raypoly.objectives import Batch, Objective
 from raypoly.objectives.behaviour import outcome_of, statements_of
 from raypoly.objectives.objective_hooks import measures_of, needed_stages
-from raypoly.rewards import group_rewards, reward_function
+from raypoly.rewards import group_rewards, reads_parts, reward_function
 from raypoly.values import Float64, Group, Problem
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason, sound_verdicts
@@ -30,11 +30,12 @@ class AdvantageEstimator:
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self._objective, self._reward = objective, reward_function(config)
-        self._needed = needed_stages(objective)
+        self._needed, self._reads_parts = needed_stages(objective), reads_parts(self._reward)
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
-        """The group with rewards and advantages, float64 [N] each; rewards are NaN where it is skipped."""
-        if skip_reason(group):
+        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, and
+        where the reward function reads parts of which one is unknown."""
+        if skip_reason(group) or self._reward_is_unknown(group):
             return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size))
         rewards = group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
         if not self.has_advantages(group):
@@ -44,7 +45,12 @@ class AdvantageEstimator:
 
     def has_advantages(self, group: Group) -> bool:
         """Whether a group that has passed its stages has advantages; else they are zeros that no mean may see."""
-        return skip_reason(group) is None and all(map(group.knows, self._needed))
+        if skip_reason(group) is not None or self._reward_is_unknown(group):
+            return False
+        return all(map(group.knows, self._needed))
+
+    def _reward_is_unknown(self, group: Group) -> bool:
+        return self._reads_parts and not all(map(group.knows, group.parts))
 
     @property
     def over_batch(self) -> bool:

@@ -3,8 +3,9 @@
     verdicts = await skipped.verdicts(problem, group.size, lambda: scorers.score(problem, codes))
     reason = skip_reason(group)       # None where the group takes part in the update
 
-A skipped group has `infra` verdicts throughout, in the journal too: no reward, no gradient, and the batch's divisor
-stays. Where too many groups are skipped, the run ends before it commits another one (`run.max_set_aside`).
+A skipped group has `infra` verdicts throughout, or a `Skipped` part of another stage, in the journal too: no reward, no
+gradient, and the batch's divisor stays. Where too many groups are skipped, the run ends before it commits another one
+(`run.max_set_aside`).
 """
 
 from __future__ import annotations

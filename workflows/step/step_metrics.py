@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from raypoly.group_stage import GroupStage
 from raypoly.judge.judge_usage import UsageCounts, usage_to_json
 from raypoly.judge.structural import structural_labels
@@ -56,7 +58,7 @@ def metrics_row(
     return {
         "step": step,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "reward": _mean(float(trained.rewards.mean()) for trained in sound),
+        "reward": _mean(float(t.rewards.mean()) for t in sound if np.isfinite(t.rewards).all()),
         "strategies": _mean(_judged_strategies(t.group) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
         "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),

@@ -250,3 +250,21 @@ def test_an_objective_that_needs_a_stage_which_the_run_has_not_is_refused() -> N
     config = load(None, [OWN[1]], lambda text: None)
     with pytest.raises(UsageError, match=r"needs doubts: add the stage to stages\.own"):
         build_stages(config, NeedsDoubts(ObjectiveConfig()))
+
+
+def pays_for_brevity(problem: Problem, rollout: Any, verdict: Any, parts: Any) -> float:
+    """A reward function that reads parts."""
+    return float(verdict.passed) * (2 if "doubts" in parts and parts["doubts"]["word"] == problem.id else 1)
+
+
+@pytest.mark.parametrize("raised", [None, errors.Unknown])
+def test_a_reward_function_reads_parts_and_an_unknown_one_is_no_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: type[Exception] | None
+) -> None:
+    monkeypatch.setattr(Doubts, "raised", raised)
+    monkeypatch.setattr(Doubts, "first", ["seen"])
+    step, _ = take_step(tmp_path, OWN[0], f"reward.name={__name__}:pays_for_brevity")
+    assert set(step.rewards[0].tolist()) <= {0.0, 2.0}
+    assert np.isnan(step.rewards[1]).all() == (raised is errors.Unknown)
+    assert step.advantages[1].any() == (raised is None)
+    assert np.isfinite(step.applied.metrics["reward"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -21,7 +22,7 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.errors import Infra, Unknown, UsageError
 from raypoly.group_stage import GroupStage
-from raypoly.objectives import Objective
+from raypoly.objectives import Objective, ScoredGroup
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.plugins import load_plugin
 from raypoly.store.part_columns import ON_DISK
@@ -38,8 +39,8 @@ KNOWN = {
     "prompt_logprobs": "workflows.step.stages.prompt_logprobs_stage:PromptLogprobsStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-_TAKEN = {"generated", "applied", "slot", *ON_DISK.values()}
-"""Names that journal objects use for something else."""
+_TAKEN = {"generated", "applied", "slot", *ON_DISK.values(), *(field.name for field in fields(ScoredGroup))}
+"""Names that journal objects, or objectives, use for something else."""
 Commit = Callable[[Record], Awaitable[None]]
 """Makes a record durable."""
 
