@@ -452,7 +452,7 @@ class Config(Section):
     reward: RewardConfig = Field(default_factory=RewardConfig)
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
-    stages: StagesConfig = StagesConfig()
+    stages: StagesConfig = Field(default_factory=StagesConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     ray: RayConfig = Field(default_factory=RayConfig)
