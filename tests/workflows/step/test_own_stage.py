@@ -122,14 +122,14 @@ def test_a_real_run_that_is_killed_ends_with_the_same_weights_and_computes_each_
 ) -> None:
     keys = [*small_run, "train.steps=2", "stages.own=[logged:Logged]", KEYS[1]]
     environment = {"RAY_ADDRESS": machines.address, "PYTHONPATH": str(tmp_path)}
-    whole = LocalDriver(tmp_path / "whole", keys, {**environment, "STAGE_LOG": str(tmp_path / "whole.log")})
+    whole = LocalDriver(tmp_path / "whole", keys, {**environment, "STAGE_LOG": str(tmp_path / "whole.parts")})
     assert whole.finish() == 0, whole.log()
-    logs = {**environment, "STAGE_LOG": str(tmp_path / "hit.log")}
+    logs = {**environment, "STAGE_LOG": str(tmp_path / "hit.parts")}
     run_killed_driver(machines, whole, tmp_path / "hit", keys, after=(3, 9), environment=logs)
-    computed = (tmp_path / "hit.log").read_text().split("\n")[:-1]
+    computed = (tmp_path / "hit.parts").read_text().split("\n")[:-1]
     # a kill may come between the computation and its commit, which is a few milliseconds
     assert len(computed) <= len(set(computed)) + 2
-    assert set(computed) == set((tmp_path / "whole.log").read_text().split("\n")[:-1])
+    assert set(computed) == set((tmp_path / "whole.parts").read_text().split("\n")[:-1])
 
 
 class Doubts(GroupStage):
