@@ -29,7 +29,7 @@ import ray
 
 from tests.support.limited_server import ServerLog, running_limited_server
 from tests.support.rate_enforcement import KINDS
-from workflows.startup.ray_cluster import start_local_ray
+from workflows.startup.ray_cluster import local_ray
 
 NEEDED_USE, MOST_REFUSED = 0.95, 0.01
 LIMITS = {
@@ -168,8 +168,10 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'workflows':>9} {'jobs':>4}  {'limits':<8} {'enforced':<8} {'told by':<7} {'a min':>6} {'use %':>7} "
           f"{'429 %':>7} {'429 % all':>9} {'wrong':>6} {'stall s':>8}")  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="rp-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        start_local_ray(_temp_dir=folder, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    with (
+        tempfile.TemporaryDirectory(prefix="rp-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        local_ray(_temp_dir=folder, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR),
+    ):
         address = ray.get_runtime_context().gcs_address
         kept = True
         with ThreadPoolExecutor(options.at_once) as pool:
@@ -179,7 +181,6 @@ def main() -> None:
             for case, one in zip(chosen, found, strict=True):
                 print(table(case, one), flush=True)
                 kept = kept and one.kept
-        ray.shutdown()
     sys.exit(0 if kept else 1)
 
 

@@ -5,19 +5,18 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-import ray
 
-from workflows.startup.ray_cluster import start_local_ray
+from workflows.startup.ray_cluster import local_ray
 
 ACTOR_OPTIONS = {"num_cpus": 0.01}
 """Small enough for every actor of a run on two cores."""
 
 
 @pytest.fixture(scope="package", autouse=True)
-def local_ray() -> Iterator[None]:
+def _a_ray_of_its_own() -> Iterator[None]:
     # a short path: Ray puts sockets below it, and their paths may have 107 characters
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
-    start_local_ray(
+    with local_ray(
         num_cpus=2,
         num_gpus=2,  # by Ray's count alone
         include_dashboard=False,
@@ -25,7 +24,6 @@ def local_ray() -> Iterator[None]:
         namespace="actor-tests",
         log_to_driver=False,
         object_store_memory=256 * 2**20,
-    )
-    yield
-    ray.shutdown()
+    ):
+        yield
     shutil.rmtree(folder, ignore_errors=True)

@@ -84,7 +84,7 @@ def test_a_hung_engine_is_restarted_and_its_submission_repeated(store: LocalStor
         assert guard.failures == []
         assert "generator made no progress" in guard.notes[0]
         assert str(store.root / "stacks") in guard.notes[0]
-        assert "hanging.py" in guard.stacks
+        assert "hanging_engine.py" in guard.stacks
         assert "PyDLL" in guard.stacks or "in sample" in guard.stacks
 
     asyncio.run(main())

@@ -31,7 +31,7 @@ _PRIORITY = -10
 class ServerLog:
     """The requests that arrived. Times are of the machine's monotonic clock, which other processes share."""
 
-    running_limited_server: list[tuple[float, int]] = field(default_factory=list)
+    served: list[tuple[float, int]] = field(default_factory=list)
     """(seconds, tokens) of each request that was admitted."""
     refused: list[float] = field(default_factory=list)
     stalled: list[float] = field(default_factory=list)

@@ -43,7 +43,8 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
         "runtime_env": {"py_modules": modules} if modules else {},
     }
     if os.environ.get("RAY_ADDRESS"):
-        with _shut_down_ray(_join_cluster(common)):
+        _join_cluster(common)
+        with _shut_down_ray():
             yield
         return
     _remove_stale_folders()
@@ -52,13 +53,10 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
         Reaper(folder) as reaper,
-        _own_authentication(),
+        local_ray(key_variable_names(config.judge), _temp_dir=folder, include_dashboard=config.ray.dashboard, **common),
     ):
-        with _without_variables(key_variable_names(config.judge)):
-            context = start_local_ray(_temp_dir=folder, include_dashboard=config.ray.dashboard, **common)
-        with _shut_down_ray(context):
-            reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
-            yield
+        reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
+        yield
 
 
 @contextmanager
@@ -85,11 +83,11 @@ def _own_authentication() -> Iterator[None]:
             del os.environ[_AUTHENTICATION]
 
 
-def _join_cluster(options: dict[str, Any]) -> Any:
+def _join_cluster(options: dict[str, Any]) -> None:
     """Join the cluster of `RAY_ADDRESS`. Raises `RaypolyError` if there is none."""
     with _own_sigterm():
         try:
-            return ray.init(**options)
+            ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             ray.shutdown()
             first = str(error).strip().partition("\n")[0].rstrip(".")
@@ -127,26 +125,36 @@ def _remove_stale_folders() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def start_local_ray(**options: Any) -> Any:
-    """Start a cluster on this machine. Three tries, since Ray's timeout (30 s) is short for a busy machine.
+@contextmanager
+def local_ray(hidden: Sequence[str] = (), **options: Any) -> Iterator[None]:
+    """Inside, a Ray of this machine alone runs, and its processes don't inherit the environment variables `hidden`.
 
     `options` are those of `ray.init`. Raises `RaypolyError` if Ray does not start.
     """
     if ray.is_initialized():
         raise RaypolyError("This process is connected to a Ray already: call ray.shutdown() first.")
+    with _own_authentication():
+        with _without_variables(hidden):
+            _start({"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
+        with _shut_down_ray():
+            yield
+
+
+def _start(options: dict[str, Any]) -> None:
+    """Start a cluster. Three tries, since Ray's timeout (30 s) is short for a busy machine."""
     for last in (False, False, True):
         try:
             with _own_sigterm():
-                return ray.init(**{"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
+                ray.init(**options)
+            return
         except Exception as error:  # Ray raises a bare Exception if its processes start slowly
             ray.shutdown()
             if last:
                 raise RaypolyError(f"Ray did not start on this machine: {error}") from error
-    raise AssertionError("unreachable")
 
 
 @contextmanager
-def _shut_down_ray(context: Any) -> Iterator[None]:
+def _shut_down_ray() -> Iterator[None]:
     try:
         yield
     finally:

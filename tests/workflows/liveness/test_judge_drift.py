@@ -18,17 +18,16 @@ from raypoly.judge.judge_usage import UsageCounts
 from raypoly.judge.label_agreement import adjusted_rand
 from tests.support.faulty_server import Server, cluster_of, programs_of, running
 from workflows.liveness.judge_drift import EVERY, JudgeDriftMonitor, check_interval, pick_gold_groups
-from workflows.startup.ray_cluster import start_local_ray
+from workflows.startup.ray_cluster import local_ray
 
 OPTIONS = {"num_cpus": 0.01}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def local_ray() -> Iterator[None]:
+def _a_ray_of_its_own() -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="rp-", dir="/tmp")
-    start_local_ray(num_cpus=2, include_dashboard=False, _temp_dir=folder, namespace="canary", log_to_driver=False)
-    yield
-    ray.shutdown()
+    with local_ray(num_cpus=2, include_dashboard=False, _temp_dir=folder, namespace="canary", log_to_driver=False):
+        yield
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -15,7 +15,7 @@ import ray
 
 from tests.support.finished_run import metrics_row
 from workflows.observers.ray_metrics import GAUGES, RayMetrics
-from workflows.startup.ray_cluster import start_local_ray
+from workflows.startup.ray_cluster import local_ray
 
 DASHBOARD = Path(__file__).resolve().parents[3] / "configs" / "grafana.json"
 ROW = {
@@ -32,10 +32,11 @@ ROW = {
 @pytest.fixture
 def port() -> Iterator[int]:
     """The metrics port of a Ray node of our own."""
-    with tempfile.TemporaryDirectory(prefix="rp-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        start_local_ray(num_cpus=1, include_dashboard=False, _temp_dir=folder, log_to_driver=False)
+    with (
+        tempfile.TemporaryDirectory(prefix="rp-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        local_ray(num_cpus=1, include_dashboard=False, _temp_dir=folder, log_to_driver=False),
+    ):
         yield int(ray.nodes()[0]["MetricsExportPort"])
-        ray.shutdown()
 
 
 def served(port: int) -> dict[str, float]:

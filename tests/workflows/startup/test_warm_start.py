@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -17,7 +16,7 @@ from raypoly.problems import ProblemSet, build_problem_set
 from raypoly.values import Problem, TestSuite
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from tests.support.run_differences import run_differences
-from workflows.startup.ray_cluster import start_local_ray
+from workflows.startup.ray_cluster import local_ray
 from workflows.startup.warm_start import ensure_warm_start
 
 
@@ -29,9 +28,8 @@ def short(seed: int = 0, budgets: bool = True) -> Config:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    start_local_ray(num_cpus=2, include_dashboard=True)
-    yield
-    ray.shutdown()
+    with local_ray(num_cpus=2, include_dashboard=True):
+        yield
 
 
 @pytest.fixture
