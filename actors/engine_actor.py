@@ -23,7 +23,7 @@ T = TypeVar("T")
 Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
-PROBE_RESPONSE = 64
+_PROBE_RESPONSE = 64
 """The most tokens of the response that verifies a weight update. It is sampled alone, while the step waits, and spans
 two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
 
@@ -82,7 +82,7 @@ class GeneratorActor(Watched):
 
     def probe(self, tokens: Int32, seed: int) -> tuple[Sample, Float32]:
         """A response sampled after `tokens`, and float32 [T-1] log-probabilities of the tokens themselves."""
-        limit = getattr(self._engine, "probe_tokens", PROBE_RESPONSE)
+        limit = getattr(self._engine, "probe_tokens", _PROBE_RESPONSE)
         ((_, (sample,)),) = self._engine.sample([SampleRequest(0, tokens, (seed,), max_tokens=limit)])
         return sample, self._engine.prompt_logprobs(tokens)
 

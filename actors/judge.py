@@ -34,16 +34,16 @@ from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
 
 T = TypeVar("T")
 
-GROUPS_AT_ONCE = 8
+_GROUPS_AT_ONCE = 8
 """Groups that are judged at the same time, each in a thread of the actor."""
-SHARED_GROUPS_AT_ONCE = 128
+_SHARED_GROUPS_AT_ONCE = 128
 """Of all jobs, or twice `judge.concurrency` where that is more: the judge itself limits the calls to its server."""
 _WAITING = 100_000
 """Calls that may wait in the actor for one of its threads; those of one job do not hold up another's."""
 NAMESPACE = "raypoly-judges"
-IDLE_SECONDS = 900.0
+_IDLE_SECONDS = 900.0
 """A shared actor ends itself after so long without a call."""
-RETRY_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 PROBE = "probe"
 """The stage of a call that asks whether the judge is back."""
 _SIDE_THREADS = 8
@@ -159,7 +159,7 @@ class JudgeClient:
         self,
         config: JudgeConfig,
         options: dict[str, Any],
-        idle_seconds: float = IDLE_SECONDS,
+        idle_seconds: float = _IDLE_SECONDS,
         run: str | None = None,
         spent: Callable[[], float] = lambda: 0.0,
         on_use: Callable[[UsageCounts], None] = lambda usage: None,
@@ -191,7 +191,7 @@ class JudgeClient:
                 return
             except LOST as error:  # a shared one may end itself just when it is found, and its name outlives it
                 await self._context.retries.again("The judge", error)
-                await asyncio.sleep(RETRY_SECONDS if self._shared else 0)
+                await asyncio.sleep(_RETRY_SECONDS if self._shared else 0)
 
     async def label(
         self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], fresh: bool = False
@@ -246,7 +246,7 @@ class JudgeClient:
     def _own_actor(self) -> Any:
         name = "judge" if self._started == 1 else f"judge-{self._started}"
         options = {"max_concurrency": _WAITING, **self._options}
-        return ray.remote(JudgeActor).options(name=name, **options).remote(self._config, GROUPS_AT_ONCE)
+        return ray.remote(JudgeActor).options(name=name, **options).remote(self._config, _GROUPS_AT_ONCE)
 
     def _shared_actor(self, keys: Mapping[str, str]) -> Any:
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
@@ -260,7 +260,7 @@ class JudgeClient:
             "get_if_exists": True,
             "max_concurrency": _WAITING,
         }
-        groups = max(SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
+        groups = max(_SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
         return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
 
     async def _call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:

@@ -26,7 +26,7 @@ from ray.exceptions import (
 
 from raypoly.errors import OutOfRetries, TransferBroken
 
-DEFAULT = 10
+_DEFAULT = 10
 REFILL_SECONDS = 180.0
 """Seconds of progress that give one retry back."""
 IDLE_SECONDS = 60.0
@@ -43,7 +43,7 @@ class Retries:
 
     def __init__(
         self,
-        limit: int = DEFAULT,
+        limit: int = _DEFAULT,
         note: Callable[[str], None] = lambda text: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -34,16 +34,16 @@ from raypoly.values import Problem, TestSuite, Verdict
 
 CHUNK = 8
 """The most short programs that travel together."""
-IN_FLIGHT = 2
+_IN_FLIGHT = 2
 """Chunks of short programs that an actor has at once: one runs, the next waits there."""
-SHORT_SECONDS = 0.05
+_SHORT_SECONDS = 0.05
 """The most CPU time of the programs of one chunk, by the moving average: their way to an actor (1 to 2 ms) is worth
 sharing, and none waits long for another. Programs are short while one alone takes less."""
 _NEWEST = 0.1
 """Weight of the newest program in that average."""
 AFTER_ALL = 2**31
 """An `order` behind all others: for programs that are not urgent."""
-RETRIES = 3
+_RETRIES = 3
 """How often a program is tried again after its sandbox failed or its actor was lost."""
 _SHORT_SUITE = 32 << 10
 """A suite of at most so many characters travels with each chunk: the object store takes longer (3 ms)."""
@@ -155,7 +155,7 @@ class ScorerPool:
         self._changed = asyncio.Condition()
         self._workers = [_Worker(index) for index in range(config.workers)]
         self._tasks: list[asyncio.Task[None]] = []
-        self._program_seconds = SHORT_SECONDS
+        self._program_seconds = _SHORT_SECONDS
         self.programs_run = 0
         """Programs that ran in a sandbox; cache hits don't count."""
 
@@ -167,7 +167,7 @@ class ScorerPool:
     async def start(self) -> None:
         """Start the actors. Raises `IsolationMissing` where programs can't be confined."""
         await asyncio.gather(*(self._start_with_retries(worker) for worker in self._workers))
-        self._tasks = [asyncio.create_task(self._serve(worker)) for worker in self._workers for _ in range(IN_FLIGHT)]
+        self._tasks = [asyncio.create_task(self._serve(worker)) for worker in self._workers for _ in range(_IN_FLIGHT)]
 
     async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
         """One verdict a program, in order, never `infra`. Waiting programs with the lowest `order` run first.
@@ -216,7 +216,7 @@ class ScorerPool:
             for job in jobs:
                 self._fail(job, error)
             return
-        size = max(1, int(SHORT_SECONDS / max(self._program_seconds, SHORT_SECONDS / CHUNK)))
+        size = max(1, int(_SHORT_SECONDS / max(self._program_seconds, _SHORT_SECONDS / CHUNK)))
         async with self._changed:
             for i in range(0, len(jobs), size):
                 self._enqueue(_Chunk(bare, suite, tuple(jobs[i : i + size]), (order, next(self._numbers))))
@@ -241,7 +241,7 @@ class ScorerPool:
     async def _measure(self, problem: Problem, suite: tuple[str, Any]) -> float | None:
         """Ask one worker, and another where that one fails."""
         worker = min(self._workers, key=lambda worker: worker.measuring)
-        for failures in range(1 + RETRIES):
+        for failures in range(1 + _RETRIES):
             started, worker.measuring = worker.started, worker.measuring + 1
             try:
                 with self._context.in_flight.waiting("score", f"scorer-{worker.index}", worker.actor):
@@ -250,7 +250,7 @@ class ScorerPool:
             except LOST as error:
                 await self._replace(worker, started, error)
             except SandboxError:
-                if failures == RETRIES:
+                if failures == _RETRIES:
                     raise
             finally:
                 worker.measuring -= 1
@@ -269,7 +269,7 @@ class ScorerPool:
     @property
     def _short(self) -> bool:
         """Whether the newest programs were short, so that an actor may get its next chunk early."""
-        return self._program_seconds < SHORT_SECONDS
+        return self._program_seconds < _SHORT_SECONDS
 
     async def _serve(self, worker: _Worker) -> None:
         while True:
@@ -315,7 +315,7 @@ class ScorerPool:
         """Put programs back at their position in the queue, each alone, for another worker."""
         for job in jobs:
             job.failures += 1
-            if job.failures > RETRIES:
+            if job.failures > _RETRIES:
                 self._fail(
                     job,
                     SandboxError(

@@ -5,7 +5,7 @@
     actor.pulse.remote(), actor.stacks.remote()                # answered while a call of the actor hangs
 
 A thread of their own answers both. Where that thread can't run, because C code holds the interpreter, the signal
-`SIGNAL` makes the process write its stacks into a file in memory, which `signalled_stacks` reads through /proc.
+`_SIGNAL` makes the process write its stacks into a file in memory, which `signalled_stacks` reads through /proc.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import ray
 GROUP = "watch"
 WATCHED: dict[str, Any] = {"concurrency_groups": {GROUP: 1}}
 """For `ray.remote` of a `Watched` class whose methods are no coroutines."""
-SIGNAL = signal.SIGUSR1
+_SIGNAL = signal.SIGUSR1
 _SIGNAL_SECONDS = 5.0
 
 
@@ -66,7 +66,7 @@ class Watched:
     def _pulse(self) -> Pulse:
         if self._descriptor < 0:
             self._descriptor = os.memfd_create("raypoly-stacks")
-            faulthandler.register(SIGNAL, file=self._descriptor, all_threads=True)
+            faulthandler.register(_SIGNAL, file=self._descriptor, all_threads=True)
         return Pulse(self._beats, os.getpid(), ray.get_runtime_context().get_node_id(), self._descriptor)
 
 
@@ -80,11 +80,11 @@ def all_stacks() -> str:
 
 
 def signalled_stacks(pid: int, descriptor: int) -> str:
-    """The stacks that a process of this machine writes on `SIGNAL`; empty where it is stopped."""
+    """The stacks that a process of this machine writes on `_SIGNAL`; empty where it is stopped."""
     path = Path(f"/proc/{pid}/fd/{descriptor}")
     try:
         before = path.stat().st_size
-        os.kill(pid, SIGNAL)
+        os.kill(pid, _SIGNAL)
         until = time.monotonic() + _SIGNAL_SECONDS
         while path.stat().st_size == before and time.monotonic() < until:
             time.sleep(0.05)

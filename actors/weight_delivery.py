@@ -18,7 +18,7 @@ from actors.engine_actor import EngineClient
 from raypoly.engines.transfer import COLLECTIVE
 from raypoly.errors import TransferBroken
 
-GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 5.0
 """How long one side of a collective may take to notice by itself that the other one failed."""
 
 Links = dict[str, tuple[int, int]]
@@ -107,7 +107,7 @@ async def both(
     end_one: Callable[[], None],
     other: Coroutine[Any, Any, None],
     end_other: Callable[[], None],
-    grace: float = GRACE_SECONDS,
+    grace: float = _GRACE_SECONDS,
 ) -> None:
     """Run both sides of a collective. If one fails, end the other one after `grace` seconds and raise the error."""
     sides = {asyncio.ensure_future(one): end_one, asyncio.ensure_future(other): end_other}

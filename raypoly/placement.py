@@ -22,7 +22,7 @@ ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
     "cpu": ("objects",),
 }
 """The transports of each placement; the first is vLLM's own where it needs a GPU."""
-ON_GPU = ("ipc", "nccl")
+_ON_GPU = ("ipc", "nccl")
 """Transports through vLLM's own backends, which know nothing else."""
 REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
 """What stands in for a GPU's transport where there is none."""
@@ -100,7 +100,7 @@ def _route(config: GeneratorConfig, kind: Kind, gpu: bool, ranks: int) -> Transp
             f"generator.transport={config.transport} takes weights from a learner of one rank, and train.ranks is "
             f"{ranks}: use generator.transport=objects."
         )
-    if config.transport in ON_GPU and not (gpu and config.engine == "vllm"):
+    if config.transport in _ON_GPU and not (gpu and config.engine == "vllm"):
         raise UsageError(
             f"generator.transport={config.transport} is vLLM's own between GPUs: it needs generator.engine=vllm and "
             "a GPU; use objects."

@@ -27,13 +27,13 @@ from raypoly.rewards.compute_score import ComputeScore
 GIB = 1024**3
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
-ENGINE_MEMORY = 1.2
+_ENGINE_MEMORY = 1.2
 """GiB of each engine after the first, beside its cache."""
 WORKER_MEMORY = 0.3
 """GiB of one scorer actor with its warm runner, beside the memory that a program may use."""
-RANK_MEMORY = 0.8
+_RANK_MEMORY = 0.8
 """GiB of each further learner process (a tiny model)."""
-BASE_DISK = 0.5
+_BASE_DISK = 0.5
 """GiB: caches, checkpoints of a tiny model, logs."""
 
 
@@ -250,8 +250,8 @@ def _evaluation(config: Config) -> None:
 
 def _room(config: Config, here: FreeResources, kept: float) -> None:
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
-    more_engines = (config.generator.engines - 1) * (ENGINE_MEMORY + config.generator.memory_gib)
-    more_ranks = RANK_MEMORY * (config.train.ranks - 1)
+    more_engines = (config.generator.engines - 1) * (_ENGINE_MEMORY + config.generator.memory_gib)
+    more_ranks = _RANK_MEMORY * (config.train.ranks - 1)
     memory = BASE_MEMORY + config.generator.memory_gib + more_engines + workers + more_ranks
     if here.memory < memory * GIB:
         raise UsageError(
@@ -259,7 +259,7 @@ def _room(config: Config, here: FreeResources, kept: float) -> None:
             "something, or lower generator.memory_gib, generator.engines, scorer.workers, scorer.memory_mib or "
             "train.ranks."
         )
-    disk = BASE_DISK + kept / GIB
+    disk = _BASE_DISK + kept / GIB
     if here.disk < disk * GIB:
         raise UsageError(
             f"This run needs about {disk:.1f} GiB of disk and {here.disk / GIB:.1f} GiB are free there: set run.dir."

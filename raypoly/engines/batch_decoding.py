@@ -19,7 +19,7 @@ from raypoly.engines import Sample, SampleRequest
 from raypoly.engines.kv_cache import growing_cache
 from raypoly.values import FinishReason, Int32
 
-THIN_OUT = 0.75
+_THIN_OUT = 0.75
 """The batch is copied without its ended rows when at most this share of its rows is still going."""
 
 
@@ -103,7 +103,7 @@ class Decoding:
     def _drop_ended(self, token_B1: torch.Tensor) -> torch.Tensor:
         """The tokens to feed next. Ended rows leave the batch where that is worth a copy."""
         kept_B = self._alive_B.nonzero()[:, 0]
-        if len(kept_B) > THIN_OUT * len(self._alive_B):
+        if len(kept_B) > _THIN_OUT * len(self._alive_B):
             return token_B1
         self._cache.batch_select_indices(kept_B)
         self._row_B, self._alive_B = self._row_B[kept_B], self._alive_B[kept_B]

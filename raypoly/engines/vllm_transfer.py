@@ -18,9 +18,9 @@ import torch
 from raypoly.engines.transfer import RECEIVERS, Named, Parcel, Sender, build_receiver, pieces_of
 from raypoly.errors import UsageError
 
-SUPPORTED = ("0.32",)
+_SUPPORTED = ("0.32",)
 """Minor versions of vLLM for whose internals these two files are written."""
-CHUNK = 1 << 30
+_CHUNK = 1 << 30
 """Bytes of a packed NCCL bucket."""
 
 
@@ -28,9 +28,9 @@ def checked_vllm() -> Any:
     """The vllm module. Raises `UsageError` for a version that is not supported."""
     import vllm
 
-    if not vllm.__version__.startswith(tuple(f"{minor}." for minor in SUPPORTED)):
+    if not vllm.__version__.startswith(tuple(f"{minor}." for minor in _SUPPORTED)):
         raise UsageError(
-            f"vLLM {vllm.__version__} is installed, raypoly works with {', '.join(SUPPORTED)}.x: "
+            f"vLLM {vllm.__version__} is installed, raypoly works with {', '.join(_SUPPORTED)}.x: "
             "run make setup, or set generator.engine=transformers."
         )
     return vllm
@@ -93,12 +93,12 @@ class NcclSender(Sender):
         with socket.socket() as free:
             free.bind((address, 0))
             self._meeting = {"master_address": address, "master_port": free.getsockname()[1], "world_size": 2}
-        return {**self._meeting, "rank_offset": 1, "packed": True, "packed_buffer_size_bytes": CHUNK}
+        return {**self._meeting, "rank_offset": 1, "packed": True, "packed_buffer_size_bytes": _CHUNK}
 
     def connect(self) -> None:
         checked_vllm()
         nccl = import_module("vllm.distributed.weight_transfer.nccl_engine")
-        info = nccl.NCCLTrainerInitInfo(rank=0, packed=True, packed_buffer_size_bytes=CHUNK, **self._meeting)
+        info = nccl.NCCLTrainerInitInfo(rank=0, packed=True, packed_buffer_size_bytes=_CHUNK, **self._meeting)
         self._trainer = nccl.NCCLTrainerWeightTransferEngine.trainer_init(info, client=_Silent(), source=_Source(self))
 
     def offer(self, weights: Named, version: int) -> Parcel:

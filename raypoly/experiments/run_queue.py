@@ -18,7 +18,7 @@ from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.training_process import RunningTraining, TrainingExit, is_held
 from raypoly.reports.tables import duration
 
-LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.2
 """Between looks at what goes on."""
 
 
@@ -69,7 +69,7 @@ class RunQueue:
         with self._none_is_left():
             while self._waiting or self._going or self._left_behind:
                 self._start()
-                time.sleep(LOOK_SECONDS)
+                time.sleep(_LOOK_SECONDS)
                 ended += self._look()
         return ended
 

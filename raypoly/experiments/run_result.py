@@ -21,7 +21,7 @@ from raypoly.run_identity import CONFIG_KEY
 STRATEGIES = "strategies"
 MEASURES = (*KS, STRATEGIES)
 """pass@k by k, and the expected distinct correct strategies in 8 draws."""
-CURVES = ("reward", "strategies_correct")
+_CURVES = ("reward", "strategies_correct")
 """Columns of metrics.jsonl that are kept over the steps."""
 
 Measures = Mapping[str, float | None]
@@ -93,7 +93,7 @@ def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> Run
         trouble=trouble,
         before=_measures(before),
         after=_measures(after),
-        curves={name: [(row["step"], row[name]) for row in rows if row.get(name) is not None] for name in CURVES},
+        curves={name: [(row["step"], row[name]) for row in rows if row.get(name) is not None] for name in _CURVES},
         step_seconds=math.fsum(seconds) / len(seconds) if seconds else None,
         training_seconds=math.fsum(seconds),
         evaluation_seconds=math.fsum(e.get("seconds", 0.0) for e in evaluations) - paused,

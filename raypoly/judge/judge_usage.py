@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-RECENT = 20
+_RECENT = 20
 """Steps whose mean cost is taken for that of the steps to come."""
 _ASKER: ContextVar[str] = ContextVar("judge_asker", default="")
 UsageCounts = Mapping[str, float]
 """Counts by name (those of `raypoly.judge.judge_usage.JudgeStats`); what is missing is 0. Money stands under
 `known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
 `unpriced` (answers whose cost nobody knows); `cached_of` are the prompt tokens of answers that say what was cached."""
-COUNTS = (
+_COUNTS = (
     "groups", "free", "cache_hits", "answers", "calls", "retries", "limited", "repairs", "refusals", "invalid",
     "unjudged", "failovers", "probes", "prompt_tokens", "cached_tokens", "completion_tokens",
 )  # fmt: skip
@@ -110,7 +110,7 @@ def add_usage(name: str, amount: float) -> None:
 def usage_to_json(use: UsageCounts) -> dict[str, Any]:
     """All counts as JSON values, with `cost_usd`; null where no server said."""
     known: dict[str, Any] = {name: round(value, 9) for name, value in use.items()}
-    known |= {name: int(use.get(name, 0)) for name in COUNTS}
+    known |= {name: int(use.get(name, 0)) for name in _COUNTS}
     if known["prompt_tokens"] and not use.get("cached_of"):
         known["cached_tokens"] = None
     return {**known, "cost_usd": None if use.get("unpriced") else round(use.get("known_usd", 0.0), 9)}
@@ -150,7 +150,7 @@ def sum_known(costs: Sequence[float | None]) -> float | None:
 
 def recent_mean(costs: Sequence[float | None]) -> float | None:
     """Mean cost of the newest steps; None where one of them is unknown, or there is none."""
-    newest = costs[-RECENT:]
+    newest = costs[-_RECENT:]
     summed = sum_known(newest)
     return summed / len(newest) if newest and summed is not None else None
 

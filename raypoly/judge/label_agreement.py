@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from raypoly.values import Float64, Int32, Labels
 
 Ids = Sequence[int] | Int32
-DRAWS = 10_000
-EXACT_UP_TO = 16
+_DRAWS = 10_000
+_EXACT_UP_TO = 16
 """Differences up to which all sign patterns are enumerated."""
 _ROUNDING = 1e-12
 
@@ -127,7 +127,7 @@ def run_to_run(runs: Sequence[Ids]) -> float:
     return float(np.mean([adjusted_rand(one, other) for one, other in combinations(runs, 2)]))
 
 
-def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws: int = DRAWS) -> ConfidenceInterval:
+def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws: int = _DRAWS) -> ConfidenceInterval:
     """The mean of one value a group, with a percentile bootstrap interval over groups (Efron & Tibshirani 1993, §13.3).
 
     `values` is [groups]. The same seed gives the same interval. Raises `ValueError` where there is no group.
@@ -140,11 +140,11 @@ def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws
     return ConfidenceInterval(float(array.mean()), float(low), float(high), array.size)
 
 
-def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: int = DRAWS) -> LabelComparison:
+def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: int = _DRAWS) -> LabelComparison:
     """Fisher's paired permutation test on the mean difference, two-sided; both are [groups], in the same order.
 
     If nothing sets the two apart, the sign of each group's difference is a coin's. All sign patterns are enumerated up
-    to `EXACT_UP_TO` differences that are not 0; beyond that `draws` random ones, with the observed pattern counted as
+    to `_EXACT_UP_TO` differences that are not 0; beyond that `draws` random ones, with the observed pattern counted as
     one of them, p = (1 + hits) / (1 + draws), which never is 0 (Phipson & Smyth 2010).
     Raises `ValueError` where lengths differ or there is no group.
     """
@@ -152,7 +152,7 @@ def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: 
         raise ValueError(f"A paired test needs the same groups on both sides, not {len(one)} and {len(other)}.")
     differences: Float64 = np.asarray(one, np.float64) - np.asarray(other, np.float64)
     mean, changed = float(differences.mean()), differences[differences != 0]
-    exact = changed.size <= EXACT_UP_TO
+    exact = changed.size <= _EXACT_UP_TO
     rng = np.random.default_rng(seed)
     signs = _all_signs(changed.size) if exact else rng.integers(0, 2, (draws, changed.size), np.int8) * 2 - 1
     observed = abs(float(changed.sum()))

@@ -131,7 +131,7 @@ def _by_loops(features: frozenset[str]) -> str:
 
 NAME = "structural-1"
 """Signatures of puzzles."""
-APPROACH_NAME = "structural-approach-2"
+_APPROACH_NAME = "structural-approach-2"
 """Approaches of everything else."""
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
 """Constructs that differ in spelling only."""
@@ -152,7 +152,7 @@ class StructuralJudge:
         """Always there."""
 
     def __repr__(self) -> str:
-        return f"StructuralJudge({NAME}, {APPROACH_NAME})"
+        return f"StructuralJudge({NAME}, {_APPROACH_NAME})"
 
 
 def label_evidence(evidence: Sequence[Evidence | None]) -> Labels:
@@ -162,7 +162,7 @@ def label_evidence(evidence: Sequence[Evidence | None]) -> Labels:
     """
     if any(found is not None and found.features for found in evidence):
         approaches = [DEGENERATE if found is None else approach_of(frozenset(found.features)) for found in evidence]
-        return _labels([None if approach == DEGENERATE else approach for approach in approaches], APPROACH_NAME)
+        return _labels([None if approach == DEGENERATE else approach for approach in approaches], _APPROACH_NAME)
     return _labels([None if found is None else signature(found) for found in evidence], NAME)
 
 

@@ -10,7 +10,7 @@ from raypoly.judge.structural import structural_labels
 from raypoly.metrics.pass_at_k import ProblemOutcome, drawn_strategies
 from raypoly.values import Verdict
 
-UNTRACED = "untraced"
+_UNTRACED = "untraced"
 """The strategy, in an evaluation, of all correct programs without an execution trace."""
 
 
@@ -71,7 +71,7 @@ class GroupOutcomes:
         """The group as an evaluation counts it. `labels`: the judge's."""
         return ProblemOutcome(
             len(self.statuses),
-            tuple(UNTRACED if name == "" else name for name in self._right),
+            tuple(_UNTRACED if name == "" else name for name in self._right),
             self._correct(labels),
             self._correct(self.structural),
         )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-STRATEGY_DRAWS = 8
+_STRATEGY_DRAWS = 8
 """Draws in which `strategies_correct` counts distinct correct strategies."""
 
 
@@ -26,7 +26,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1.0 - _missed(samples, correct, k)
 
 
-def expected_strategies(samples: int, strategies: Iterable[str], draws: int = STRATEGY_DRAWS) -> float:
+def expected_strategies(samples: int, strategies: Iterable[str], draws: int = _STRATEGY_DRAWS) -> float:
     """Expected number of distinct strategies among the correct ones in `draws` of `samples`, without replacement.
 
     `strategies` holds one name for each *correct* sample. Unbiased: a sum over strategies of the chance to be drawn.
@@ -38,7 +38,7 @@ def expected_strategies(samples: int, strategies: Iterable[str], draws: int = ST
 
 def drawn_strategies(samples: int, strategies: Iterable[str]) -> float:
     """`expected_strategies` in 8 draws, or in all samples where there are fewer."""
-    return expected_strategies(samples, strategies, min(STRATEGY_DRAWS, samples))
+    return expected_strategies(samples, strategies, min(_STRATEGY_DRAWS, samples))
 
 
 def distinct(ids: Iterable[int]) -> int:
@@ -75,7 +75,7 @@ def summarise(outcomes: Sequence[ProblemOutcome]) -> Mapping[str, object]:
         str(k): mean(pass_at_k(outcome.samples, len(outcome.correct_strategies), k) for outcome in outcomes)
         for k in ks(samples)
     }
-    enough = samples >= STRATEGY_DRAWS
+    enough = samples >= _STRATEGY_DRAWS
 
     def counted(strategies: Sequence[Sequence[object] | None]) -> float | None:
         known = [each for each in strategies if each is not None and None not in each]

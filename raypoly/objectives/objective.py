@@ -16,7 +16,7 @@ from raypoly.values import Bool, Float64, Int32
 STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
 """The fields of `ScoredGroup` that come from a group's stage, and which."""
 
-ROUNDING = 1e-9
+_ROUNDING = 1e-9
 """Advantages below so much of an objective's `scale` are zero but for rounding."""
 
 
@@ -133,7 +133,7 @@ class Objective(ABC):
         if not advantages.any():
             return True
         largest = max(1.0, float(np.abs(rewards).max()))
-        return bool(np.abs(advantages).max() <= ROUNDING * largest * self.scale(len(rewards)))
+        return bool(np.abs(advantages).max() <= _ROUNDING * largest * self.scale(len(rewards)))
 
     def state_dict(self) -> dict[str, Any]:
         """What must survive a restart, as JSON values. Default: nothing.

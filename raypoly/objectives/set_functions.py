@@ -40,9 +40,9 @@ Values = TypeVar("Values", Int32, Bool)
 Baseline = Literal["mean", "leave_one_out"]
 Reduction = Literal["sum", "mean", "unit"]
 
-SETS = 10_000
+_SETS = 10_000
 """Sets that are drawn where there are too many to take all."""
-SCORED_PLACES = 2**20
+_SCORED_PLACES = 2**20
 """Members of the sets that are scored at once, so that a group's memory stays small."""
 
 
@@ -109,7 +109,7 @@ class SetObjective(Objective):
         N, n = rollouts, self.config.set_size
         if self.config.reduction != "sum":
             return 1.0
-        sets = math.comb(N, n) if self.config.sets is None and few_enough(N, n) else self.config.sets or SETS
+        sets = math.comb(N, n) if self.config.sets is None and few_enough(N, n) else self.config.sets or _SETS
         return max(1.0, min(sets, math.comb(N, n)) * n / N)
 
     def compute(self, group: ScoredGroup) -> Float64:
@@ -123,7 +123,7 @@ class SetObjective(Objective):
         if K is None:
             if few_enough(N, n):
                 return all_sets(N, n)
-            K = min(SETS, MOST_PLACES // n)
+            K = min(_SETS, MOST_PLACES // n)
         return some_sets(N, n, K, seed_of(group, self.config.seed))
 
     def _score(self, group: ScoredGroup, sets_Kn: Int32) -> Float64:
@@ -191,7 +191,7 @@ def _at(values: Values | None, sets_Kn: Int32) -> Values | None:
 
 
 def _chunk(n: int) -> int:
-    return max(1, SCORED_PLACES // n)
+    return max(1, _SCORED_PLACES // n)
 
 
 def _parts(sets_Kn: Int32) -> list[Int32]:

@@ -17,7 +17,7 @@ MOST_SETS = 1_000_000
 """All sets are taken where there are no more."""
 MOST_PLACES = 2**24
 """Members of all sets together (K * n) that are held at once: 64 MiB."""
-DRAWN_KEYS = 2**22
+_DRAWN_KEYS = 2**22
 
 
 @lru_cache(maxsize=65536)
@@ -73,7 +73,7 @@ def some_sets(N: int, n: int, K: int, seed: int) -> Int32:
 
 def independent_sets(rng: np.random.Generator, N: int, n: int, K: int) -> Int32:
     """K sets of n different members among N, each uniform whatever the others are, int32 [K, n], members sorted."""
-    chunk = max(1, DRAWN_KEYS // N)
+    chunk = max(1, _DRAWN_KEYS // N)
     drawn = [
         np.argpartition(rng.random((min(chunk, K - start), N)), n - 1, axis=1)[:, :n] for start in range(0, K, chunk)
     ]

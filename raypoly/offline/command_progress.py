@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 T = TypeVar("T")
-LINE_SECONDS = 10.0
-REDRAW_SECONDS = 0.25
+_LINE_SECONDS = 10.0
+_REDRAW_SECONDS = 0.25
 
 Counts = Callable[[], tuple[int, int | None]]
 """(items done, items passed) so far; None where nothing can pass."""
@@ -27,12 +27,12 @@ Counts = Callable[[], tuple[int, int | None]]
 
 @contextmanager
 def show_progress(
-    what: str, total: int | None, counts: Counts, console: Console, line_seconds: float = LINE_SECONDS
+    what: str, total: int | None, counts: Counts, console: Console, line_seconds: float = _LINE_SECONDS
 ) -> Iterator[None]:
     """While the block runs, show how many of `total` items are done; None where nobody knows how many there are."""
     over = threading.Event()
     redraws = console.is_terminal and not console.is_dumb_terminal
-    show, every = (_show_bar, REDRAW_SECONDS) if redraws else (_print_lines, line_seconds)
+    show, every = (_show_bar, _REDRAW_SECONDS) if redraws else (_print_lines, line_seconds)
     arguments = (what, total, counts, console, over, every)
     thread = threading.Thread(target=show, args=arguments, name="progress", daemon=True)
     thread.start()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -23,11 +23,11 @@ def interruptible(sentence: str) -> Iterator[None]:
     """Within the block the first signal raises `Interrupted` in the main thread; later signals are ignored."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for each in SIGNALS:
+        for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         raise Interrupted(sentence, number)
 
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
     try:
         yield
     finally:

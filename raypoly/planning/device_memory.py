@@ -22,7 +22,7 @@ from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, Memor
 from raypoly.planning.model_shape import ModelShape
 from raypoly.preflight import BASE_MEMORY, GIB, WORKER_MEMORY
 
-ACTIVITY = {
+_ACTIVITY = {
     "sampling": "while responses are sampled",
     "logits": "while logits are computed",
     "layers": "while gradients are computed",
@@ -77,7 +77,7 @@ def check_memory(config: Config, shape: ModelShape, device: Device, layout: Devi
         elsewhere = "" if device.gpu else " (`--dry-run --gpu NAME` plans for a GPU that is not here.)"
         raise UsageError(
             f"This does not fit: {holding.where} ({device.name}) has {format_bytes(device.memory)}, and "
-            f"{format_bytes(holding.needed)} are needed {ACTIVITY[phase]}, of which {format_bytes(largest.bytes)} are "
+            f"{format_bytes(holding.needed)} are needed {_ACTIVITY[phase]}, of which {format_bytes(largest.bytes)} are "
             f"{largest.name}. {advise_what_fits(config, need, device)}{elsewhere}"
         )
 

@@ -20,11 +20,11 @@ from raypoly.planning.learner_memory import CONTEXT
 from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
 
-VLLM_BATCH = 8192
+_VLLM_BATCH = 8192
 """Tokens of vLLM's largest batch, or one whole sequence where that is longer (`raypoly.engines.vllm_engine`)."""
-GRAPHS = GIB
+_GRAPHS = GIB
 """Of vLLM's CUDA graphs and workspaces. An estimate."""
-ASLEEP = 2 * GIB
+_ASLEEP = 2 * GIB
 """What an engine asleep still holds: its context, graphs and workspaces. An estimate."""
 
 
@@ -84,7 +84,7 @@ def engine_parts(config: Config, shape: ModelShape, device: Device, layout: Devi
         if gpu:
             yield MemoryPart("CUDA context and fragments of the engine", CONTEXT, phases)
     if layout.kind == "colocated":
-        yield MemoryPart("engine asleep", ASLEEP, ALWAYS - SAMPLING)
+        yield MemoryPart("engine asleep", _ASLEEP, ALWAYS - SAMPLING)
 
 
 def _check_room(config: Config, shape: ModelShape, device: Device, space: EngineRoom) -> None:
@@ -119,10 +119,10 @@ def _token_bytes(config: Config, shape: ModelShape) -> int:
 def _vllm_work(config: Config, shape: ModelShape) -> int:
     """Of the largest batch: the MLP's three arrays and the stream twice; logits of all sequences and two copies."""
     generator = config.generator
-    tokens = max(VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
+    tokens = max(_VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
     w = width(config.model.dtype == "bfloat16")
     batch = tokens * w * (3 * shape.intermediate + 2 * shape.hidden)
-    return batch + 3 * 4 * generator.max_sequences * shape.vocabulary + GRAPHS
+    return batch + 3 * 4 * generator.max_sequences * shape.vocabulary + _GRAPHS
 
 
 def _vllm_cache(config: Config, shape: ModelShape, device: Device) -> int:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from raypoly import objectives
 from raypoly.config import Config
 
-INSTRUCTIONS = 581
+_INSTRUCTIONS = 581
 """Tokens of every question, with the worked example."""
-A_PROGRAM = (956 - INSTRUCTIONS) / 8
+_A_PROGRAM = (956 - _INSTRUCTIONS) / 8
 """Tokens of one program, its part of the problem's text with it."""
-AN_ANSWER = 100 / 8
+_AN_ANSWER = 100 / 8
 """Tokens of the answer for one program."""
 SAMPLED_SHARE = 10
 """With `judge.when=sampled` one group in so many is judged."""
@@ -57,5 +57,5 @@ def group_cost_usd(config: Config) -> float | None:
     if known is None:
         return None
     rollouts = config.train.rollouts
-    prompt = round(INSTRUCTIONS + rollouts * A_PROGRAM)
-    return config.judge.votes * compute_cost(known, TokenUsage(prompt, 0, round(rollouts * AN_ANSWER)))
+    prompt = round(_INSTRUCTIONS + rollouts * _A_PROGRAM)
+    return config.judge.votes * compute_cost(known, TokenUsage(prompt, 0, round(rollouts * _AN_ANSWER)))

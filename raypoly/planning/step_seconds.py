@@ -33,17 +33,17 @@ from raypoly.planning.gpus import Device
 from raypoly.planning.learner_memory import trained_weights
 from raypoly.planning.model_shape import ModelShape
 
-READING = 0.6
+_READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
-MULTIPLYING = 0.5
+_MULTIPLYING = 0.5
 """Share of the board's peak that large products reach, all told."""
-TRAINING = {False: 0.35, True: 0.5}
+_TRAINING = {False: 0.35, True: 0.5}
 """The learner's share of it, as PyTorch runs its layers, and compiled: docs/gpu.md counts what is between products."""
-LAUNCH = 4e-3
+_LAUNCH = 4e-3
 """Seconds of a decoding step beside reading: launches, and one random draw a sequence with a seed of its own."""
 HOST, COPIES = 5e9, 3
 """Bytes a second of a copy from or within the host, and copies of a weight on its way from learner to engine."""
-HASHED = 1.5e9
+_HASHED = 1.5e9
 """Bytes a second of SHA-256 on one core."""
 
 
@@ -78,10 +78,10 @@ def step_seconds(
     sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
     if sampling is None:
         return None
-    speed = device.flops * TRAINING[train.compile] * layout.ranks
+    speed = device.flops * _TRAINING[train.compile] * layout.ranks
     crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
     trained, parameters = trained_weights(config, shape), shape.parameters
-    digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / HASHED
+    digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / _HASHED
     return StepSeconds(
         sampling=sampling,
         gradients=operations(config, shape, prompts, rollouts, response) / speed,
@@ -104,8 +104,8 @@ def sampling_seconds(
     w, mean = width(config.model.dtype == "bfloat16"), prompt + length / 2
     read = w * shape.parameters + at_once * mean * shape.cache_bytes(w)
     multiplied = 2 * shape.parameters * at_once
-    a_step = max(read / _bandwidth(device), multiplied / (device.flops * MULTIPLYING)) + LAUNCH
-    prefill = 2 * shape.parameters * prompt * prompts / layout.engines / (device.flops * MULTIPLYING)
+    a_step = max(read / _bandwidth(device), multiplied / (device.flops * _MULTIPLYING)) + _LAUNCH
+    prefill = 2 * shape.parameters * prompt * prompts / layout.engines / (device.flops * _MULTIPLYING)
     return share * length / at_once * a_step + prefill
 
 
@@ -133,4 +133,4 @@ def _operations(
 
 def _bandwidth(device: Device) -> float:
     assert device.bandwidth is not None, "a board whose products are known has a known memory"
-    return device.bandwidth * READING
+    return device.bandwidth * _READING

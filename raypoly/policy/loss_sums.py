@@ -21,7 +21,7 @@ from raypoly.losses.loss import Loss
 from raypoly.losses.loss_tokens import MAX_LOG_RATIO, Tokens
 from raypoly.policy.update_stats import LossStats
 
-SQUARE = "square"
+_SQUARE = "square"
 """Of w, on its way to the effective sample size."""
 
 
@@ -67,7 +67,7 @@ class LossSums:
         if not self.tokens:
             return LossStats()
         means = {name: value / self.tokens for name, value in self._sums.items()}
-        square = means.pop(SQUARE)
+        square = means.pop(_SQUARE)
         return LossStats(mismatch_max=self._largest, importance_ess=means["importance_mean"] ** 2 / square, **means)
 
     def _note_largest(self, largest: float) -> None:
@@ -108,7 +108,7 @@ def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:
 def _of_loss(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
     """[T] each, by the names of `LossStats`; without what this loss does not have."""
     done, clipped = correction(tokens, loss.config), loss.clipped(tokens)
-    found = {"importance_mean": done.ratio_T, SQUARE: done.ratio_T.double().square()}
+    found = {"importance_mean": done.ratio_T, _SQUARE: done.ratio_T.double().square()}
     if done.truncated_T is not None:
         found["importance_truncated"] = done.truncated_T
     if done.masked_T is not None:

@@ -15,7 +15,7 @@ from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.sources import LoadedSources
 from raypoly.version import __version__
 
-LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
+_LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
 """Words for difficulty, ascending; others stand behind them."""
 _FEWEST_TOKENS = 16
 
@@ -55,7 +55,7 @@ def card_values(result: PreparationResult) -> dict[str, Any]:
         "passes": _passes(decisions["sampling"]),
         "prompt_tokens": _tokens(decisions["prompts"], kept, config.generator.max_prompt_tokens),
         "splits": {name: len(part) for name, part in result.splits.items()},
-        "levels": sorted({_level(it) for it in kept}, key=lambda level: ((*LEVELS, level).index(level), level)),
+        "levels": sorted({_level(it) for it in kept}, key=lambda level: ((*_LEVELS, level).index(level), level)),
         "difficulty": {name: _counted(map(_level, part)) for name, part in result.splits.items()},
         "tags": _counted(tag for it in kept for tag in set(it.facts.tags)),
         "licences": _counted(it.facts.licence or "unknown" for it in kept),

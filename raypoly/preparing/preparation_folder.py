@@ -25,8 +25,8 @@ from raypoly.store import Lease, Store, open_store
 from raypoly.store.location import Location
 from raypoly.store.sealed_json import seal, unseal
 
-CONFIG_KEY = "preparation.json"
-INPUTS_KEY = "inputs.json"
+_CONFIG_KEY = "preparation.json"
+_INPUTS_KEY = "inputs.json"
 _FREE = keys_without_effect(PrepareConfig)
 _LATER = ("band.", "split.")
 """Keys that say what is made of the samples: another start may change them, and nothing is sampled again."""
@@ -65,17 +65,17 @@ class PreparationFolder:
 
     def _record(self, store: Store, _: Lease) -> None:
         _check(store, self.config)
-        if not store.exists(CONFIG_KEY):
-            store.commit(CONFIG_KEY, seal(self.config.model_dump(mode="json")))
+        if not store.exists(_CONFIG_KEY):
+            store.commit(_CONFIG_KEY, seal(self.config.model_dump(mode="json")))
 
 
 def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
     """Note what files hold (SHA-256, hex), by what the config calls them; at a later start, raise `UsageError` where
     one has changed."""
-    if not store.exists(INPUTS_KEY):
-        store.commit(INPUTS_KEY, seal({"files": digests}))
+    if not store.exists(_INPUTS_KEY):
+        store.commit(_INPUTS_KEY, seal({"files": digests}))
         return
-    known = unseal(store.read(INPUTS_KEY), store.place(INPUTS_KEY))["files"]
+    known = unseal(store.read(_INPUTS_KEY), store.place(_INPUTS_KEY))["files"]
     changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
     if changed:
         raise UsageError(
@@ -91,13 +91,13 @@ def influential(config: PrepareConfig) -> dict[str, Any]:
 
 def _check(store: Store, config: PrepareConfig) -> None:
     """Raise `UsageError` where the folder holds another preparation than the config's, or no preparation."""
-    if not store.exists(CONFIG_KEY):
+    if not store.exists(_CONFIG_KEY):
         strange = find_foreign_entry(store)
         if strange is not None:
             raise UsageError(f"run.dir={store.uri} holds {strange} and no preparation: give a new or empty folder.")
         return
     try:
-        first = unseal(store.read(CONFIG_KEY), store.place(CONFIG_KEY))
+        first = unseal(store.read(_CONFIG_KEY), store.place(_CONFIG_KEY))
     except CorruptData as error:
         raise UsageError(f"{error} Restore it, or add run.fresh=true for a new preparation.") from error
     changes = diff_configs(first, config)

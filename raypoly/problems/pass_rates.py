@@ -23,11 +23,11 @@ from raypoly.values import Float64, Problem
 
 PROBLEMS, PASSED, ROLLOUTS = "problems", "passed", "rollouts"
 """Keys of a step's row, by slot: ids, and how many of `rollouts` passed, null where it is unknown."""
-PASS = 1.0
+_PASS = 1.0
 """The least reward with which a rollout counts as passed."""
-DECAY = 0.5
+_DECAY = 0.5
 """The weight of a problem's earlier rollouts each time that it comes again: the policy has moved since."""
-PRIOR = 0.5
+_PRIOR = 0.5
 """Passes, and failures, that each problem begins with (Jeffreys 1946): a problem never sampled has rate one half."""
 FLOOR = 0.05
 """Added to each weight, so that problems which never or always pass still come: that may change."""
@@ -47,12 +47,12 @@ class PassRates:
         for problem, passed in zip(row.get(PROBLEMS, ()), row.get(PASSED, ()), strict=True):
             if passed is not None:
                 passes, rollouts = self._counts.get(problem, (0.0, 0.0))
-                self._counts[problem] = DECAY * passes + passed, DECAY * rollouts + row[ROLLOUTS]
+                self._counts[problem] = _DECAY * passes + passed, _DECAY * rollouts + row[ROLLOUTS]
 
     def rate(self, problem: str) -> float:
         """(passes + 1/2) / (rollouts + 1), where each earlier visit counts half."""
         passes, rollouts = self._counts.get(problem, (0.0, 0.0))
-        return (passes + PRIOR) / (rollouts + 2 * PRIOR)
+        return (passes + _PRIOR) / (rollouts + 2 * _PRIOR)
 
     def weight(self, problem: str) -> float:
         """4 p (1 - p) + `FLOOR`: the variance of a rollout's reward over its largest, p the rate."""
@@ -100,7 +100,7 @@ class PassRateOrder(ProblemOrder):
 
 def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[str, Any]:
     """The keys of a step's row that `take` reads; `rewards` are float64 [N] a problem, NaN where unknown."""
-    passed = [int(np.sum(r >= PASS)) if np.all(np.isfinite(r)) else None for r in rewards]
+    passed = [int(np.sum(r >= _PASS)) if np.all(np.isfinite(r)) else None for r in rewards]
     return {PROBLEMS: list(problems), PASSED: passed, ROLLOUTS: len(rewards[0])}
 
 

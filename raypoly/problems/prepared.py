@@ -18,8 +18,8 @@ from raypoly.problems.formats.long_integers import loads
 from raypoly.problems.problem_set import ProblemSet, content_hash, without_excluded
 from raypoly.values import Problem, Split
 
-FOLDER = "data"
-CARD = "card.json"
+_FOLDER = "data"
+_CARD = "card.json"
 """Written last: a folder without it is not finished."""
 _COLUMNS = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
 
@@ -57,12 +57,12 @@ def problem_of_columns(row: Mapping[str, Any], source: str = "") -> Problem:
 
 def _data_folder(path: Path, key: str) -> Path:
     """The folder of the Parquet files: `data` of a finished preparation, or the folder itself."""
-    for folder, done in ((path / FOLDER, (path / CARD).is_file()), (path, True)):
+    for folder, done in ((path / _FOLDER, (path / _CARD).is_file()), (path, True)):
         if done and any((folder / f"{name}.parquet").is_file() for name in ("train", "validation", "test")):
             return folder
     raise UsageError(
-        f"{key}={str(path)!r} holds no preparation that is done ({CARD}, {FOLDER}/train.parquet): give the folder that "
-        "raypoly prepare printed, when it is at its end."
+        f"{key}={str(path)!r} holds no preparation that is done ({_CARD}, {_FOLDER}/train.parquet): give the folder "
+        "that raypoly prepare printed, when it is at its end."
     )
 
 

@@ -31,7 +31,7 @@ from raypoly.values import Problem, TestSuite
 log = logging.getLogger(__name__)
 
 COLUMNS = ("data_source", "prompt", "reward_model")
-OPTIONAL = ("extra_info", "images", "videos")
+_OPTIONAL = ("extra_info", "images", "videos")
 NO_TEMPLATE = (
     "problems.source=verl needs problems.chat_template: the folder or hub id of the tokenizer whose chat template "
     f"makes prompts of messages, as a rule what model.path says, or {PLAIN} for their texts alone."
@@ -167,4 +167,4 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     missing = [name for name in COLUMNS if name not in names]
     if missing:
         raise UsageError(f"{path} has no column {' and no '.join(missing)}: rows of verl's have {', '.join(COLUMNS)}.")
-    return parquet_rows.read_parquet(path, (*COLUMNS, *OPTIONAL))
+    return parquet_rows.read_parquet(path, (*COLUMNS, *_OPTIONAL))

@@ -36,7 +36,7 @@ A part named in the config (`objective.name`, `loss.name`, `judge.name`, `genera
 `reward.name`) is one of the known ones, or your own as `package.module:Name`, with its folder on `PYTHONPATH`.
 """
 
-PREPARATION = """## raypoly prepare
+_PREPARATION = """## raypoly prepare
 
 A file for `raypoly prepare` ([data.md](data.md)) has the sections below, and `run`, `model`, `warm_start`, `generator`,
 `scorer` and `ray` from above. NAME is your name for a file of problems. `against` lists evaluation sets, with the same
@@ -88,7 +88,7 @@ def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
 
 def _preparation() -> Iterator[str]:
     """Keys that only `raypoly prepare` has."""
-    yield PREPARATION
+    yield _PREPARATION
     rows = (
         _field_row(name, field, expected_words(field))
         for name, field in documented_keys()

@@ -21,7 +21,7 @@ WORDS: Mapping[StageName, str] = {
 }
 """What the problems that went on from a stage are."""
 SPLITS: Mapping[str, str] = {"train": figures.BLUE, "validation": figures.ORANGE, "test": figures.GREEN}
-TAGS = 20
+_TAGS = 20
 """How many of the commonest tags are shown."""
 
 Values = Mapping[str, Any]
@@ -64,7 +64,7 @@ def _page_parts(values: Values, figure: str) -> Iterator[str]:
     yield f"## Prompts\n\n{_tokens(values['prompt_tokens'])}"
     for title, key in (("Licences", "licences"), ("Tags", "tags")):
         if values[key]:
-            yield f"## {title}\n\n{_counts(key, values[key], TAGS)}"
+            yield f"## {title}\n\n{_counts(key, values[key], _TAGS)}"
     yield from _left_out(values)
 
 

@@ -27,9 +27,9 @@ from raypoly.reports.tables import DASH, ReportTable
 from raypoly.version import __version__
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
-PLACE = "experiment"
+_PLACE = "experiment"
 """The kind of place in a page that takes an experiment's tables."""
-HEADS = tuple("distinct correct strategies in 8" if m == STRATEGIES else f"pass@{m}" for m in MEASURES)
+_HEADS = tuple("distinct correct strategies in 8" if m == STRATEGIES else f"pass@{m}" for m in MEASURES)
 
 
 def write_experiment_report(
@@ -55,7 +55,7 @@ def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
         text = page.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--into {page} can't be read: {error}.") from error
-    fill_place(text, PLACE, experiment.name, "", str(page))
+    fill_place(text, _PLACE, experiment.name, "", str(page))
     return text
 
 
@@ -63,7 +63,7 @@ def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None
     """Write the tables into the page's place for them, and figure and numbers beside the page, named after both."""
     picture = page.with_name(f"{page.stem}-{experiment.name}.png")
     table = (out / TABLE).read_text().replace(f"]({FIGURE})", f"]({picture.name})")
-    text = fill_place(page_with_place(experiment, page), PLACE, experiment.name, table, str(page))
+    text = fill_place(page_with_place(experiment, page), _PLACE, experiment.name, table, str(page))
     if f"]({picture.name})" in table:
         shutil.copyfile(out / FIGURE, picture)
     shutil.copyfile(out / RESULTS, page.with_name(f"{page.stem}-{experiment.name}.json"))
@@ -140,7 +140,7 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
     yield f"**After {comparison.steps} steps.** Means, and the range where there are several runs.\n"
     starts = comparison.starts
     rows = [_start_row(start, alone=len(starts) == 1) for start in starts] + [_arm_row(arm) for arm in comparison.arms]
-    yield ReportTable(("", "runs", *HEADS, "s a step", "min a run"), rows).markdown()
+    yield ReportTable(("", "runs", *_HEADS, "s a step", "min a run"), rows).markdown()
     others = [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
     if others:
         yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed.\n"
@@ -152,7 +152,7 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
             )
             for arm in others
         ]
-        yield ReportTable(("", "pairs", *HEADS), rows).markdown()
+        yield ReportTable(("", "pairs", *_HEADS), rows).markdown()
 
 
 def _start_row(start: Start, alone: bool) -> tuple[str, ...]:

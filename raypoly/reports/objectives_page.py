@@ -108,11 +108,11 @@ def compare_advantages(eight: Eight, facts: Sequence[str]) -> str:
     return ReportTable(("rollout", *map(str, range(1, 9))), rows).markdown()
 
 
-FACTS = ("reward", "strategy", "tokens", "outcome", "statements", "own prompt, nats")
+_FACTS = ("reward", "strategy", "tokens", "outcome", "statements", "own prompt, nats")
 TABLES: Mapping[str, Callable[[], str]] = {
     "objectives": describe_objectives,
-    "mixed": lambda: compare_advantages(MIXED, FACTS),
-    "wrong novelty": lambda: compare_advantages(WRONG_NOVELTY, (FACTS[0], FACTS[1], FACTS[-1])),
+    "mixed": lambda: compare_advantages(MIXED, _FACTS),
+    "wrong novelty": lambda: compare_advantages(WRONG_NOVELTY, (_FACTS[0], _FACTS[1], _FACTS[-1])),
 }
 
 

@@ -11,7 +11,7 @@ from html import escape
 
 from raypoly.errors import UsageError
 
-STYLE = """
+_STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; padding: 0 1em; color: #1c2733; }
 h1 { font-size: 1.5em; margin-bottom: 0; } h2 { font-size: 1.15em; margin-top: 2em; border-bottom: 1px solid #dde3e9; }
 table { border-collapse: collapse; margin: .6em 0; } th, td { padding: .25em .8em; border-bottom: 1px solid #e6ebef; }
@@ -21,14 +21,14 @@ pre { background: #f5f7f9; padding: .6em .8em; font-size: 13px; margin: .3em 0; 
 .sample { border-left: 3px solid #c3ccd4; padding-left: .8em; margin: .8em 0; }
 .passed { border-color: #1b9e77; } details summary { cursor: pointer; }
 """
-END = "<!-- end -->"
+_END = "<!-- end -->"
 
 
 def html_page(title: str, body: str) -> str:
     """A page that opens offline. `body` is HTML: whoever makes it has escaped what others wrote."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head>\n<body>{body}</body></html>\n"
+        f"<style>{_STYLE}</style></head>\n<body>{body}</body></html>\n"
     )
 
 
@@ -55,13 +55,13 @@ def place_marker(kind: str, name: str) -> str:
 
 
 def fill_place(page: str, kind: str, name: str, text: str, where: str) -> str:
-    """The Markdown page with `text` between the place's marker and the next `END`.
+    """The Markdown page with `text` between the place's marker and the next `_END`.
 
     Raises `UsageError`, naming the page by `where`, if it has no such place.
     """
     marker = place_marker(kind, name)
     before, found, rest = page.partition(f"{marker}\n")
-    _, end, after = rest.partition(END)
+    _, end, after = rest.partition(_END)
     if not (found and end):
-        raise UsageError(f"{where} has no place for the {kind}: write the lines {marker} and {END} where it belongs.")
+        raise UsageError(f"{where} has no place for the {kind}: write the lines {marker} and {_END} where it belongs.")
     return f"{before}{found}{text}{end}{after}"

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from raypoly.run_files import RunFiles
 from raypoly.store import Store
 
-COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label")
-MOST = 12
-TOKENIZER = "model/tokenizer.json"
+_COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label")
+_MOST = 12
+_TOKENIZER = "model/tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,26 @@ class RolloutSample:
 
 
 def sample_rollouts(run: RunFiles) -> Sequence[RolloutSample]:
-    """Up to `MOST` rollouts of the newest step that is kept, one for each (verdict, strategy), passed ones first."""
+    """Up to `_MOST` rollouts of the newest step that is kept, one for each (verdict, strategy), passed ones first."""
     if not run.steps:
         return []
     step = run.steps[-1]
     table = run.rollouts(step)
     decode = _decoder(run.store)
-    rows = table.select([name for name in COLUMNS if name in table.column_names]).to_pylist()
+    rows = table.select([name for name in _COLUMNS if name in table.column_names]).to_pylist()
     chosen: dict[tuple[str, str], RolloutSample] = {}
     for row in rows:
         key = (row.get("status") or "not scored", row.get("strategy") or "")
         chosen.setdefault(key, _sample(step, row, decode))
     order = sorted(chosen.items(), key=lambda item: (item[0][0] != "passed", item[0]))
-    return [sample for _, sample in order[:MOST]]
+    return [sample for _, sample in order[:_MOST]]
 
 
 def _decoder(store: Store) -> Callable[[Sequence[int]], str]:
     """Token ids to text, by the tokenizer that lies beside the final weights."""
-    if not store.exists(TOKENIZER):
+    if not store.exists(_TOKENIZER):
         return lambda tokens: ""
-    loaded = Tokenizer.from_file(str(store.fetch(TOKENIZER)))
+    loaded = Tokenizer.from_file(str(store.fetch(_TOKENIZER)))
     return lambda tokens: str(loaded.decode(tokens))
 
 

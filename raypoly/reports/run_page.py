@@ -26,7 +26,7 @@ from raypoly.reports.tables import ReportTable, number
 from raypoly.run_files import FIGURE, REPORT, RunFiles
 from raypoly.settings import dump
 
-MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
+_MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
 
 
 def write_report(run: RunFiles) -> str:
@@ -78,7 +78,7 @@ def _body(run: RunFiles, png: bytes) -> str:
             section("Judge", _table(("", ""), judge)),
             section(
                 "What the objective measured",
-                _table(MEASURE_HEAD, measures),
+                _table(_MEASURE_HEAD, measures),
                 quiet("Means over the groups of a step, and over steps." if measures else ""),
             ),
             section("Pauses", _pauses(summary.get("pauses", []))),
@@ -146,7 +146,7 @@ def measure_rows(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 def _measure_row(name: str, values: Sequence[float]) -> tuple[str, ...]:
     if not values:
-        return (name, *[number(None)] * (len(MEASURE_HEAD) - 1))
+        return (name, *[number(None)] * (len(_MEASURE_HEAD) - 1))
     first, last = values[:SMOOTHING], values[-SMOOTHING:]
     return (name, *map(number, (sum(first) / len(first), sum(last) / len(last), min(values), max(values))))
 

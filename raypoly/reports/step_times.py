@@ -21,7 +21,7 @@ COLOURS: Mapping[str, str] = {
     "idle": figures.GREY,
 }
 """A colour for each thing that a step waits for, in the order in which a group meets it; not every run has all."""
-MOST_BARS = 60
+_MOST_BARS = 60
 """With more steps than this, neighbouring steps share a bar, which shows their mean."""
 
 Rows = Sequence[Mapping[str, Any]]
@@ -91,7 +91,7 @@ def _mean_step(axes: Axes, rows: Rows) -> None:
 
 
 def _over_steps(axes: Axes, rows: Rows) -> None:
-    width = -(-len(rows) // MOST_BARS)
+    width = -(-len(rows) // _MOST_BARS)
     bins = [rows[i : i + width] for i in range(0, len(rows), width)]
     steps = [float(some[0]["step"]) for some in bins]
     floor = [0.0] * len(bins)

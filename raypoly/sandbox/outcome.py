@@ -9,8 +9,8 @@ from typing import Any
 
 from raypoly.values import Failure, Status
 
-DETAIL = 300
-SHOWN = 200
+_DETAIL = 300
+_SHOWN = 200
 _REPR = reprlib.Repr()
 _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxdict = 24
 _REPR.maxstring = _REPR.maxother = 120
@@ -61,7 +61,9 @@ class TestsOutcome:
             self.status = "wrong"
             should = f", expected {expected}" if expected else f": {why}"
             self.detail = one_line(f"test {test}: {call} gave {got}{should}")
-            self.failure = Failure(test, one_line(call, SHOWN), one_line(got, SHOWN), one_line(expected or why, SHOWN))
+            self.failure = Failure(
+                test, one_line(call, _SHOWN), one_line(got, _SHOWN), one_line(expected or why, _SHOWN)
+            )
 
     def stop(self, stop: TestStopped, test: int, call: str, expected: str = "") -> None:
         """Note that a test did not come to a result; 0 is loading the program."""
@@ -69,7 +71,7 @@ class TestsOutcome:
         if self.status == "passed":
             self.status = stop.status
             self.detail = one_line(f"test {test}: {call}: {stop.why}" if test else f"loading the program: {stop.why}")
-            self.failure = Failure(test, one_line(call, SHOWN), one_line(stop.why, SHOWN), one_line(expected, SHOWN))
+            self.failure = Failure(test, one_line(call, _SHOWN), one_line(stop.why, _SHOWN), one_line(expected, _SHOWN))
 
     def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> TestsOutcome:
         """Note that the program can't be compiled, as its first process would find; this outcome."""
@@ -78,7 +80,7 @@ class TestsOutcome:
         return self
 
 
-def one_line(text: str, size: int = DETAIL) -> str:
+def one_line(text: str, size: int = _DETAIL) -> str:
     """One line of at most `size` characters."""
     line = " ".join(text[: 4 * size].split())
     return line if len(line) <= size else line[: size - 3] + "..."

@@ -12,7 +12,7 @@ from raypoly.problems.formats.long_integers import loads
 from raypoly.sandbox.child import plain_data
 from raypoly.values import Comparison, Problem, TestSuite
 
-AT_ONCE_BYTES = 4 << 20
+_AT_ONCE_BYTES = 4 << 20
 DEFAULT_COUNTERS = ("steps", "elements", "depth")
 
 
@@ -68,7 +68,7 @@ class Cases:
     def one_by_one(self) -> bool:
         """Whether a program gets each test when it has answered the last: it may not see a budgeted one before, and
         has no room for the inputs of a huge suite."""
-        return self.counted or sum(len(case.message) for case in self.cases) > AT_ONCE_BYTES
+        return self.counted or sum(len(case.message) for case in self.cases) > _AT_ONCE_BYTES
 
     def inputs(self, start: int = 0) -> bytes:
         """The tests from `start` on as one message."""

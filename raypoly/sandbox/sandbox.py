@@ -26,12 +26,12 @@ from raypoly.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
 from raypoly.strategies.evidence import EVIDENCE_SECONDS, observe_question, read_evidence
 from raypoly.values import Evidence, Problem, Verdict
 
-READING_SECONDS = 20.0
+_READING_SECONDS = 20.0
 """CPU seconds that a child may take to read the cases of a `check`."""
-SUITES_KEPT = 256
+_SUITES_KEPT = 256
 SUITE_CHARACTERS = 32 << 20
 """Characters of all cached tests; parsed, they take several times the memory."""
-TEMPLATES_KEPT = 6
+_TEMPLATES_KEPT = 6
 LEAST_LIMIT, REFERENCE_FACTOR = 1.0, 10
 """A test may take `max(1 s, 10 x the reference time)` where a reference is known, and never more than the cap."""
 READ_AHEAD_WINDOW = 16
@@ -46,7 +46,7 @@ class Sandbox:
     def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
         self._limits = limits
         self._evidence = evidence
-        self._suites = LRUCache[str, Suite](SUITES_KEPT, SUITE_CHARACTERS)
+        self._suites = LRUCache[str, Suite](_SUITES_KEPT, SUITE_CHARACTERS)
         self._templates: OrderedDict[str, PreludeTemplate] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
         self._compile_check = CompileCheck(self._running_zygote)
@@ -173,7 +173,7 @@ class Sandbox:
             return self._suites[key]
         if problem.tests.kind == "check":
             question = ("cases", problem.tests.source)
-            suite = prepared_suite.suite_of_cases(self._ask(self._template_of(problem), question, READING_SECONDS))
+            suite = prepared_suite.suite_of_cases(self._ask(self._template_of(problem), question, _READING_SECONDS))
         else:
             suite = prepared_suite.read_suite(problem)
         return self._suites.put(key, suite, len(problem.tests.source))
@@ -187,7 +187,7 @@ class Sandbox:
     def _template(self, prelude: str) -> PreludeTemplate:
         """The process in which the prelude has run. Raises `BrokenTests` with why it can't."""
         if prelude not in self._templates:
-            while len(self._templates) >= TEMPLATES_KEPT:
+            while len(self._templates) >= _TEMPLATES_KEPT:
                 self._templates.popitem(last=False)[1].close()
             self._templates[prelude] = self._running_zygote().template(prelude)
         self._templates.move_to_end(prelude)

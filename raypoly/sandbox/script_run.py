@@ -19,7 +19,7 @@ from raypoly.values import Problem
 
 CHECKER_SECONDS = 20.0
 """CPU seconds of a checker for one output."""
-LARGEST_CHECKED = 2 << 20
+_LARGEST_CHECKED = 2 << 20
 """Characters of an output that a checker is asked about."""
 _CHECKER = """
 import json, sys
@@ -66,7 +66,7 @@ class ScriptRun:
 
     def _accepted(self, test: Script, printed: str, number: int) -> bool:
         """Whether the problem has a checker, and it takes the output. Raises `BrokenTests` where it takes no output."""
-        if not self._problem.tests.checker or len(printed) > LARGEST_CHECKED:
+        if not self._problem.tests.checker or len(printed) > _LARGEST_CHECKED:
             return False
         if self._checked(test, printed):
             return True

@@ -22,13 +22,13 @@ from raypoly.errors import BrokenTests, SandboxError
 from raypoly.sandbox.channel import Child, ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.child import plain_data
 
-SCRIPT = Path(__file__).parent / "child" / "zygote.py"
+_SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 FOLDER = "raypoly-sandbox-"
-SWEPT_SECONDS = 60.0
+_SWEPT_SECONDS = 60.0
 """Age of a folder whose owner was killed before it could remove it, and which the next sandbox removes."""
 PACKAGES = ("numpy", "sortedcontainers")
-START_SECONDS = 60.0
-PRELUDE_SECONDS = 20.0
+_START_SECONDS = 60.0
+_PRELUDE_SECONDS = 20.0
 FIRST_USER, USERS = 1_500_000_000, 100_000_000
 """Uids that no machine hands out; each sandbox takes its own, so that limits by user are its own too."""
 
@@ -49,7 +49,7 @@ class Forker:
 
     def __init__(self, control: socket.socket, memory: int) -> None:
         self._control = control
-        self._control.settimeout(START_SECONDS)
+        self._control.settimeout(_START_SECONDS)
         self._memory = memory
         self._scratch: Path | None = None
         """The children's scratch, where it is a folder of the machine that nothing bounds."""
@@ -101,8 +101,8 @@ class PreludeTemplate(Forker):
     """A child of the zygote in which a prelude has run; programs are forked from it."""
 
     def __init__(self, zygote: Zygote, prelude: str, memory: int) -> None:
-        clock = Clock(PRELUDE_SECONDS, PRELUDE_SECONDS)
-        child = zygote.fork(PRELUDE_SECONDS, clock, "template")
+        clock = Clock(_PRELUDE_SECONDS, _PRELUDE_SECONDS)
+        child = zygote.fork(_PRELUDE_SECONDS, clock, "template")
         try:
             child.send(plain_data.pack(prelude))
             problem = plain_data.decode(child.receive())
@@ -194,7 +194,7 @@ class Zygote(Forker):
         }
         control = theirs.fileno()
         return subprocess.Popen(
-            [_interpreter(), "-S", "-s", "-P", "-c", _BOOT, str(control), str(SCRIPT), json.dumps(settings)],
+            [_interpreter(), "-S", "-s", "-P", "-c", _BOOT, str(control), str(_SCRIPT), json.dumps(settings)],
             env=environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -217,7 +217,7 @@ def _sweep(parent: Path) -> None:
         with contextlib.suppress(OSError):  # another user's, in use, or already gone
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                if time.time() - os.fstat(lock).st_mtime > SWEPT_SECONDS:
+                if time.time() - os.fstat(lock).st_mtime > _SWEPT_SECONDS:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder)
             finally:

@@ -4,7 +4,7 @@
         for verdict in pool.score((problem, code) for code in codes):
             ...
 
-Verdicts come in the order of the programs, and a slow program holds up nobody: up to `WINDOW` programs behind it run
+Verdicts come in the order of the programs, and a slow program holds up nobody: up to `_WINDOW` programs behind it run
 in the meantime. Programs are drawn as they are needed, so that a file of any length streams through.
 """
 
@@ -23,11 +23,11 @@ from raypoly.sandbox import Sandbox
 from raypoly.scoring.program_queue import BROKEN, RETRIES, ProblemState, ProgramQueue, QueuedProgram
 from raypoly.values import Problem, Verdict
 
-WINDOW = 4096
+_WINDOW = 4096
 """Programs between the oldest that has no verdict and the newest that was drawn."""
 WINDOW_CHARACTERS = 64 << 20
 """Of code and tests, in the same span."""
-STOP_SECONDS = 1.0
+_STOP_SECONDS = 1.0
 """A worker that was told to stop is told again after that."""
 
 
@@ -91,7 +91,7 @@ class LocalPool:
             last = problem
             window.append((self._jobs.put(problem, code), size))
             held += size
-            while window and (window[0][0].verdict or len(window) >= WINDOW or held >= WINDOW_CHARACTERS):
+            while window and (window[0][0].verdict or len(window) >= _WINDOW or held >= WINDOW_CHARACTERS):
                 job, size = window.popleft()
                 held -= size
                 yield self._jobs.wait(job)
@@ -110,7 +110,7 @@ class LocalPool:
                 if thread in self._working:
                     _raise_in(thread)
             for thread in alive:
-                thread.join(STOP_SECONDS)
+                thread.join(_STOP_SECONDS)
 
     def _serve(self, worker: int) -> None:
         """A worker's life: one sandbox after the other, as long as there is work."""

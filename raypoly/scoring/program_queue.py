@@ -18,7 +18,7 @@ from raypoly.values import Problem, Verdict
 
 RETRIES = 3
 """How often a program is tried again after the sandbox failed."""
-REMEMBERED = 16_384
+_REMEMBERED = 16_384
 """Verdicts kept for programs that come again."""
 BROKEN = "the tests can't be run: "
 """How the detail of a verdict begins where it is the problem's fault."""
@@ -81,7 +81,7 @@ class ProgramQueue:
         self._work, self._news = threading.Condition(lock), threading.Condition(lock)
         self._waiting: deque[QueuedProgram] = deque()
         self._first: dict[Key, QueuedProgram] = {}
-        self._remembered = LRUCache[Key, Verdict](REMEMBERED)
+        self._remembered = LRUCache[Key, Verdict](_REMEMBERED)
         self._known: dict[str, ProblemState] = {}
         self._serving = 0
         self._error: BaseException | None = None

@@ -20,7 +20,7 @@ from raypoly.scoring.program_queue import BROKEN
 from raypoly.values import Problem, Verdict
 
 T = TypeVar("T")
-DEFAULT = ScorerConfig()
+_DEFAULT = ScorerConfig()
 NO_SOLUTION = "no solution to check it by"
 FAILED = "the sandbox failed"
 
@@ -62,7 +62,7 @@ class Validation:
 def score(
     problems: Iterable[Problem],
     programs: Iterable[Program],
-    config: ScorerConfig = DEFAULT,
+    config: ScorerConfig = _DEFAULT,
     evidence: bool = False,
     on_verdict: Callable[[Program, Verdict], None] | None = None,
 ) -> list[Verdict]:
@@ -95,7 +95,7 @@ def scored(
         yield program, verdict
 
 
-def validate(problems: Iterable[Problem], config: ScorerConfig = DEFAULT, calibrate: bool = False) -> list[Validation]:
+def validate(problems: Iterable[Problem], config: ScorerConfig = _DEFAULT, calibrate: bool = False) -> list[Validation]:
     """Run each problem's own solution; with `calibrate` twice, which also measures its `reference_seconds`.
 
     Raises `UsageError` where two problems have the same id, `IsolationMissing` where programs can't be confined.

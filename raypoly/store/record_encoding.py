@@ -26,7 +26,7 @@ from raypoly.store.schema import SCHEMA, check_schema
 from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group
 
-MAGIC = b"RAYPOLYJ"
+_MAGIC = b"RAYPOLYJ"
 _HEADER = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")
 
@@ -42,7 +42,7 @@ def encode(step: int, number: int, records: Sequence[Record]) -> bytes:
         metadata = {"kind": ON_DISK.get(kind, kind), "step": str(step), "number": str(number)}
         sections.append(_to_ipc(pa.table(columns).replace_schema_metadata(metadata)))
     body = b"".join(_LENGTH.pack(len(section)) + section for section in sections)
-    return _HEADER.pack(MAGIC, SCHEMA, _digest(SCHEMA, body)) + body
+    return _HEADER.pack(_MAGIC, SCHEMA, _digest(SCHEMA, body)) + body
 
 
 def decode(step: int, number: int, data: bytes) -> list[Record]:
@@ -66,7 +66,7 @@ def decode(step: int, number: int, data: bytes) -> list[Record]:
 
 def _sections(data: bytes, what: str) -> Iterator[memoryview]:
     """The IPC streams of a frame whose checksum holds."""
-    if len(data) < _HEADER.size or not data.startswith(MAGIC):
+    if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise CorruptData("it is no journal object, or was cut short")
     _, version, digest = _HEADER.unpack_from(data)
     body = memoryview(data)[_HEADER.size :]

@@ -27,10 +27,10 @@ from raypoly.store.remote_store import RemoteStore
 from raypoly.store.shards import WEIGHTS, Shard, ShardReader, ShardWriter, checkpoint_folder
 
 PREFIX = "checkpoints/"
-INDEX = "model.safetensors.index.json"
+_INDEX = "model.safetensors.index.json"
 _STEP = re.compile(r"^checkpoints/step-(\d{6,9})/")
 _SHARD = re.compile(r"-epoch-\d{6,}-rank-\d{5,}\.\w+$")
-MANIFEST_SCHEMA = 2
+_MANIFEST_SCHEMA = 2
 """1: one rank, whose files have their parts' names. 2: ranks, each with files of its own."""
 MANIFEST = "manifest.json"
 
@@ -70,7 +70,7 @@ class Manifest:
 
     def encode(self) -> bytes:
         files = {name: {k: v for k, v in asdict(e).items() if v not in (None, "")} for name, e in self.files.items()}
-        body = {"schema": MANIFEST_SCHEMA, "step": self.step, "epoch": self.epoch, "ranks": self.ranks, "files": files}
+        body = {"schema": _MANIFEST_SCHEMA, "step": self.step, "epoch": self.epoch, "ranks": self.ranks, "files": files}
         return json.dumps({**body, "sha256": _manifest_digest(body)}, indent=2).encode()
 
     @classmethod
@@ -83,10 +83,10 @@ class Manifest:
             raise CorruptData(f"its manifest can't be read ({error})") from error
         if digest != _manifest_digest(body) or body.get("step") != step:
             raise CorruptData("its manifest's checksum does not match its content")
-        if body["schema"] > MANIFEST_SCHEMA:
+        if body["schema"] > _MANIFEST_SCHEMA:
             raise NewerSchema(
                 f"The checkpoint of step {step} has schema version {body['schema']}, this raypoly reads up to "
-                f"{MANIFEST_SCHEMA}: use the raypoly that wrote it or a later one."
+                f"{_MANIFEST_SCHEMA}: use the raypoly that wrote it or a later one."
             )
         files = {name: ManifestEntry(**entry) for name, entry in body["files"].items()}
         return cls(step, int(body["epoch"]), int(body.get("ranks", 1)), files)
@@ -300,7 +300,7 @@ def _index(shards: Iterable[Shard]) -> dict[str, bytes]:
         "metadata": {"total_size": sum(shard.bytes for shard in weights)},
         "weight_map": {tensor: shard.name for shard in weights for tensor in shard.tensors},
     }
-    return {INDEX: json.dumps(body, indent=2).encode()}
+    return {_INDEX: json.dumps(body, indent=2).encode()}
 
 
 def _manifest_digest(body: Mapping[str, Any]) -> str:

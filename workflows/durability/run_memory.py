@@ -11,8 +11,8 @@ from raypoly.objectives import Objective
 from raypoly.problems.pass_rates import PassRates
 from workflows.durability.checkpoints import Checkpoint
 
-OBJECTIVE_STATE = "objective.json"
-ORDER_STATE = "order.json"
+_OBJECTIVE_STATE = "objective.json"
+_ORDER_STATE = "order.json"
 """With `train.refill`: where the next step's problems begin."""
 CURSOR = "problems_taken"
 """In a step's row, with `train.refill`: the same."""
@@ -32,9 +32,9 @@ class RunMemory:
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Take up what `files` gave."""
-        self._objective.load_state_dict(json.loads(checkpoint.read(OBJECTIVE_STATE)))
+        self._objective.load_state_dict(json.loads(checkpoint.read(_OBJECTIVE_STATE)))
         if self._refills:
-            self.cursor = json.loads(checkpoint.read(ORDER_STATE))["place"]
+            self.cursor = json.loads(checkpoint.read(_ORDER_STATE))["place"]
 
     def take(self, row: Mapping[str, Any], since_checkpoint: bool = True) -> None:
         """The row of metrics of a completed step, and whether the checkpoint of this start lies before it."""
@@ -48,5 +48,5 @@ class RunMemory:
 
     def files(self) -> dict[str, bytes]:
         """The files of a checkpoint."""
-        order = {ORDER_STATE: json.dumps({"place": self.cursor}).encode()} if self._refills else {}
-        return {OBJECTIVE_STATE: self.objective_state, **order}
+        order = {_ORDER_STATE: json.dumps({"place": self.cursor}).encode()} if self._refills else {}
+        return {_OBJECTIVE_STATE: self.objective_state, **order}

@@ -22,7 +22,7 @@ import ray
 from raypoly.errors import RayGone
 
 EVERY_SECONDS = 2.0
-GONE_SECONDS = 20.0
+_GONE_SECONDS = 20.0
 """A head that can't be reached for this long is gone. A raylet that died never comes back."""
 _CONNECT_SECONDS = 5.0
 _DIED = "its raylet on this machine died"
@@ -31,7 +31,7 @@ _DIED = "its raylet on this machine died"
 class RayLiveness:
     """Watches this driver's raylet, and connects to the head every two seconds, each in a thread of its own."""
 
-    def __init__(self, lost: Callable[[str], None], gone_seconds: float = GONE_SECONDS) -> None:
+    def __init__(self, lost: Callable[[str], None], gone_seconds: float = _GONE_SECONDS) -> None:
         self._lost, self._gone_seconds = lost, gone_seconds
         self._over = threading.Event()
         self._head = str(ray.get_runtime_context().gcs_address)

@@ -26,9 +26,9 @@ from typing import Any
 from raypoly.errors import RaypolyError, RunStopped
 from workflows.startup.ray_cluster import kill_local_ray
 
-AFTER_ERROR_SECONDS = 30.0
+_AFTER_ERROR_SECONDS = 30.0
 """Time for the way out if something hangs or is gone."""
-RESERVED_SECONDS = 10.0
+_RESERVED_SECONDS = 10.0
 """The part of the grace time that is kept for ending actors and Ray."""
 
 
@@ -49,7 +49,7 @@ class Shutdown:
         """Time left for useful work, such as a checkpoint; 0 if something is broken."""
         if not isinstance(self.reason, RunStopped) or self._grace is None:
             return 0.0
-        return max(0.0, self._until - time.monotonic() - RESERVED_SECONDS)
+        return max(0.0, self._until - time.monotonic() - _RESERVED_SECONDS)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -73,7 +73,7 @@ class Shutdown:
             return
         self.reason = reason
         if self._grace is not None:
-            within = self._grace if isinstance(reason, RunStopped) else AFTER_ERROR_SECONDS
+            within = self._grace if isinstance(reason, RunStopped) else _AFTER_ERROR_SECONDS
             self._until = time.monotonic() + within
             threading.Thread(target=self._force, args=(within,), name="force", daemon=True).start()
         if self._loop is not None and self._task is not None:
@@ -88,7 +88,7 @@ class Shutdown:
             return
         print(f"\n{reason}", file=sys.stderr, flush=True)  # at once: there may be no time for more
         with suppress(TimeoutError, RaypolyError):
-            asyncio.run_coroutine_threadsafe(flush(), self._loop).result(RESERVED_SECONDS)
+            asyncio.run_coroutine_threadsafe(flush(), self._loop).result(_RESERVED_SECONDS)
             release()
         exit_process(None)
 
@@ -101,7 +101,7 @@ class Shutdown:
         if not self._over.wait(within):
             exit_process(self.reason)
         # the process ends now; a thread that hangs in the storage can't be waited for
-        time.sleep(AFTER_ERROR_SECONDS)
+        time.sleep(_AFTER_ERROR_SECONDS)
         exit_process(self.reason)
 
 

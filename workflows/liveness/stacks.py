@@ -20,10 +20,10 @@ from actors.watched import Pulse, all_stacks, signalled_stacks
 from raypoly.errors import RaypolyError
 from raypoly.store import Store
 
-ANSWER_SECONDS = 5.0
-SIGNAL_SECONDS = 20.0
+_ANSWER_SECONDS = 5.0
+_SIGNAL_SECONDS = 20.0
 """Longer, since a task has to start on another node first."""
-WRITE_SECONDS = 10.0
+_WRITE_SECONDS = 10.0
 
 
 class Stacks:
@@ -37,7 +37,7 @@ class Stacks:
         parts = [headline, f"=== the driver\n{all_stacks()}"]
         asked = {name: actor.stacks.remote() for name, actor in actors.items()}
         if asked:
-            ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_SECONDS)
+            ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWER_SECONDS)
         for name, answer in asked.items():
             pulse = pulses.get(actors[name]._actor_id.hex())
             pid = "" if pulse is None else f" (pid {pulse.pid} on node {pulse.node[:12]})"
@@ -57,7 +57,7 @@ class Stacks:
             written.set()
 
         threading.Thread(target=put, daemon=True).start()
-        if written.wait(WRITE_SECONDS):
+        if written.wait(_WRITE_SECONDS):
             return self._store.place(key)
         with tempfile.NamedTemporaryFile(prefix="raypoly-stacks-", suffix=".txt", delete=False) as file:
             file.write(data)
@@ -80,7 +80,7 @@ def _signal_actor(pulse: Pulse | None) -> str:
     there = NodeAffinitySchedulingStrategy(pulse.node, soft=False)
     task = ray.remote(num_cpus=0, max_retries=0)(signalled_stacks).options(scheduling_strategy=there)
     try:
-        found: str = ray.get(task.remote(pulse.pid, pulse.descriptor), timeout=SIGNAL_SECONDS)
+        found: str = ray.get(task.remote(pulse.pid, pulse.descriptor), timeout=_SIGNAL_SECONDS)
     except RayError as error:
         return f"(it does not answer, and its node neither: {type(error).__name__})\n"
     return found or "(it does not answer, not even to a signal: the process is stopped)\n"

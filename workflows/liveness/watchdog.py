@@ -28,7 +28,7 @@ from actors.watched import Pulse
 from raypoly.errors import RaypolyError, Stalled
 from workflows.liveness.stacks import Stacks
 
-START_SECONDS = 900.0
+_START_SECONDS = 900.0
 """The least time for an actor to start, during which it has no pulse."""
 _LONGEST_INTERVAL = 15.0
 DRIVER, STORAGE = "the driver", "the storage"
@@ -104,7 +104,7 @@ class Watchdog:
                     call.beat()
         now = time.monotonic()
         for call in [*self._calls.open, self._driver]:
-            limit = max(self._seconds, START_SECONDS) if call.stage == START else self._seconds
+            limit = max(self._seconds, _START_SECONDS) if call.stage == START else self._seconds
             if now - call.since > limit and not self._over.is_set():
                 self._handle_stall(call, now - call.since)
                 return

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from raypoly.judge.judge_usage import dollars
 
-STAGES = ("generate", "score", "judge", "learn")
+_STAGES = ("generate", "score", "judge", "learn")
 
 
 class Progress(Protocol):
@@ -190,7 +190,7 @@ class RichProgress:
     def start(self, total_steps: int, first_step: int, run_dir: Path) -> None:
         self._clock.start(total_steps, first_step)
         self._all = self._run.add_task("step", total=total_steps, completed=first_step, eta="")
-        self._tasks = {name: self._stages.add_task(name, total=None) for name in STAGES}
+        self._tasks = {name: self._stages.add_task(name, total=None) for name in _STAGES}
         self._live.start()
 
     def stage(self, name: str, done: int, total: int) -> None:

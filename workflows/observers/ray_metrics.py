@@ -35,9 +35,9 @@ GAUGES: Mapping[str, str] = {
     "tail/seconds": "Seconds from the end of generation to the labels of the group that came out last.",
     "tail/exposed": "Seconds of those in which nothing hid scoring and judging.",
 }
-STAGE = "seconds/"
-EXPOSED = "exposed/"
-STATUS = "statuses/"
+_STAGE = "seconds/"
+_EXPOSED = "exposed/"
+_STATUS = "statuses/"
 
 
 class RayMetrics:
@@ -66,14 +66,14 @@ class RayMetrics:
             if name in numbers:
                 gauge.set(numbers[name], self._tags)
         for name, value in numbers.items():
-            if name.startswith(STAGE):
-                self._stage.set(value, {**self._tags, "stage": name.removeprefix(STAGE)})
-            elif name.startswith(EXPOSED):
-                self._exposed.set(value, {**self._tags, "stage": name.removeprefix(EXPOSED)})
+            if name.startswith(_STAGE):
+                self._stage.set(value, {**self._tags, "stage": name.removeprefix(_STAGE)})
+            elif name.startswith(_EXPOSED):
+                self._exposed.set(value, {**self._tags, "stage": name.removeprefix(_EXPOSED)})
             elif name.startswith(MEASURES):
                 self._measure.set(value, {**self._tags, "measure": name.removeprefix(MEASURES)})
-            elif name.startswith(STATUS) and value > 0:
-                self._rollouts.inc(value, {**self._tags, "status": name.removeprefix(STATUS)})
+            elif name.startswith(_STATUS) and value > 0:
+                self._rollouts.inc(value, {**self._tags, "status": name.removeprefix(_STATUS)})
         for counter, name in (
             (self._tokens, "response_tokens"),
             (self._pause_seconds, "paused_seconds"),

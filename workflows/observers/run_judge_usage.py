@@ -22,7 +22,7 @@ from raypoly.store import Store
 from raypoly.store.sealed_json import seal, unseal
 
 KEY = "judge.json"
-WRITE_SECONDS = 1.0
+_WRITE_SECONDS = 1.0
 
 
 class RunJudgeUsage:
@@ -77,7 +77,7 @@ class RunJudgeUsage:
     async def _write(self) -> None:
         while self._dirty:
             await asyncio.to_thread(self._put)
-            await asyncio.sleep(WRITE_SECONDS)
+            await asyncio.sleep(_WRITE_SECONDS)
         self._writing = None
 
     def _put(self) -> None:

@@ -31,9 +31,9 @@ from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL,
 from workflows.prepare.problem_chunks import ChunkOutcome, Chunks, Samples, Solutions, Work, solution_reason
 from workflows.step.skipped_groups import SkippedGroups
 
-SOLUTIONS_CHUNK = 64
+_SOLUTIONS_CHUNK = 64
 """Problems whose solutions are run in one step of the journal."""
-SPLITS = ("train", "validation", "test")
+_SPLITS = ("train", "validation", "test")
 
 Read = tuple[LoadedSources, LoadedSources | None]
 """What is in the sources, and in the evaluation sets if there are any."""
@@ -113,15 +113,15 @@ class Preparation:
         """Whose own solution passes, and who has none."""
         rule, known = self._config.solutions, self._log.read("solutions")
         with_solution = [it for it in candidates if it.has_solution] if rule.check else []
-        first, self._steps = self._steps, self._steps + -(-len(with_solution) // SOLUTIONS_CHUNK)
+        first, self._steps = self._steps, self._steps + -(-len(with_solution) // _SOLUTIONS_CHUNK)
         if known is not None:
             return known
         outcomes = {}
         if with_solution:
             work = None
-            if self._chunks.left(first, with_solution, SOLUTIONS_CHUNK):
+            if self._chunks.left(first, with_solution, _SOLUTIONS_CHUNK):
                 work = Solutions(await self._workers.scorers(), self._skipped)
-            done = await self._watched("solutions", first, with_solution, SOLUTIONS_CHUNK, work, 1)
+            done = await self._watched("solutions", first, with_solution, _SOLUTIONS_CHUNK, work, 1)
             outcomes = {outcome.problem_id: outcome for outcome in done}
         decided = []
         for it in candidates:
@@ -191,7 +191,7 @@ class Preparation:
             self._store.delete(CARD)
         decisions: dict[StageName, Sequence[Decision]] = {name: self._log.read(name) or [] for name in STAGES}
         where = {decision.problem_id: decision.facts["split"] for decision in decisions["split"]}
-        parts = {name: [it for it in candidates if where[it.id] == name] for name in SPLITS}
+        parts = {name: [it for it in candidates if where[it.id] == name] for name in _SPLITS}
         splits = {name: part for name, part in parts.items() if part}
         for name, part in parts.items():
             self._put_data(f"data/{name}.jsonl", part, output_files.write_jsonl)

@@ -31,7 +31,7 @@ from workflows.liveness.watchdog import STORAGE
 from workflows.step.skipped_groups import SkippedGroups, skip_reason
 from workflows.step.stages.score_stage import score_group
 
-OPEN = 2
+_OPEN = 2
 """Chunks under way: while programs of one run, responses of the next are sampled."""
 
 
@@ -137,7 +137,7 @@ class Chunks:
 
         `work` may be None where nothing is `left`.
         """
-        gate = asyncio.Semaphore(OPEN)
+        gate = asyncio.Semaphore(_OPEN)
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._chunk(step, part, work, notify, gate))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from raypoly.errors import UsageError
 
-MANIFEST = "manifest.json"
+_MANIFEST = "manifest.json"
 
 
 class FolderCache:
@@ -61,7 +61,7 @@ class FolderCache:
 def find_damage(folder: Path) -> str | None:
     """What is wrong with a cached folder, in a few words; None if every file matches the manifest."""
     try:
-        promised = json.loads((folder / MANIFEST).read_text())
+        promised = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError):
         return "no readable manifest"
     if not isinstance(promised, dict) or not promised:
@@ -90,7 +90,7 @@ def _write_manifest(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
         _sync(path)
-    manifest = folder / MANIFEST
+    manifest = folder / _MANIFEST
     manifest.write_text(json.dumps({str(path.relative_to(folder)): _digest(path) for path in files}, indent=1))
     _sync(manifest)
     _sync(folder)

@@ -37,8 +37,8 @@ from workflows.train import Training
 
 T = TypeVar("T")
 
-PROBLEMS = 2
-JUDGE_SECONDS = 60.0
+_PROBLEMS = 2
+_JUDGE_SECONDS = 60.0
 """Seconds without the judge after which the rehearsal has failed."""
 _WIDTH = 36
 _MEMORY = (
@@ -134,12 +134,12 @@ def rehearsal_config(config: Config, folder: Path) -> Config:
     alone = {"fresh": False, "retries": 0, "tensorboard": False, "wandb_project": None, "on_pause": None}
     one_gold_group = {"canary_every": 0, "canary_groups": 1, "cache_mib": 0}  # a kept answer would prove nothing
     when = "always" if config.judge.when == "sampled" else config.judge.when
-    one_step = {"steps": 1, "prompts_per_step": PROBLEMS, "checkpoint_every": 1, "keep_last": 1, "keep_every": None}
+    one_step = {"steps": 1, "prompts_per_step": _PROBLEMS, "checkpoint_every": 1, "keep_last": 1, "keep_every": None}
     # a mismatch of made-up rows would mean nothing; the step's own is checked
     plain = {"refill": 0, "max_mismatch": None}
     changes: dict[str, dict[str, Any]] = {
         "run": {"dir": str(folder), "max_set_aside": 1.0, **alone},
-        "judge": {"when": when, "max_pause": JUDGE_SECONDS, "max_unjudged": 1.0, **one_gold_group},
+        "judge": {"when": when, "max_pause": _JUDGE_SECONDS, "max_unjudged": 1.0, **one_gold_group},
         "train": {**one_step, **plain},
         "evaluate": {"every": 0},
     }

@@ -42,12 +42,12 @@ from workflows.startup.folder_cache import FolderCache
 
 BLOCK = 2048
 """Examples that one Ray Data task writes."""
-THREADS = 2
+_THREADS = 2
 """Compute threads of the worker. A constant, since another order of sums gives other weights."""
-REPORT_EVERY = 20
+_REPORT_EVERY = 20
 """Steps between lines of progress."""
-PROGRESS = "progress.txt"
-TRAIN_SETTINGS = {
+_PROGRESS = "progress.txt"
+_TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # waits for a minute where it can't tell two local clusters apart
 }
@@ -68,7 +68,7 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
         say(f"warm start: {config.warm_start.steps} supervised steps through Ray Train; the result is cached")
         with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as name:
             storage = Path(name)
-            with _print_lines_of(storage / PROGRESS, say):
+            with _print_lines_of(storage / _PROGRESS, say):
                 _train(config.warm_start, puzzles, folder, storage)
 
     return cache.ensure(_key(config.warm_start, puzzles), train)
@@ -80,7 +80,7 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     Budgets are no part of it: the control experiment starts from the same policy.
     """
     digest = hashlib.sha256()
-    digest.update(json.dumps([config.model_dump(), [p.words for p in puzzles], THREADS, torch.__version__]).encode())
+    digest.update(json.dumps([config.model_dump(), [p.words for p in puzzles], _THREADS, torch.__version__]).encode())
     for module in (supervised_examples, tiny_model, warm_start, puzzle_language, puzzle_solutions, puzzle_mistakes):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()
@@ -116,7 +116,7 @@ def _train(config: WarmStartConfig, puzzles: list[Puzzle], folder: Path, storage
     recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
     trainer = TorchTrainer(
         _worker,
-        train_loop_config={"recipe": recipe, "folder": str(folder), "progress": str(storage / PROGRESS)},
+        train_loop_config={"recipe": recipe, "folder": str(folder), "progress": str(storage / _PROGRESS)},
         scaling_config=ray.train.ScalingConfig(
             num_workers=1,
             resources_per_worker={"CPU": 1},
@@ -126,7 +126,7 @@ def _train(config: WarmStartConfig, puzzles: list[Puzzle], folder: Path, storage
         datasets={"train": _examples(recipe)},
         dataset_config=ray.train.DataConfig(execution_options=ExecutionOptions(preserve_order=True)),
     )
-    for name, value in TRAIN_SETTINGS.items():
+    for name, value in _TRAIN_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         trainer.fit()
@@ -156,13 +156,13 @@ def _batches(batch_size: int) -> Iterator[Arrays]:
 
 def _worker(task: dict[str, Any]) -> None:
     """The Ray Train worker: one pass over the examples, then the folder."""
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(_THREADS)
     recipe: Recipe = task["recipe"]
     tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps
     trainer, loss = SupervisedTrainer(build_model(len(tokenizer), recipe.config.seed), recipe.config), float("nan")
     for batch in _batches(recipe.config.batch_size):
         loss = trainer.step(batch["ids"], batch["labels"])
-        if trainer.done % REPORT_EVERY == 0 or trainer.done == steps:
+        if trainer.done % _REPORT_EVERY == 0 or trainer.done == steps:
             with Path(task["progress"]).open("a") as file:
                 file.write(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}\n")
     ray.train.report({"step": trainer.done, "loss": loss})

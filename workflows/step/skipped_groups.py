@@ -19,7 +19,7 @@ from raypoly.values import Group, Problem, Skipped, Verdict
 TRIES = 3
 WAIT_SECONDS = 0.5
 """Before the second try; twice that before the third."""
-ALWAYS_ALLOWED = 3
+_ALWAYS_ALLOWED = 3
 """Groups that may be skipped whatever their share: at the start two of few would be too many."""
 
 
@@ -58,7 +58,7 @@ class SkippedGroups:
         """Groups of training that are scored, or were at earlier starts. Raises `TooManySetAside`."""
         self.groups += groups
         self._skipped += skipped
-        if skipped and self._skipped > max(ALWAYS_ALLOWED, self._limit * self.groups):
+        if skipped and self._skipped > max(_ALWAYS_ALLOWED, self._limit * self.groups):
             problem, reason = next(reversed(self._reasons.items()), ("", "see the rows of metrics.jsonl"))
             raise TooManySetAside(
                 f"{reason.rstrip('.')} (problem {problem}): the tests of {self._skipped} of {self.groups} groups "

@@ -19,11 +19,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-GENERATE = "generate"
-CROSS = "cross"
-PRIORITY = (GENERATE, "learn", CROSS, "judge", "score", "sync")
+_GENERATE = "generate"
+_CROSS = "cross"
+PRIORITY = (_GENERATE, "learn", _CROSS, "judge", "score", "sync")
 """The stages, those first that a step can't do without: others hide behind them; a user's own come last."""
-SOMETIMES = (CROSS,)
+_SOMETIMES = (_CROSS,)
 """Those that are told of where they were at work alone."""
 IDLE = "idle"
 HIDEABLE = ("score", "judge")
@@ -61,7 +61,7 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
     seconds: Counter[str] = Counter()
     at_work = {each.stage for each in intervals}
     order = (*PRIORITY, *sorted(at_work - {*PRIORITY}))
-    exposed = {name: 0.0 for name in (*order, IDLE) if name in at_work or name not in SOMETIMES}
+    exposed = {name: 0.0 for name in (*order, IDLE) if name in at_work or name not in _SOMETIMES}
     exposed_tail = 0.0
     busy: Counter[str] = Counter()
     now = start
@@ -88,7 +88,7 @@ def _changes(intervals: Sequence[StageInterval]) -> list[tuple[float, str, int]]
 
 def _tail(intervals: Sequence[StageInterval]) -> tuple[float, float] | None:
     """From the end of generation to the last label of the group that entered scoring (or judging) last."""
-    generated = max((each.end for each in intervals if each.stage == GENERATE), default=None)
+    generated = max((each.end for each in intervals if each.stage == _GENERATE), default=None)
     flows: dict[int | None, list[StageInterval]] = {}
     for each in intervals:
         if each.stage in HIDEABLE:

@@ -21,9 +21,9 @@ from workflows.step.learner_session import LearnerSession
 from workflows.step.rollouts import encode_prompts
 from workflows.step.services import Services
 
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
+_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.5}
 """Largest |difference| of one log-probability. Seen: 7.6e-6 in fp32, 0.095 in bf16 (vLLM against transformers)."""
-PROBE_TOKENS = 100
+_PROBE_TOKENS = 100
 """Tokens of the prompt that weight updates are verified with: more than three KV blocks of 32."""
 
 
@@ -44,7 +44,7 @@ class WeightSync:
     async def probe_tokens(self) -> Int32:
         """A fixed prompt: the first training prompts, end to end. Raises as `encode_prompts`."""
         if self._probe is None:
-            limit = min(PROBE_TOKENS, self._config.generator.max_prompt_tokens)
+            limit = min(_PROBE_TOKENS, self._config.generator.max_prompt_tokens)
             first = await encode_prompts(self.services.generator, self._config, self._problems[:limit])
             self._probe = np.resize(np.concatenate(first), limit)
         return self._probe
@@ -63,7 +63,7 @@ async def verify_weights(generator: Generator, learner: LearnerSession, tokens: 
     for name, (sample, fixed) in probed.items():
         difference = np.abs(sample.logprobs - want_sampled[sample.tokens.tobytes()])
         worst = max(float(np.abs(fixed - want_fixed).max()), float(difference.max()))
-        if not worst <= TOLERANCE[config.model.dtype]:
+        if not worst <= _TOLERANCE[config.model.dtype]:
             raise WeightsMismatch(
                 f"After the update to version {learner.version} the engine {config.generator.engine} ({name}) and "
                 f"the learner differ by {worst:.3g} in a token's log-probability: the engine has stale or wrong "

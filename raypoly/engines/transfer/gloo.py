@@ -17,7 +17,7 @@ from torch.distributed import BroadcastOptions, ProcessGroupGloo, TCPStore  # ty
 from raypoly.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 from raypoly.errors import TransferBroken
 
-BUCKET = 64 << 20
+_BUCKET = 64 << 20
 """The most bytes of one message; a larger tensor is a message by itself."""
 TIMEOUT = timedelta(minutes=10)
 """How long one side waits for the other. The driver ends a wait whose other side is gone."""
@@ -44,7 +44,7 @@ class GlooSender(Sender):
 
     def offer(self, weights: Named, version: int) -> Parcel:
         self._offered = [(name, tensor.detach()) for name, tensor in weights]
-        self._parcel = Parcel(version, pieces_of(self._offered), {"bucket": BUCKET})
+        self._parcel = Parcel(version, pieces_of(self._offered), {"bucket": _BUCKET})
         return self._parcel
 
     def send(self) -> None:

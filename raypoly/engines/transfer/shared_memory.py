@@ -17,7 +17,7 @@ import torch
 from raypoly.engines.transfer import Named, Parcel, Piece, Receiver, Sender, check_version, pieces_of
 from raypoly.errors import TransferBroken
 
-HEADER = 64
+_HEADER = 64
 """Bytes before the first tensor: the version, int64, and room up to a cache line."""
 
 
@@ -31,12 +31,12 @@ class SharedMemorySender(Sender):
         self.withdraw()
         named = [(name, tensor.detach()) for name, tensor in weights]
         pieces = pieces_of(named)
-        size = HEADER + sum(map(padded, pieces))
+        size = _HEADER + sum(map(padded, pieces))
         self._file = os.memfd_create("raypoly-weights")
         os.ftruncate(self._file, size)
         with mmap.mmap(self._file, size) as memory:
             memory[:8] = version.to_bytes(8, "little")
-            at = HEADER
+            at = _HEADER
             for piece, (_, tensor) in zip(pieces, named, strict=True):
                 if piece.size:
                     _place(memory, piece, at).copy_(tensor)
@@ -60,7 +60,7 @@ class SharedMemoryReceiver(Receiver):
             raise TransferBroken(f"The learner's memory of version {parcel.version} can't be read: {error}.") from error
         with contextlib.closing(memory):
             check_version(parcel.version, int.from_bytes(memory[:8], "little"))
-            at = HEADER
+            at = _HEADER
             for piece in parcel.pieces:
                 # a copy: the memory can't be closed while something refers to it
                 copy = _place(memory, piece, at).clone() if piece.size else torch.empty(piece.shape, dtype=piece.type)
@@ -70,7 +70,7 @@ class SharedMemoryReceiver(Receiver):
 
 def padded(piece: Piece) -> int:
     """A tensor's bytes, rounded up to a cache line."""
-    return -(-piece.size // HEADER) * HEADER
+    return -(-piece.size // _HEADER) * _HEADER
 
 
 def _place(memory: mmap.mmap, piece: Piece, at: int) -> torch.Tensor:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from raypoly.errors import JudgeUnavailable
 
-FIRST_REST = 1.0
+_FIRST_REST = 1.0
 LONGEST_REST = 60.0
 """Seconds that an open breaker rests before a trial, at first and at most."""
 
@@ -28,7 +28,7 @@ class CircuitBreaker:
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._name, self._clock = name, clock
         self._lock = threading.Lock()
-        self._rest = FIRST_REST
+        self._rest = _FIRST_REST
         self._until = 0.0
         self._since: datetime | None = None
         self._reason = ""
@@ -56,7 +56,7 @@ class CircuitBreaker:
         """The server is away; returns what to raise."""
         with self._lock:
             if self._since is None:
-                self._since, self._rest = datetime.now(UTC), FIRST_REST
+                self._since, self._rest = datetime.now(UTC), _FIRST_REST
                 self._until = self._clock() + self._rest
             elif trial:
                 self._rest = min(2 * self._rest, LONGEST_REST)

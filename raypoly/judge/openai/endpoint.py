@@ -27,12 +27,12 @@ from raypoly.judge.openai.judge_prompt import Message
 from raypoly.judge.openai.rate_limiter import RateLimiter, RequestGate, SentRequest, parse_retry_after
 from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, TokenPrices, configured_prices, list_prices_of
 
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+_DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TRIES = 5
 _SLOW = 3
 """Tries that a call counts for which took all its time."""
 _LIMITED_TRIES = 12
-LONGEST_BACKOFF = 8.0
+_LONGEST_BACKOFF = 8.0
 _LONGEST_WAIT = 60.0
 """Seconds; a server that asks for a longer wait is away."""
 _CHARS_A_TOKEN = 3.5
@@ -103,7 +103,7 @@ class Endpoint:
                     raise self.breaker.opened(fault.reason, trial) from None
             self._counts.add("retries")
             if spent:  # after a 429 the gate holds everybody back
-                backoff = min(LONGEST_BACKOFF, self._settings.backoff * 2 ** (spent - 1))
+                backoff = min(_LONGEST_BACKOFF, self._settings.backoff * 2 ** (spent - 1))
                 time.sleep(max(wait, backoff * random.uniform(0.5, 1.0)))
 
     def probe(self) -> None:
@@ -255,9 +255,9 @@ def _key_from_environment(name: str | None, option: str, base_url: str) -> str:
         # OpenAI's own variable is for OpenAI's own address: no other server is ever sent it unasked
         if base_url.rstrip("/") != PUBLIC_URL:
             return ""
-        if key := os.environ.get(DEFAULT_KEY_VARIABLE, "").strip():
+        if key := os.environ.get(_DEFAULT_KEY_VARIABLE, "").strip():
             return key
-        raise MissingKey(f"{DEFAULT_KEY_VARIABLE} is not set: export it, or name another place by {option}.")
+        raise MissingKey(f"{_DEFAULT_KEY_VARIABLE} is not set: export it, or name another place by {option}.")
     key = os.environ.get(name, "").strip()
     if not key:
         raise MissingKey(f"{option}={name!r} is not set: export it, or drop the key.")

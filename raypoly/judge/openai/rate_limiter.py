@@ -25,7 +25,7 @@ from raypoly.judge.fair_queue import FairQueue
 from raypoly.judge.judge_usage import current_asker
 from raypoly.judge.openai.rate_window import RateUse, RateWindow
 
-LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE = 60.0
 """Seconds that a refusal that names no moment holds requests back, at most."""
 _TOKEN_MARGIN = 0.015
 """More than of requests: tokens are estimated until the answer says how many they were."""
@@ -104,7 +104,7 @@ class RateLimiter:
         if pause is None:
             pause = _reset(headers)
         if pause is None:
-            pause = min(LONGEST_PAUSE, 2.0 ** (self._refusals - 1))
+            pause = min(_LONGEST_PAUSE, 2.0 ** (self._refusals - 1))
         self._paused_until = max(self._paused_until, now + pause)
 
     def failed(self, sent: SentRequest, now: float) -> None:
@@ -205,7 +205,7 @@ def _reset(headers: Mapping[str, str]) -> float | None:
     for kind in ("requests", "tokens"):
         wait = parse_duration(headers.get(f"x-ratelimit-reset-{kind}", ""))
         if wait is not None and _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0:
-            waits.append(min(wait, LONGEST_PAUSE))
+            waits.append(min(wait, _LONGEST_PAUSE))
     return max(waits) if waits else None
 
 

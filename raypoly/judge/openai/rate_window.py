@@ -20,7 +20,7 @@ HOLD, _LONGEST_HOLD = 60.5, 61.5
 """Seconds for which a use counts: a minute, and what a request may be late on the wire; more where that was refused."""
 _NEARLY = 0.9
 """Share of a known limit: a refusal above it is one of the minute's sum, one below it is one of a burst."""
-MARGIN = 0.01
+_MARGIN = 0.01
 """Share of the limit that is left alone."""
 _NOTICEABLE = 0.03
 """Share of the limit by which the server's count has to be above ours before someone else is taken to use the key."""
@@ -51,7 +51,7 @@ class RateUse:
 class RateWindow:
     """Uses of the last minute, against the lower of our cap and the server's limit."""
 
-    def __init__(self, cap: float | None, guesses: bool = False, margin: float = MARGIN) -> None:
+    def __init__(self, cap: float | None, guesses: bool = False, margin: float = _MARGIN) -> None:
         """`guesses`: whether a refusal by a server that tells no limit is taken for one on this kind."""
         self._cap, self._guesses, self._margin = cap, guesses, margin
         self._told: float | None = None

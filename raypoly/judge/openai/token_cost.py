@@ -42,7 +42,7 @@ class TokenUsage:
     completion: int
 
 
-LIST_PRICES = {
+_LIST_PRICES = {
     "gpt-4.1": TokenPrices(2.00, 0.50, 8.00),
     "gpt-4.1-mini": TokenPrices(0.40, 0.10, 1.60),
     "gpt-4.1-nano": TokenPrices(0.10, 0.025, 0.40),
@@ -63,7 +63,7 @@ def list_prices_of(base_url: str, model: str) -> TokenPrices | None:
     if base_url.rstrip("/") != PUBLIC_URL:
         return None
     name, _, rest = model.partition("-20")
-    return LIST_PRICES.get(name if rest[:2].isdigit() else model)
+    return _LIST_PRICES.get(name if rest[:2].isdigit() else model)
 
 
 def compute_cost(prices: TokenPrices, usage: TokenUsage) -> float:

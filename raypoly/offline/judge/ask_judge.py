@@ -28,7 +28,7 @@ from raypoly.values import Evidence, Labels
 T = TypeVar("T")
 R = TypeVar("R")
 
-AT_ONCE = 16
+_AT_ONCE = 16
 """Groups a judge is asked about at the same time; the judge itself limits the calls to its server."""
 TROUBLE = "the sandbox could not run its programs: "
 """How the reason begins where the sandbox failed and the judge was not asked."""
@@ -52,7 +52,7 @@ class Answer:
 
 def ask_all(judge: Judge, groups: Iterable[ObservedGroup]) -> Iterator[tuple[ObservedGroup, Answer]]:
     """Each group with its answer, in order. Raises `JudgeUnavailable` when the first group without one is due."""
-    return map_in_order(lambda seen: ask_judge(judge, seen), groups, AT_ONCE)
+    return map_in_order(lambda seen: ask_judge(judge, seen), groups, _AT_ONCE)
 
 
 def ask_with_progress(

@@ -41,7 +41,7 @@ MEASURES: Mapping[str, str] = {
     "refused": "share of groups refused",
 }
 """Name and what a person reads."""
-AT_MOST = frozenset({"refused"})
+_AT_MOST = frozenset({"refused"})
 """Measures that are better the smaller they are."""
 SEED = 0
 """Of bootstrap and test: the same labels give the same table."""
@@ -134,8 +134,8 @@ def find_unmet(measures: Mapping[str, Measure], required: Mapping[str, float]) -
         value = measures[name].value if name in measures else None
         if value is None:
             short.append(f"{name} has no value")
-        elif value > bound if name in AT_MOST else value < bound:
-            short.append(f"{name} is {value:.3f}, {'above' if name in AT_MOST else 'below'} {bound:g}")
+        elif value > bound if name in _AT_MOST else value < bound:
+            short.append(f"{name} is {value:.3f}, {'above' if name in _AT_MOST else 'below'} {bound:g}")
     return short
 
 

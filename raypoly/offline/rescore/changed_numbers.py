@@ -21,7 +21,7 @@ from typing import Any
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct, ks, pass_at_k, summarise
 
-REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
+_REPORTED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _evaluation_numbers(
     curves: list[Any] = [found.get("pass_at_k", {}) for found in (reported, then, now)]
     for k in curves[1]:
         yield ChangedNumber(name, f"pass@{k}", len(held), *(curve.get(k) for curve in curves))
-    for key in REPORTED:
+    for key in _REPORTED:
         values: list[Any] = [found.get(key) for found in (reported, then, now)]
         if any(value is not None for value in values):
             yield ChangedNumber(name, key, len(held), *values)

@@ -39,7 +39,7 @@ from raypoly.scoring.program_queue import BROKEN
 from raypoly.scoring.score_programs import score_each
 from raypoly.values import Problem, Verdict
 
-GONE = "its problem is not in the set any more"
+_GONE = "its problem is not in the set any more"
 
 
 def rescore(place: str, out: str | None, problems: Path | None, overrides: Sequence[str], workers: int | None) -> None:
@@ -137,7 +137,7 @@ class _Rescoring:
         self.diff.add(row)
         self.sums.add(GroupThenAndNow.read(row))
         # the sandbox failed at a group that it could score once, or the tests can't be run any more
-        if row.get("reason", GONE) != GONE and "infra" not in row["then"]["statuses"]:
+        if row.get("reason", _GONE) != _GONE and "infra" not in row["then"]["statuses"]:
             self.failed.append(row)
 
 
@@ -155,7 +155,7 @@ def rescored_row(
         "changed": [],
     }
     if problem is None:
-        return row | {"reason": GONE}
+        return row | {"reason": _GONE}
     rewards = None
     if group.part.training and all(verdict.status != "infra" for verdict in verdicts):
         rewards = [reward(problem, *pair) for pair in zip(group.rollouts, verdicts, strict=True)]

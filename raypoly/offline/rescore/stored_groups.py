@@ -32,7 +32,7 @@ from raypoly.store.sealed_json import unseal
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Problem, Rollout
 
-TRAIN = "train"
+_TRAIN = "train"
 _ASIDE = "evaluations/"
 """Where `raypoly evaluate` writes."""
 _SAMPLES = {"problem_id", "rollout", "text", "finish_reason", "seed", "status", "strategy", "label"}
@@ -106,7 +106,7 @@ def read_current_problems(run: Run, path: Path | None) -> CurrentProblems:
 def parts_of(run: Run) -> list[StoredPart]:
     """Every step and evaluation whose rollouts are kept, in the order in which they were made."""
     evaluations = Catalogue.of(run.store.list(PREFIX)).evaluations
-    parts = [StoredPart(step, TRAIN, step_key(step)) for step in run.steps]
+    parts = [StoredPart(step, _TRAIN, step_key(step)) for step in run.steps]
     parts += [StoredPart(step, split, key) for (step, split), key in evaluations.items()]
     for key in run.store.list(_ASIDE):
         if match := _ASIDE_NAME.match(key):

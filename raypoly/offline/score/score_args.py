@@ -14,7 +14,7 @@ from raypoly.offline.command_config import scorer_config
 from raypoly.offline.interrupt import describe_interrupt, interruptible
 from raypoly.offline.score.score_files import compare_files, score_files, validate_file
 
-NOTHING_WRITTEN = "Interrupted; nothing was written."
+_NOTHING_WRITTEN = "Interrupted; nothing was written."
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _score_run(args: ScoreArgs, run: str) -> None:
 def _compare(args: ScoreArgs, problems: Path) -> None:
     if args.scores_programs or args.workers is not None or args.overrides:
         raise UsageError("--duplicates runs nothing: give it --problems, --against and --out alone.")
-    with interruptible(NOTHING_WRITTEN):
+    with interruptible(_NOTHING_WRITTEN):
         compare_files(problems, None if args.against is None else Path(args.against), args.out)
 
 
@@ -76,7 +76,7 @@ def _validate(args: ScoreArgs, problems: Path) -> None:
     config = scorer_config(args.overrides, args.workers)
     if args.programs is not None or args.evidence:
         raise UsageError("--validate runs the problems' own solutions: leave --programs and --evidence out.")
-    with interruptible(NOTHING_WRITTEN):
+    with interruptible(_NOTHING_WRITTEN):
         validate_file(problems, args.out, args.calibrated, config)
 
 

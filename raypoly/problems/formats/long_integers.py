@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-DIGITS = 100_000
+_DIGITS = 100_000
 """A tenth of a second each: to read a number takes time in the square of its digits."""
 _lock = threading.RLock()
 
@@ -22,7 +22,7 @@ def long_integers() -> Iterator[None]:
     """Lift Python's limit of digits, and put it back as it was. One thread at a time, or another's could stay."""
     with _lock:
         before = sys.get_int_max_str_digits()
-        sys.set_int_max_str_digits(DIGITS)
+        sys.set_int_max_str_digits(_DIGITS)
         try:
             yield
         finally:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from raypoly.errors import UsageError
 
-MAGIC = b"PAR1"
+_MAGIC = b"PAR1"
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 64
 """Of values, decoded together; a larger row comes alone. Equal values take a file's space once: hence few rows."""
 SMALL_BYTES = 1 << 20
@@ -25,7 +25,7 @@ SMALL_BYTES = 1 << 20
 LARGEST_ROW = 1 << 28
 """Bytes of a row's values; a larger one is passed over. Python's objects take several times the memory."""
 _NO_VALUES = (ValueError, OverflowError, pa.ArrowException)
-UNREAD = frozenset(("incorrect_solutions", "incorrect_submissions", "validator", "generator", "editorial"))
+_UNREAD = frozenset(("incorrect_solutions", "incorrect_submissions", "validator", "generator", "editorial"))
 
 
 def is_parquet(file: Path) -> bool:
@@ -34,7 +34,7 @@ def is_parquet(file: Path) -> bool:
         if not file.is_file():
             return False
         with file.open("rb") as opened:
-            return opened.read(len(MAGIC)) == MAGIC
+            return opened.read(len(_MAGIC)) == _MAGIC
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error}.") from error
 
@@ -54,12 +54,12 @@ def column_names(file: Path) -> list[str]:
 def read_parquet(file: Path, wanted: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
     """Each row with its place, from 1, or the `ValueError` that says why it can't be had. Raises `UsageError`.
 
-    `wanted`: the columns to read, of those that there are; all but `UNREAD` where it is None.
+    `wanted`: the columns to read, of those that there are; all but `_UNREAD` where it is None.
     """
     number = 0
     with _open_parquet(file, buffer_size=1 << 20, pre_buffer=False) as opened:
         names = opened.schema_arrow.names
-        read = [name for name in names if (name not in UNREAD if wanted is None else name in wanted)]
+        read = [name for name in names if (name not in _UNREAD if wanted is None else name in wanted)]
         for batch in opened.iter_batches(_at_once(opened.metadata), columns=read, use_threads=False):
             for row in _rows(batch):
                 number += 1

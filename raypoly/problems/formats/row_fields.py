@@ -14,7 +14,7 @@ from raypoly.problems.formats.python_source import parse_literal
 ANSWER = "Answer with one Python code block.\n"
 READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
 LONGEST_REASON = 300
-IDS = ("task_id", "id", "question_id", "problem_id", "name")
+_IDS = ("task_id", "id", "question_id", "problem_id", "name")
 """Columns that a row may be called by."""
 _ENTRY_POINT = re.compile(r"[^\W\d]\w*(\(\))?(\.[^\W\d]\w*(\(\))?)*")
 
@@ -123,7 +123,7 @@ def stdin_description(description: str) -> str:
 
 def row_id(row: Any) -> str | None:
     """The id of a row that can't be used; None where it has none."""
-    found = (row[name] for name in IDS if isinstance(row.get(name), str | int)) if isinstance(row, Mapping) else ()
+    found = (row[name] for name in _IDS if isinstance(row.get(name), str | int)) if isinstance(row, Mapping) else ()
     return next(map(str, found), None)
 
 

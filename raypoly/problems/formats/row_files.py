@@ -22,7 +22,7 @@ from raypoly.problems.formats.long_integers import loads
 
 LONGEST_LINE = 1 << 28
 """Bytes; a longer line is passed over without being held. What is read of a line takes several times its memory."""
-ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
+_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 """Of the files that are read of a folder."""
 _GZIP = b"\x1f\x8b"
 
@@ -30,9 +30,9 @@ _GZIP = b"\x1f\x8b"
 def files_of(path: Path) -> list[Path]:
     """The file itself, those of a folder, or those that a pattern names, by name. Raises `UsageError` for none."""
     if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS))
+        found = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS))
         if not found:
-            raise UsageError(f"{path} is a folder without a file {', '.join('*' + ending for ending in ENDINGS)}.")
+            raise UsageError(f"{path} is a folder without a file {', '.join('*' + ending for ending in _ENDINGS)}.")
         return found
     if path.exists() or not glob.has_magic(str(path)):
         return [path]

@@ -54,7 +54,7 @@ class Aggregate:
     result: Callable[[Sequence[int]], int]
 
 
-SOURCES = (
+_SOURCES = (
     PuzzleSource("up_to", "from 1 to n", "n", lambda n: range(1, n + 1)),
     PuzzleSource("below", "below n", "n", lambda n: range(n)),
     PuzzleSource("between", "from a to b", "a, b", lambda a, b: range(a, b + 1)),
@@ -74,7 +74,7 @@ FILTERS = (
 )
 
 SAME = Map("", "X", lambda x: x)
-ONE = Map("", "1", lambda x: 1)
+_ONE = Map("", "1", lambda x: 1)
 MAPS = (
     SAME,
     Map("squares of ", "X ** 2", lambda x: x**2),
@@ -129,6 +129,6 @@ class Puzzle:
 
 def all_puzzles() -> list[Puzzle]:
     """Every puzzle of the language, in a fixed order: 4 x 8 x 7 x 4, and 4 x 7 that count what a filter keeps."""
-    folded = [Puzzle(*parts) for parts in itertools.product(SOURCES, FILTERS, MAPS, AGGREGATES)]
-    counted = [Puzzle(source, kept, ONE, COUNT) for source in SOURCES for kept in FILTERS if kept is not ALL]
+    folded = [Puzzle(*parts) for parts in itertools.product(_SOURCES, FILTERS, MAPS, AGGREGATES)]
+    counted = [Puzzle(source, kept, _ONE, COUNT) for source in _SOURCES for kept in FILTERS if kept is not ALL]
     return folded + counted

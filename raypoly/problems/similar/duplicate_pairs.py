@@ -19,9 +19,9 @@ from raypoly.values import Problem, TestSuite
 THRESHOLD = 0.82
 """Similarity from which two statements are one, if nothing speaks against it. Of the 1890 problems of LeetCodeDataset
 v0.2, the most similar that differ and that only their names tell apart have 0.81."""
-WITH_NAME = 0.3
+_WITH_NAME = 0.3
 """The same, where both have the same name as well."""
-FEWEST_WORDS = 5
+_FEWEST_WORDS = 5
 """A shorter statement says too little to tell problems apart."""
 
 Reason = Literal["same name", "same statement", "n-grams in common"]
@@ -47,7 +47,7 @@ class ComparedProblem:
     names: ProblemNames
     statement: StatementWords
     grams: UInt64
-    """Empty where the statement has fewer than `FEWEST_WORDS`."""
+    """Empty where the statement has fewer than `_FEWEST_WORDS`."""
 
     @cached_property
     def digest(self) -> str:
@@ -57,7 +57,7 @@ class ComparedProblem:
 
 def prepare_problem(problem: Problem, hasher: GramHasher) -> ComparedProblem:
     statement = words_of_prompt(problem.prompt)
-    words = statement.words if len(statement.words) >= FEWEST_WORDS else ()
+    words = statement.words if len(statement.words) >= _FEWEST_WORDS else ()
     tests = problem.tests
     preference = (
         not problem.solution, -len(tests.source), -len(problem.prompt), problem.id, problem.prompt, tests.hash
@@ -74,7 +74,7 @@ def likeness_of(one: ComparedProblem, another: ComparedProblem) -> Likeness | No
     if not one.digest or not another.digest:
         return Likeness("same name", None) if named else None
     similarity = 1.0 if one.digest == another.digest else jaccard(one.grams, another.grams)
-    if named and similarity >= WITH_NAME:
+    if named and similarity >= _WITH_NAME:
         return Likeness("same name", similarity)
     if similarity < THRESHOLD or contrast_of(one.statement.all_words, another.statement.all_words):
         return None

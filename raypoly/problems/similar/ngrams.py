@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 UInt64 = NDArray[np.uint64]
 Int64 = NDArray[np.int64]
 
-GRAM = 3
+_GRAM = 3
 """Words in a row."""
 _AT_ONCE = 1 << 22
 """Candidate pairs that are held."""
@@ -34,11 +34,11 @@ class GramHasher:
         self._known: dict[str, int] = {}
 
     def grams(self, words: Sequence[str]) -> UInt64:
-        """uint64 [G], sorted and unique: a hash of each `GRAM` words in a row, or of all words where they are fewer."""
+        """uint64 [G], sorted and unique: a hash of each `_GRAM` words in a row; of all where they are fewer."""
         hashes = np.array([self._of(word) for word in words], dtype=np.uint64)
         if not hashes.size:
             return hashes
-        width = min(GRAM, hashes.size)
+        width = min(_GRAM, hashes.size)
         mixed = np.zeros(hashes.size - width + 1, dtype=np.uint64)
         for place in range(width):
             mixed = (mixed ^ hashes[place : place + mixed.size]) * _MIX

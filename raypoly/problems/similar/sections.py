@@ -19,7 +19,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _FOR_EXAMPLE = re.compile(
     r"\b(?:for\s+example|for\s+instance|e\.g\.)[^)]{0,600}?(?:[.!?](?=\s|$)|\)|\Z)", re.IGNORECASE
 )
-SHORTEST = 4
+_SHORTEST = 4
 """Words. Where less is left, the text is laid out in another way, and all of it is the statement."""
 
 State = Literal["kept", "example", "constraints"]
@@ -77,7 +77,7 @@ KINDS: dict[str, Kind] = {
 def cut_sections(text: str) -> str:
     """The lines that are neither heading, nor example, nor constraint."""
     kept = list(_kept(text))
-    if sum(len(_WORD.findall(line)) for line in kept) < SHORTEST:
+    if sum(len(_WORD.findall(line)) for line in kept) < _SHORTEST:
         kept = text.split("\n")
     return _FOR_EXAMPLE.sub(" ", _LITERAL.sub(" ", "\n".join(kept))).strip()
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from raypoly.sandbox.child import guard
 
-COUNTERS = ("steps", "elements", "depth")
+_COUNTERS = ("steps", "elements", "depth")
 FILE = "<candidate>"
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _CONTAINERS = frozenset({list, dict, set, tuple})
@@ -68,8 +68,8 @@ def loaded(counters: Counters, namespace: dict[str, Any]) -> None:
 
 
 def begin(counters: Counters, limits: dict[str, int] | None) -> None:
-    """Start a test's counts. `limits` names any of `COUNTERS`; None counts without end."""
-    counters.limits = tuple((limits or {}).get(name, _NO_LIMIT) for name in COUNTERS)  # type: ignore[assignment]
+    """Start a test's counts. `limits` names any of `_COUNTERS`; None counts without end."""
+    counters.limits = tuple((limits or {}).get(name, _NO_LIMIT) for name in _COUNTERS)  # type: ignore[assignment]
     counters.steps, counters.total = counters.base
     counters.peak = counters.total
     counters.depth = counters.deepest = 0
@@ -88,7 +88,7 @@ def counts(counters: Counters) -> dict[str, int]:
 
 
 def _over(counters: Counters, which: int, count: int) -> None:
-    counters.report("over", COUNTERS[which], count)
+    counters.report("over", _COUNTERS[which], count)
     _exit(0)
 
 

@@ -17,12 +17,12 @@ from raypoly.sandbox.child import seccomp, system
 
 SCRATCH_BYTES = 16 << 20
 SCRATCH_FILES = 1024
-OPEN_FILES = 64
+_OPEN_FILES = 64
 MOST_FILES = 4096
 """Descriptors that a forker may have had open."""
-THREADS = 40
+_THREADS = 40
 """Threads and processes of a sandbox's own user at once; its templates (`forker.py`) are among them."""
-STACK_BYTES = 100 << 20
+_STACK_BYTES = 100 << 20
 """Room for recursion through C (a cached recursive function); below the gap that the kernel leaves under the stack."""
 
 _READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
@@ -34,7 +34,7 @@ _SIGNALS_AND_ABSTRACT_SOCKETS = 3
 _KEPT_FLAGS = system.MS_NOSUID | system.MS_NODEV | system.MS_NOEXEC | 1024 | 2048
 _RELATIME = {4096: 1 << 21}
 PACKAGES = "/packages"
-SHARED_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_SHARED_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 
 
 @dataclass
@@ -87,7 +87,7 @@ def enter_file_tree(walls: Walls, folder: str, library: str, packages: list[str]
     _bind(library, target)
     for package in packages:
         _bind(package, f"{folder}{PACKAGES}/{os.path.basename(package)}")
-    for libraries in SHARED_LIBRARIES if packages else ():
+    for libraries in _SHARED_LIBRARIES if packages else ():
         if os.path.isdir(libraries):
             _bind(libraries, folder + libraries)
     if os.path.isdir(target + "/site-packages"):
@@ -156,16 +156,16 @@ def restrict_child(walls: Walls) -> None:
     os.chdir(walls.scratch)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, SCRATCH_BYTES)
-    _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-    _limit(resource.RLIMIT_STACK, STACK_BYTES)
+    _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    _limit(resource.RLIMIT_STACK, _STACK_BYTES)
     _limit(resource.RLIMIT_MSGQUEUE, 0)
     if walls.user is not None:
-        _limit(resource.RLIMIT_NPROC, THREADS)
+        _limit(resource.RLIMIT_NPROC, _THREADS)
         os.setgroups([])
         os.setresgid(walls.user, walls.user, walls.user)
         os.setresuid(walls.user, walls.user, walls.user)
     elif walls.own_capabilities:
-        _limit(resource.RLIMIT_NPROC, THREADS)
+        _limit(resource.RLIMIT_NPROC, _THREADS)
         system.drop_capabilities()
     system.not_dumpable()
     if walls.ruleset >= 0:
@@ -222,7 +222,7 @@ def _ruleset(version: int, readable: list[str], walls: Walls) -> int:
     network = _CONNECT_AND_BIND if version >= 4 else 0
     scope = _SIGNALS_AND_ABSTRACT_SOCKETS if version >= 6 else 0
     ruleset = system.landlock_create(files, network, scope, version)
-    for folder in [*readable, *SHARED_LIBRARIES]:
+    for folder in [*readable, *_SHARED_LIBRARIES]:
         if os.path.isdir(folder):
             system.landlock_allow(ruleset, folder, _READ_FILE | _READ_FOLDER)
     for folder in sys.path:  # importing looks for names in it

@@ -23,9 +23,9 @@ from typing import Any, NoReturn
 
 from raypoly.sandbox.child import confine, frames, plain_data, roles, system
 
-CONTROL = 3
+_CONTROL = 3
 FIRST_CHANNEL, CHANNELS, LAST_CHANNEL = 16, 40, 60
-PRELUDE_BYTES = 256 << 20
+_PRELUDE_BYTES = 256 << 20
 """Memory that a template may use to run its prelude."""
 
 
@@ -35,7 +35,7 @@ def main(settings: dict[str, Any]) -> None:
     `settings`: `isolation`, `folder` (an empty one), `scratch` (another), `user` (a uid that nobody has), `packages`,
     `evidence` (whether programs will be observed).
     """
-    control = socket.socket(fileno=CONTROL)
+    control = socket.socket(fileno=_CONTROL)
     walls = confine.Walls(scratch=settings["scratch"])
     library = os.path.dirname(os.path.abspath(os.__file__))
     packages: list[str] = settings["packages"]
@@ -115,8 +115,8 @@ def _child(
 ) -> NoReturn:
     """Close all that is not its own, shut the walls, and work. Never returns."""
     kept = os.dup2(channel, LAST_CHANNEL, inheritable=False)
-    os.closerange(CONTROL, max(walls.ruleset, CONTROL))
-    os.closerange(max(walls.ruleset + 1, CONTROL), kept)
+    os.closerange(_CONTROL, max(walls.ruleset, _CONTROL))
+    os.closerange(max(walls.ruleset + 1, _CONTROL), kept)
     os.closerange(kept + 1, confine.MOST_FILES)
     number = os.dup2(kept, FIRST_CHANNEL + os.urandom(1)[0] % CHANNELS, inheritable=False)
     os.close(kept)
@@ -136,7 +136,7 @@ def _child(
 
 def _be_template(channel: int, walls: confine.Walls, memory: int) -> NoReturn:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, channel)
-    confine.restrict_template(walls, memory + PRELUDE_BYTES)
+    confine.restrict_template(walls, memory + _PRELUDE_BYTES)
     frames.send(channel, b"")
     prelude = roles.Prelude(plain_data.unpack(frames.receive(channel)))
     frames.send(channel, plain_data.encode(prelude.error))

@@ -8,18 +8,18 @@ from __future__ import annotations
 from os import _exit, read, write
 from struct import Struct
 
-HEADER = Struct(">I")
+_HEADER = Struct(">I")
 
 
 def receive(channel: int) -> bytes:
     """The next message; ends this process where the other side is gone."""
-    (size,) = HEADER.unpack(_exactly(channel, HEADER.size))
+    (size,) = _HEADER.unpack(_exactly(channel, _HEADER.size))
     return _exactly(channel, size)
 
 
 def send(channel: int, message: bytes) -> None:
     """Send one message; ends this process where the other side is gone."""
-    data = memoryview(HEADER.pack(len(message)) + message)
+    data = memoryview(_HEADER.pack(len(message)) + message)
     while data:
         try:
             data = data[write(channel, data) :]

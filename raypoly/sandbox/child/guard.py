@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 Report = Callable[..., None]
 
-IMPORTS = """
+_IMPORTS = """
     __future__ bisect collections collections.abc functools heapq itertools math operator typing
     _bisect _collections _collections_abc _functools _heapq _operator abc
 """
@@ -81,7 +81,7 @@ def close(report: Report) -> None:
     functools.wraps = _wraps  # type: ignore[assignment]
     vars(sys.modules["collections"]).pop("_proxy", None)  # a weak reference's callback is a finalizer
     for name in list(sys.modules):
-        if name not in IMPORTS.split():
+        if name not in _IMPORTS.split():
             del sys.modules[name]
     for name in _SYS_NAMES.split():
         setattr(sys, name, _forbidden(report, f"sys.{name}"))

@@ -21,12 +21,12 @@ from raypoly.sandbox.child import linked_nodes
 from raypoly.sandbox.child.linked_nodes import NodeMaker
 
 MAX_BYTES = 16 << 20
-MAX_DEPTH = 100
-MAX_CHOSEN_KEYS = 20_000
+_MAX_DEPTH = 100
+_MAX_CHOSEN_KEYS = 20_000
 """Keys of sets and dicts whose hashes the sender can choose: more of them could be made to collide for hours."""
-MAX_SETS = 100_000
+_MAX_SETS = 100_000
 """Sets and dicts: the smallest takes 40 times the memory of its bytes."""
-MAX_COLLIDING = 64
+_MAX_COLLIDING = 64
 """Such keys of one hash in one container."""
 
 _LENGTH = Struct(">I")
@@ -97,14 +97,14 @@ _STREAMS = frozenset((deque, range, map, filter, zip, enumerate, reversed, Gener
 def encode(value: object, limit: int = MAX_BYTES) -> bytes:
     """`value` as bytes. Raises `TooLarge` beyond `limit` bytes."""
     out = bytearray()
-    _put(out, value, MAX_DEPTH, limit)
+    _put(out, value, _MAX_DEPTH, limit)
     return bytes(out)
 
 
 def decode(data: bytes, make: NodeMaker = Nodes) -> Any:
     """The value that `encode` wrote; make(kind, values) makes the chains and trees. Raises `Malformed`."""
     try:
-        value, end = _get(data, 0, MAX_DEPTH, make, [MAX_CHOSEN_KEYS, MAX_SETS])
+        value, end = _get(data, 0, _MAX_DEPTH, make, [_MAX_CHOSEN_KEYS, _MAX_SETS])
     except Malformed:
         raise
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, StructError) as error:
@@ -270,7 +270,7 @@ def _get_items(
     left[1] -= 1
     chosen = [key for key in hashed if not _hash_is_safe(key)]
     left[0] -= len(chosen)
-    if min(left) < 0 or (len(chosen) > MAX_COLLIDING and max(Counter(map(hash, chosen)).values()) > MAX_COLLIDING):
+    if min(left) < 0 or (len(chosen) > _MAX_COLLIDING and max(Counter(map(hash, chosen)).values()) > _MAX_COLLIDING):
         raise Malformed("malformed data: too many sets, or keys that could be made to collide")
     if tag == b"m":
         return dict(zip(hashed, items[1::2], strict=True)), at

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 
-SOCKETS = (
+_SOCKETS = (
     (socket.AF_INET, socket.SOCK_STREAM),
     (socket.AF_INET, socket.SOCK_DGRAM),
     (socket.AF_UNIX, socket.SOCK_STREAM),
@@ -25,7 +25,7 @@ def breaches(parent: int, secret: str) -> list[str]:
         "open another process's memory": lambda: _touch(f"/proc/{parent}/mem", os.O_RDONLY),
         "signal another process": lambda: os.kill(parent, 0),
         "signal its own parent": lambda: os.kill(os.getppid() or 1, 0),
-        "open a socket": lambda: [socket.socket(*kind) for kind in SOCKETS],
+        "open a socket": lambda: [socket.socket(*kind) for kind in _SOCKETS],
         "make a pair of sockets": socket.socketpair,
         "start a program": _start_a_program,
         "fork": _fork,

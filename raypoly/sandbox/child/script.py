@@ -17,7 +17,7 @@ from raypoly.sandbox.child import candidate, frames, plain_data
 
 _exit, _write = os._exit, os.write
 _FAILED = 1
-DIGITS = 50_000
+_DIGITS = 50_000
 """Digits of a number that a program may print or read; judges allow more than Python by itself."""
 
 
@@ -26,7 +26,7 @@ def serve(channel: int, namespace: dict[str, Any], nonce: bytes, standard_input:
     code = frames.receive(channel)
     _redirect(channel, standard_input)
     out = sys.stdout
-    sys.set_int_max_str_digits(DIGITS)
+    sys.set_int_max_str_digits(_DIGITS)
     namespace["__name__"] = "__main__"
     try:
         exec(compile(code.decode("utf-8", "surrogatepass"), "<candidate>", "exec", dont_inherit=True), namespace)

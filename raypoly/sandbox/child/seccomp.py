@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from struct import pack
 
-TABLE = """
+_TABLE = """
     read=0/63 write=1/64 readv=19/65 writev=20/66 pread64=17/67 pwrite64=18/68 open=2/- openat=257/56 close=3/57
     close_range=436/436 stat=4/- fstat=5/80 lstat=6/- newfstatat=262/79 statx=332/291 lseek=8/62 mmap=9/222
     mprotect=10/226 munmap=11/215 mremap=25/216 madvise=28/233 brk=12/214 rt_sigaction=13/134
@@ -32,7 +32,7 @@ TABLE = """
 """
 """name=number on x86-64/number on aarch64; `-` where the architecture lacks the call."""
 
-FORKING = """
+_FORKING = """
     wait4=61/260 waitid=247/95 pidfd_open=434/434 recvmsg=47/212 recvfrom=45/207 sendto=44/206 setrlimit=160/164
     prctl=157/167 seccomp=317/277 setsid=112/157 chmod=90/- fchmodat=268/53
 """
@@ -63,7 +63,7 @@ Instruction = tuple[int, int, int, int]
 def program(machine: str, forking: bool = False) -> bytes:
     """The filter for `machine` (`x86_64` or `aarch64`) as `struct sock_filter`s. Raises `KeyError` for others."""
     column = _COLUMN[machine]
-    table = TABLE + FORKING if forking else TABLE
+    table = _TABLE + _FORKING if forking else _TABLE
     blocks: dict[int, list[Instruction]] = {number: [_stop(_ALLOW)] for number in _allowed(table, column)}
     for name, numbers in _SPECIAL.items():
         blocks[numbers[column]] = _special_block(name, forking)

@@ -26,7 +26,7 @@ PACKAGES = (
     "raypoly.strategies.traced_runs",
 )
 """The packages that a child may import from, and those above them."""
-WARM = """
+_WARM = """
     abc array ast bisect calendar cmath collections collections.abc contextlib copy dataclasses datetime decimal
     enum fractions functools hashlib heapq io itertools json keyword math numbers operator pprint queue random re
     secrets statistics string struct tempfile textwrap threading time traceback types typing unicodedata _strptime
@@ -69,7 +69,7 @@ def install_packages(folder: str) -> None:
 
 def main() -> None:
     install_packages(os.path.abspath(__file__).rsplit("/", 4)[0])
-    for name in WARM.split():
+    for name in _WARM.split():
         __import__(name)
     for name in ("exit", "quit"):  # a program expects what `site` gives it
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))

@@ -33,7 +33,7 @@ from raypoly.strategies.live_code.library_effects import neutralize_library_call
 from raypoly.strategies.live_code.renaming import rename
 from raypoly.strategies.live_code.slicing import slice_to
 
-MAX_NODES = 3000
+_MAX_NODES = 3000
 """Larger programs have no features."""
 _READERS = (
     program_shape,
@@ -60,7 +60,7 @@ def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
     parse.
     """
     tree = fold(ast.parse(source))
-    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+    if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
         return ()
     if kind := _degenerate_kind(tree, entry_point):
         return (kind,)

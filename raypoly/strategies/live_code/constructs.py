@@ -23,7 +23,7 @@ from raypoly.strategies.live_code.bindings import (
 from raypoly.strategies.live_code.folding import fold
 from raypoly.strategies.live_code.slicing import slice_to
 
-LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
+_LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
 """Constructs that repeat work; a program with none of them is `closed_form`."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "reverse", "sort", "add", "discard", "clear"})

@@ -23,7 +23,7 @@ from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.traced_runs.instrument import Instrumented, Place, instrument, place_of
 from raypoly.strategies.traced_runs.meter import RECURSION, MeteredRun, execute
 
-FAMILIES = {
+_FAMILIES = {
     "recursion": ("recursion",),
     "while": ("while",),
     "for": ("for",),
@@ -32,7 +32,7 @@ FAMILIES = {
     "comprehension": ("comprehension", "generator"),
 }
 """Strategies and their constructs. Where several did comparable work, the first is the one that drove the rest."""
-_FAMILY = {construct: family for family, constructs in FAMILIES.items() for construct in constructs}
+_FAMILY = {construct: family for family, constructs in _FAMILIES.items() for construct in constructs}
 _RECURSION_PLACE: Place = ("recursion", 0, 0)
 _COMPARABLE = 0.25
 _WARM_ROUNDS = 8  # the interpreter specialises code that ran this often
@@ -101,7 +101,7 @@ def _strongest(counts: dict[str, int]) -> str:
     if not counts:
         return "direct"
     enough = max(counts.values()) * _COMPARABLE
-    return next(family for family in FAMILIES if counts.get(family, 0) >= enough)
+    return next(family for family in _FAMILIES if counts.get(family, 0) >= enough)
 
 
 class _Experiment:
@@ -175,7 +175,7 @@ class _Experiment:
         """Whether a map, filter or comprehension hands on what it gets, so that leaving it out changes nothing."""
         if family not in ("higher_order", "comprehension"):
             return False
-        return not self._differs(instrument(self.code, bypass=frozenset(FAMILIES[family])), frozenset())
+        return not self._differs(instrument(self.code, bypass=frozenset(_FAMILIES[family])), frozenset())
 
     def _differs(self, program: Instrumented, skip: frozenset[int]) -> bool:
         for args, whole in zip(self.inputs, (self.small, self.large), strict=True):
