@@ -1,4 +1,4 @@
-"""The folder of what is expensive to make and belongs to no run."""
+"""The user's cache folder, for results that belong to no run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """This user's caches: `$RAYPOLY_CACHE`, else `$XDG_CACHE_HOME/raypoly`, else `~/.cache/raypoly`."""
+    """`$RAYPOLY_CACHE`, else `$XDG_CACHE_HOME/raypoly`, else `~/.cache/raypoly`."""
     if own := os.environ.get("RAYPOLY_CACHE"):
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")

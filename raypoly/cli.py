@@ -1,4 +1,4 @@
-"""The command `raypoly`, and the way it ends.
+"""The command `raypoly` and its exit codes.
 
     raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
@@ -10,8 +10,8 @@
     raypoly judge label|audit|cache [--judge NAME] [judge.key=value ...]
     raypoly judge label --run RUN [--out L.jsonl] [--judge NAME] [judge.key=value ...]
 
-Exit codes: 0 done, 1 it failed, 2 the command line or config is wrong and nothing was started, 75 paused too long
-(the same command goes on), 130 interrupted. On SIGTERM a training commits and ends with 0; the others end with 143.
+Exit codes: 0 done, 1 failed, 2 the command line or config is wrong and nothing was started, 75 paused too long (the
+same command goes on), 130 interrupted. On SIGTERM, training commits and exits with 0; the others exit with 143.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from raypoly.run_identity import resolve_run, storage_options
 
 
 class ReportingGroup(typer.core.TyperGroup):
-    """Commands whose errors, where a user can act upon them, become one sentence and an exit code."""
+    """Commands whose `RaypolyError`s become one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except RaypolyError as error:
-            # Ray hands an actor's error over wrapped: the original knows its message without the remote traceback.
+            # Ray wraps an actor's error: the original has the message without the remote traceback.
             original = getattr(error, "cause", None) or error
             typer.echo(str(original), err=True)
             raise typer.Exit(error.exit_code) from error
@@ -81,17 +81,17 @@ def train(
         bool, typer.Option("--dry-run", help="Print config, a prompt, the plan, memory and time; start nothing.")
     ] = False,
     gpu: Annotated[
-        str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: what is here.")
+        str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: this machine's.")
     ] = None,
     rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="Try every part once, on two problems and aside; then leave.")
+        bool, typer.Option("--rehearse", help="Try every part once on two problems, in a folder aside; then exit.")
     ] = False,
 ) -> None:
-    """Train, or go on with a run that was stopped; print its results where it is finished."""
+    """Train, or go on with a stopped run. Print the results of a finished one."""
     from raypoly import preflight
 
     if (gpu is not None and not dry_run) or (dry_run and rehearse):
-        raise UsageError("--gpu goes with --dry-run, and --rehearse without it: it tries what is really here.")
+        raise UsageError("--gpu needs --dry-run, and --rehearse excludes it: a rehearsal runs on this machine.")
     chosen = settings.load(config, overrides or [])
     directory = resolve_run(chosen)
     here = None if gpu is None else preflight.ELSEWHERE
@@ -103,9 +103,9 @@ def train(
         show_dry_run(chosen, directory, gpu)
         return
     if rehearse:
-        from workflows.startup.rehearsal import rehearse as rehearsed
+        from workflows.startup.rehearsal import rehearse as run_rehearsal
 
-        rehearsed(chosen, directory)
+        run_rehearsal(chosen, directory)
         return
     Crash.run_dir = directory.location.folder
     from workflows.train import run
@@ -122,7 +122,7 @@ def evaluate(
     run: RunPath,
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Responses a problem. Default: as the run's config.")
+        int | None, typer.Option(min=1, help="Responses for each problem. Default: the run's config.")
     ] = None,
 ) -> None:
     """Measure a run's newest weights once more and print the result."""
@@ -143,19 +143,19 @@ def prepare(
         str | None, typer.Option(metavar="ID", help="Say why this problem was kept or left out; start nothing.")
     ] = None,
 ) -> None:
-    """Make a data set of files of problems: check, compare, sample, split, write; or go on with one."""
+    """Make a data set from files of problems: check, compare, sample, split, write. Or go on with one."""
     from raypoly.preparing.prepare_settings import load_config
 
     chosen = load_config(config, overrides or [])
     if explain is not None:
-        from raypoly.preparing.explain import explain_problem as told
+        from raypoly.preparing.explain import explain_problem
         from raypoly.preparing.preparation_folder import PreparationFolder
 
-        typer.echo(told(PreparationFolder.of(chosen).look(), explain))
+        typer.echo(explain_problem(PreparationFolder.of(chosen).look(), explain))
         return
-    from workflows.prepare import prepare as prepared
+    from workflows.prepare import prepare as run_preparation
 
-    prepared(chosen)
+    run_preparation(chosen)
 
 
 @app.command()
@@ -167,19 +167,19 @@ def experiment(
     out: Annotated[
         str | None, typer.Option(help="The folder of the runs. Default: experiment-NAME under $RAYPOLY_RUNS.")
     ] = None,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Runs that go on side by side.")] = 1,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Runs at the same time.")] = 1,
     into: Annotated[
         str | None, typer.Option(metavar="PAGE", help="Also write table and figure into this Markdown page.")
     ] = None,
     also: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A results.json of other folders: what they finished is taken from there."),
+        typer.Option(metavar="FILE", help="A results.json of other folders, whose finished runs are used."),
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Write table and figure of what is there; start nothing.")
+        bool, typer.Option("--report", help="Write table and figure of the runs so far; start nothing.")
     ] = False,
 ) -> None:
-    """Train several arms over several seeds, or go on with them, and compare them."""
+    """Train several arms over several seeds and compare them. The same command goes on."""
     from raypoly.experiments.experiment_command import run_experiment
 
     run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
@@ -196,9 +196,9 @@ def report(run: RunPath) -> None:
 @app.command()
 def doctor(
     run: RunPath,
-    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check every file of a run, change nothing, and say where it would go on. Exit code 1 where one is damaged."""
+    """Check every file of a run and say where it would go on. Change nothing. Exit code 1 if a file is damaged."""
     from workflows.doctor.show import print_report
 
     if not print_report(run, json):
@@ -218,22 +218,24 @@ def score(
         str | None, typer.Option(help="Where verdicts go, or the exclusion list; - is standard output.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Programs run at once. Default: as many as CPUs.")] = None,
-    evidence: Annotated[bool, typer.Option("--evidence", help="Add what a program's text and run show.")] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Add each program's evidence: canonical form, approach.")
+    ] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Run the problems' own solutions instead.")] = False,
     calibrated: Annotated[
         str | None, typer.Option(help="With --validate: where usable problems go, with their time limits.")
     ] = None,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Look for problems that are there twice instead; nothing is run.")
+        bool, typer.Option("--duplicates", help="Look for duplicate problems instead; run nothing.")
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not have.")
+        str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not contain.")
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Score a run's rollouts again instead, and say what differs; it stays as it is.")
+        str | None, typer.Option(help="Score a run's rollouts again instead and report differences; change nothing.")
     ] = None,
 ) -> None:
-    """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
+    """Score programs or a run's rollouts without Ray, or check a data set: solutions, tests, duplicates."""
     from raypoly.offline.score.score_args import ScoreArgs, run_score
 
     run_score(
@@ -254,7 +256,7 @@ def score(
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:
-    """The console command; `arguments` without the program's name. Always ends by `SystemExit` or an exception."""
+    """Run the console command with `arguments` (without the program's name). Raises `SystemExit` at its end."""
     sys.excepthook = Crash.hook
     command = typer.main.get_command(app)
     command(args=list(sys.argv[1:] if arguments is None else arguments), prog_name=name)

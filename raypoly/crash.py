@@ -1,4 +1,4 @@
-"""Reports an unexpected error in one line: its cause and the line that is to blame. The traceback goes into a file."""
+"""Reports an unexpected error in one line: its cause and source line. The traceback goes into a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def root_cause(error: BaseException) -> BaseException:
         cause = first or getattr(error, "cause", None) or error.__cause__
         if not isinstance(cause, BaseException):
             return error
-        if id(cause) in seen:  # what was raised "from" the group that it had been in
+        if id(cause) in seen:  # raised "from" the group that contained it
             return first or error
         seen.add(id(cause))
         error = cause
@@ -49,7 +49,7 @@ class Crash:
     @classmethod
     def hook(cls, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         print(describe_error(error), file=sys.stderr)
-        # A folder that holds no run yet must stay empty, or the next start would not take it.
+        # A folder without a run must stay empty, or the next start refuses it.
         ready = cls.run_dir is not None and (cls.run_dir / CONFIG_KEY).is_file()
         folder = cls.run_dir if ready and cls.run_dir is not None else Path(tempfile.gettempdir())
         path = folder / f"raypoly-error-{datetime.now():%Y%m%d-%H%M%S}.txt"
@@ -63,14 +63,14 @@ class Crash:
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int, str]]:
-    """(file, line, function) of all links of the chain, innermost last; those of an actor are known as text alone."""
+    """(file, line, function) of all errors of the chain, innermost last. An actor's are only known as text."""
     for line in traceback.format_exception(type(error), error, error.__traceback__):
         for match in _FRAME.finditer(line):
             yield match["file"], int(match["line"]), match["name"]
 
 
 def _blamed(frames: list[tuple[str, int, str]]) -> str:
-    """The user's own innermost line; else ours; empty where there is neither."""
+    """The innermost line of the user's code, else of raypoly's; empty if there is neither."""
     libraries = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     known = [f for f in frames if f[0][:1] != "<" and not any(f[0].startswith(folder) for folder in libraries)]
     users = [frame for frame in known if not _is_ours(Path(frame[0]))]

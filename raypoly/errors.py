@@ -1,23 +1,23 @@
-"""Errors by kind. Each message is one sentence that says what is wrong, where, and what to do.
+"""Errors by kind. Each message is one sentence: what is wrong, where, and what to do.
 
 `UsageError` ends a command with exit code 2, every other kind with 1, `PausedTooLong` with 75 (try again later).
 """
 
 
 class RaypolyError(Exception):
-    """The root: something went wrong that a user can read about."""
+    """The base of all errors that are reported without a traceback."""
 
     exit_code = 1
 
 
 class UsageError(RaypolyError):
-    """The command line, the config or an input file is wrong; nothing was started."""
+    """The command line, the config or an input file is wrong. Nothing was started."""
 
     exit_code = 2
 
 
 class MissingKey(UsageError):
-    """A server's key is not where the config says that it is, on this machine."""
+    """This machine has no key for a server where the config says."""
 
 
 class LeaseHeld(UsageError):
@@ -25,51 +25,51 @@ class LeaseHeld(UsageError):
 
 
 class StaleEpoch(RaypolyError):
-    """Another driver took the run over; this one may write nothing more."""
+    """Another driver has taken over the run. This one must not write any more."""
 
 
 class StorageError(RaypolyError):
-    """The run directory could not be written or read; nothing committed is lost."""
+    """The run directory can't be written or read. Nothing committed is lost."""
 
 
 class CorruptData(RaypolyError):
-    """A file's content is not what its checksum promises."""
+    """A file's content does not match its checksum."""
 
 
 class Away(RaypolyError):
-    """What a stage asks can't be reached or refuses to serve now: the run pauses, and the stage asks again."""
+    """A stage's server can't be reached or refuses to serve now. The run pauses and asks again."""
 
 
 class Unknown(RaypolyError):
-    """A stage was answered, and can't find out what it was asked of this group, for good. Never a number."""
+    """A stage was answered, but has no result for this group and never will. Never a number."""
 
 
 class Infra(RaypolyError):
-    """A stage can't work on this group, through no fault of the policy: the group is left out of the update."""
+    """A stage can't work on this group, through no fault of the policy. The update leaves the group out."""
 
 
 class SandboxError(Infra):
-    """The sandbox itself failed (never the candidate)."""
+    """The sandbox failed, not the candidate."""
 
 
 class IsolationMissing(SandboxError, UsageError):
-    """This machine cannot confine untrusted programs and nobody asked to go without."""
+    """This machine can't confine untrusted programs, and scorer.isolation requires it."""
 
 
 class BrokenTests(Infra, UsageError):
-    """The tests of a problem can't be run, whatever the program: the problem's fault, never a verdict."""
+    """A problem's tests can't be run with any program. Never a verdict."""
 
 
 class JudgeUnavailable(Away):
-    """The judge can't be reached or refuses to serve now: wait and ask again. Never a label."""
+    """The judge can't be reached or refuses to serve now. Wait and ask again; never a label."""
 
 
 class JudgeRefused(Unknown):
-    """The judge answered and could not label this group, for good: the group is `unjudged`."""
+    """The judge answered but can't label this group: it is `unjudged`."""
 
 
 class NewerSchema(UsageError):
-    """A file was written by a later raypoly in a form that this one can't read. Never taken for damage."""
+    """A later version of raypoly wrote a file in a form that this one can't read. Not damage."""
 
 
 class WeightsMismatch(RaypolyError):
@@ -77,7 +77,7 @@ class WeightsMismatch(RaypolyError):
 
 
 class TransferBroken(RaypolyError):
-    """The other side of a weight transfer is gone; it is replaced, and the weights are sent again."""
+    """The other side of a weight transfer is gone. It is replaced, and the weights are sent again."""
 
 
 class OutOfRetries(RaypolyError):
@@ -89,7 +89,7 @@ class Stalled(RaypolyError):
 
 
 class RayGone(RaypolyError):
-    """The Ray that this driver belongs to has died."""
+    """The driver's Ray cluster has died."""
 
 
 class TooManySetAside(RaypolyError):
@@ -97,12 +97,12 @@ class TooManySetAside(RaypolyError):
 
 
 class RunStopped(RaypolyError):
-    """Somebody asked the run to stop; it did, in good order."""
+    """The run was asked to stop and stopped in order."""
 
     exit_code = 0
 
 
 class PausedTooLong(RaypolyError):
-    """The judge stayed away beyond `judge.max_pause`; the run is committed and can be resumed."""
+    """A stage's server was away longer than `judge.max_pause`. The run is committed and can be resumed."""
 
     exit_code = 75

@@ -1,8 +1,8 @@
-"""A cache that keeps what was used last, within bounds of number and size.
+"""A cache of the most recently used values, bounded by number and size.
 
 suites = LRUCache[str, TestSuite](count=256, size=1 << 20)
 suites.put("key", suite, len(suite.source))
-if "key" in suites:                             # False where it was dropped
+if "key" in suites:                             # False if it was dropped
     suites["key"]
 """
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class LRUCache(Generic[K, T]):
-    """Values by key. The newest one is always kept, however large it is."""
+    """Values by key. The newest is always kept, however large."""
 
     def __init__(self, count: int, size: float = math.inf) -> None:
         """At most `count` values whose sizes, in the unit that `put` uses, add up to at most `size`."""

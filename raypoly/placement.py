@@ -1,7 +1,7 @@
-"""Where engines and learner live, and by which way weights go between them.
+"""Decides where engines and learner live, and how weights are sent between them.
 
 placement = resolve(config.generator, gpus=1)       # Placement(kind="colocated", transport="ipc", gpu_share=0.5)
-placement.applied(config.generator)                 # the engine's config, with nothing left on `auto`
+placement.applied(config.generator)                 # the engine's config without `auto`
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ROUTES: Mapping[Kind, tuple[Transport, ...]] = {
     "split": ("nccl", "gloo", "objects"),
     "cpu": ("objects",),
 }
-"""The transports of each placement; the first is vLLM's own where it needs a GPU."""
+"""The transports of each placement; vLLM's own on GPUs first."""
 _ON_GPU = ("ipc", "nccl")
-"""Transports through vLLM's own backends, which know nothing else."""
+"""Transports of vLLM's own backends, which need GPUs."""
 REHEARSED: Mapping[Kind, Transport] = {"colocated": "shared_memory", "split": "gloo"}
-"""What stands in for a GPU's transport where there is none."""
+"""Transports that replace a GPU's on a CPU, to rehearse it."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A placement that the cluster has room for."""
+    """A placement that fits the cluster."""
 
     kind: Kind
     transport: Transport
@@ -38,16 +38,16 @@ class Placement:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the engine gives its memory to the learner between its turns."""
+        """Whether the engine frees its GPU memory while the learner works."""
         return self.kind == "colocated"
 
     @property
     def gpu_share(self) -> float:
-        """Of a GPU, for the learner and for each engine alike."""
+        """The share of a GPU for the learner, and for each engine."""
         return 0.0 if not self.on_gpu else 0.5 if self.sleeps else 1.0
 
     def applied(self, config: GeneratorConfig) -> GeneratorConfig:
-        """The config with this placement and transport in it."""
+        """The config with this placement and transport."""
         return config.model_copy(update={"placement": self.kind, "transport": self.transport})
 
 
@@ -55,9 +55,9 @@ ON_CPU = Placement("cpu", "objects")
 
 
 def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1) -> Placement:
-    """The placement that the config asks for, in a cluster with so many GPUs and a learner of so many ranks.
+    """The config's placement in a cluster of `gpus` GPUs with a learner of `ranks` ranks.
 
-    Raises `UsageError` where it can't be.
+    Raises `UsageError` if it does not fit.
     """
     kind: Kind = config.placement if config.placement != "auto" else _fitting(gpus)
     rehearsal = config.transport in ("shared_memory", "gloo", "objects") and gpus == 0
@@ -93,16 +93,17 @@ def _route(config: GeneratorConfig, kind: Kind, gpu: bool, ranks: int) -> Transp
         return ROUTES[kind][0] if gpu and config.engine == "vllm" and ranks == 1 else "objects"
     if config.transport not in ROUTES[kind]:
         raise UsageError(
-            f"generator.transport={config.transport} is none of the placement {kind}: use {' or '.join(ROUTES[kind])}."
+            f"generator.transport={config.transport} does not work with placement {kind}: use "
+            f"{' or '.join(ROUTES[kind])}."
         )
     if config.transport != "objects" and ranks > 1:
         raise UsageError(
-            f"generator.transport={config.transport} takes weights from a learner of one rank, and train.ranks is "
-            f"{ranks}: use generator.transport=objects."
+            f"generator.transport={config.transport} needs a learner of one rank, and train.ranks is {ranks}: use "
+            "generator.transport=objects."
         )
     if config.transport in _ON_GPU and not (gpu and config.engine == "vllm"):
         raise UsageError(
-            f"generator.transport={config.transport} is vLLM's own between GPUs: it needs generator.engine=vllm and "
-            "a GPU; use objects."
+            f"generator.transport={config.transport} needs generator.engine=vllm and a GPU: use "
+            "generator.transport=objects."
         )
     return config.transport

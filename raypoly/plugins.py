@@ -1,4 +1,4 @@
-"""Find a part by its short name or as `package.module:Name`: objectives, judges, engines, problem sources, rewards.
+"""Loads objectives, judges, engines, problem sources and rewards by short name or as `package.module:Name`.
 
 load_plugin("poly_epo", {"poly_epo": "raypoly.objectives.poly_epo:PolyEPO"}, "objective.name")
 """
@@ -16,9 +16,9 @@ from raypoly.errors import UsageError
 
 
 def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
-    """The object that `name` stands for. `key` is the config key it came from, for the message.
+    """The object of this `name`. `key` is its config key, for messages.
 
-    Raises `UsageError` where nothing of that name can be imported.
+    Raises `UsageError` if it can't be imported.
     """
     target = known.get(name, name)
     module_name, colon, attribute = target.partition(":")
@@ -34,9 +34,9 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
 
 
 def load_configured_plugin(name: str, known: Mapping[str, str], section: str, params: Mapping[str, Any]) -> Any:
-    """An instance of the class that `name` stands for, made from its own `Config` of the parameters.
+    """An instance of the class of this `name`, made from its own `Config` with the parameters.
 
-    Raises `UsageError` that names a parameter which is unknown or wrong, and those that the class takes.
+    Raises `UsageError` that names the unknown or wrong parameter, and lists those that the class takes.
     """
     kind = load_plugin(name, known, f"{section}.name")
     try:

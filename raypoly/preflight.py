@@ -1,8 +1,8 @@
-"""Contradictions that are refused before anything starts, and what is worth a remark.
+"""Checks of a config and a machine before anything starts.
 
-    for remark in check(config, run_dir): print(remark)
+    for remark in check_config(config, run_dir): print(remark)
 
-All that is wrong is said at once, one sentence a line, in one `UsageError`.
+One `UsageError` reports all mistakes, a sentence on each line.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _BASE_DISK = 0.5
 
 @dataclass(frozen=True)
 class FreeResources:
-    """What is free here, in bytes."""
+    """Free memory and disk in bytes."""
 
     memory: int
     disk: int
 
 
 ELSEWHERE = FreeResources(memory=1 << 60, disk=1 << 60)
-"""A machine that is only planned for: what it has is not known here, and nothing is refused for it."""
+"""Stands for a machine whose resources are not known: nothing is refused for lack of them."""
 
 
 def this_machine(folder: Path) -> FreeResources:
@@ -55,10 +55,10 @@ def this_machine(folder: Path) -> FreeResources:
 
 
 def check_config(config: Config, run_dir: Path, here: FreeResources | None = None, remote: bool = False) -> list[str]:
-    """Raise `UsageError` with all that is wrong; return remarks on what is only unusual.
+    """Raise `UsageError` with all mistakes; return remarks on unusual settings.
 
-    `run_dir` is a folder of this machine; the run's rollouts are not kept in it where the run is `remote`. Keys that
-    are missing here are only a remark where the run is for `ELSEWHERE`.
+    `run_dir` is a folder on this machine. A `remote` run keeps no rollouts in it. With `ELSEWHERE`, a key that is
+    missing on this machine is only a remark.
     """
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
@@ -91,7 +91,7 @@ def existing_parent(path: Path) -> Path:
 
 
 def asks_judge(config: Config) -> bool:
-    """Whether the run asks its judge anything."""
+    """Whether the run uses its judge at all."""
     objective = objectives.of_run(config)
     return "judge" in needed_stages(objective) or config.judge.when != "needed" or config.evaluate.judge
 
@@ -105,24 +105,24 @@ def _error(run: Callable[[], object]) -> UsageError | None:
 
 
 def _names(config: Config) -> None:
-    """Parts named in the config exist; the engine is looked up by its actor, whose packages are heavy."""
+    """Judge and problem source exist. The engine's actor looks the engine up, since its packages load slowly."""
     load_plugin(config.judge.name, judge.KNOWN, "judge.name")
     load_plugin(config.problems.source, problems.KNOWN, "problems.source")
 
 
 def _loss(config: Config) -> None:
-    """Objective and loss mean the same by an advantage."""
+    """The loss fits the objective's advantages."""
     objective, loss = objectives.of_run(config), losses.of_run(config)
     name = config.objective.name
     if objective.loss is not None and config.loss.name != objective.loss:
         raise UsageError(
-            f"objective.name={name} gives what loss.name={objective.loss} fits, and with loss.name={config.loss.name} "
-            f"it would be another method: set loss.name={objective.loss}."
+            f"objective.name={name} makes advantages for loss.name={objective.loss}, not for loss.name="
+            f"{config.loss.name}: set loss.name={objective.loss}."
         )
     if loss.fits_advantages and objective.leaves_out:
         raise UsageError(
-            f"objective.name={name} leaves rollouts out by an advantage of zero, which loss.name={config.loss.name} "
-            "would fit like any other: choose another objective."
+            f"objective.name={name} leaves out rollouts by an advantage of zero, but loss.name={config.loss.name} "
+            "trains on zeros too: choose another objective."
         )
 
 
@@ -142,9 +142,8 @@ def _judge(config: Config) -> None:
         raise UsageError("judge.name=http needs judge.url, the address where the judge listens.")
     if not config.scorer.evidence and asks_judge(config) and _reads_evidence(config.judge):
         raise UsageError(
-            f"scorer.evidence=false leaves judge.name={config.judge.name} nothing to judge by: leave it on, ask no "
-            "judge (objective.name=grpo judge.when=needed evaluate.judge=false), or use judge.name=openai "
-            "judge.view=raw."
+            f"judge.name={config.judge.name} needs scorer.evidence: leave it on, ask no judge (objective.name=grpo "
+            "judge.when=needed evaluate.judge=false), or use judge.name=openai judge.view=raw."
         )
 
 
@@ -153,8 +152,8 @@ def _evidence(config: Config) -> None:
         return
     if "statements" in objectives.of_run(config).needs:
         raise UsageError(
-            f"objective.name={config.objective.name} needs the statements of programs, which scorer.evidence=false "
-            "leaves out: leave it on."
+            f"objective.name={config.objective.name} needs the statements of programs, which need scorer.evidence: "
+            "leave it on."
         )
 
 
@@ -183,13 +182,13 @@ def _reward(config: Config) -> None:
     ComputeScore(config.reward)
     if config.problems.source in problems.KNOWN and config.problems.source != "verl":
         raise UsageError(
-            f"reward.name=compute_score needs the ground truths of verl's rows, which problems.source="
-            f"{config.problems.source} has not: set problems.source=verl."
+            f"reward.name=compute_score needs the ground truths of verl's rows, and problems.source="
+            f"{config.problems.source} has none: set problems.source=verl."
         )
 
 
 def _model(config: Config) -> None:
-    """A path must be there and hold a model; `owner/name` may be a hub id."""
+    """A local path exists and holds a model; `owner/name` may be a hub id."""
     if config.model.path is None:
         return
     folder = Path(config.model.path).expanduser()
@@ -207,12 +206,12 @@ def _updates(config: Config) -> None:
     if train.prompts_per_step % train.prompts_per_update:
         raise UsageError(
             f"train.mini_batch_prompts={train.mini_batch_prompts} does not divide train.prompts_per_step="
-            f"{train.prompts_per_step}: every update of a step takes as many problems."
+            f"{train.prompts_per_step}: all updates of a step have the same number of problems."
         )
     if train.prompts_per_update < train.prompts_per_step and not loss.corrects:
         raise UsageError(
             f"train.mini_batch_prompts={train.mini_batch_prompts} makes a step's later updates off-policy, which "
-            f"loss.name={config.loss.name} does not allow for: set loss.name=clipped_surrogate, gspo or cispo, or "
+            f"loss.name={config.loss.name} does not correct: set loss.name=clipped_surrogate, gspo or cispo, or "
             "loss.importance_cap."
         )
 
@@ -262,13 +261,13 @@ def _room(config: Config, here: FreeResources, kept: float) -> None:
     disk = _BASE_DISK + kept / GIB
     if here.disk < disk * GIB:
         raise UsageError(
-            f"This run needs about {disk:.1f} GiB of disk and {here.disk / GIB:.1f} GiB are free there: set run.dir."
+            f"This run needs about {disk:.1f} GiB of disk and {here.disk / GIB:.1f} GiB are free: set run.dir."
         )
 
 
 def _rollout_bytes(config: Config) -> float:
-    """Every rollout is kept: id and log-probability of each token (8 bytes), also behind other prompts where the
-    objective asks for these (4 each), its text, and what was said of it."""
+    """Bytes of all stored rollouts: each token's id and log-probability (8), its log-probabilities behind other
+    prompts if the objective needs them (4 each), the text, verdicts and labels."""
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
     objective = objectives.of_run(config)
     crossed = "cross_logprobs" in objective.needs
@@ -286,13 +285,13 @@ def _remarks(config: Config) -> list[str]:
 
 
 def _free_memory() -> int:
-    """MemAvailable, or what the control group leaves where that is less (containers)."""
+    """MemAvailable, or the control group's free memory if that is less (containers)."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024
     group = Path("/sys/fs/cgroup")
     limit, used, stat = group / "memory.max", group / "memory.current", group / "memory.stat"
     if limit.is_file() and used.is_file() and limit.read_text().strip() != "max":
-        # File pages that can be dropped count as used, but are free for the asking.
+        # Inactive file pages count as used, but the kernel drops them when memory is needed.
         cache = next((int(x.split()[1]) for x in stat.read_text().splitlines() if x.startswith("inactive_file ")), 0)
         free = min(free, int(limit.read_text()) - int(used.read_text()) + cache)
     return free

@@ -15,10 +15,10 @@ from raypoly.run_identity import RunDirectory, storage_options
 
 
 class Run(RunFiles):
-    """One run's files, its metrics as a table, and how a notebook shows it."""
+    """`RunFiles` with the metrics as a table and a page for notebooks."""
 
     def metrics(self) -> pa.Table:
-        """One row a step, null where its row says nothing; `seconds` and `statuses` are structs."""
+        """One row for each step, null where a step has no such metric; `seconds` and `statuses` are structs."""
         rows = self.rows
         names = dict.fromkeys(name for row in rows for name in row)
         return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows])
@@ -35,11 +35,11 @@ class Run(RunFiles):
 
 
 def is_finished(directory: RunDirectory) -> bool:
-    """Whether the run has done all that its config asks for."""
+    """Whether the run has done all steps and evaluations of its config."""
     if not directory.resumes:
         return False
     try:
         summary = Run(directory.location, storage_options(directory.config)).summary
-    except CorruptData:  # it is derived: the start that finds out what was done writes it anew
+    except CorruptData:  # derived: the next start writes it again
         return False
     return summary.get("state") == "finished" and summary["steps"] >= directory.config.train.steps

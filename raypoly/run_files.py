@@ -1,4 +1,4 @@
-"""What the files of a finished or running run hold; nothing is started and nothing is written."""
+"""Reads the files of a finished or running run. It starts and writes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIGURE = "figure.png"
 
 
 class RunFiles:
-    """One run's files. Raises `UsageError` where the place is not a run's; its methods `StorageError`."""
+    """One run's files. Raises `UsageError` if the place is not a run's; methods raise `StorageError`."""
 
     def __init__(self, place: str | Path | Location, options: StorageOptions | None = None) -> None:
         self.store = open_store(place, options, make=False)
@@ -46,7 +46,7 @@ class RunFiles:
 
     @property
     def directory(self) -> Path:
-        """The folder on this machine: the run's own, or where copies lie of what is in remote storage."""
+        """The folder on this machine: the run's own, or that of local copies for remote storage."""
         return self.store.workspace
 
     @property
@@ -68,7 +68,7 @@ class RunFiles:
 
     @property
     def problem_sets(self) -> tuple[str, ...]:
-        """Content hashes of the problem sets of the run's starts, each once; empty where none of them said."""
+        """Distinct content hashes of the problem sets of the run's starts; empty if none was recorded."""
         return problem_sets(self.store)
 
     @property
@@ -78,7 +78,7 @@ class RunFiles:
 
     @property
     def finished(self) -> bool:
-        """Whether the last step that the config asks for is done and the summary says so."""
+        """Whether the summary records the config's last step as done."""
         return bool(self.summary.get("steps", -1) >= self.config.train.steps)
 
     @property
@@ -89,27 +89,27 @@ class RunFiles:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """metrics.jsonl, one dict a step (step 0 is the first); a last line that is still being written is left out."""
+        """metrics.jsonl, one dict for each step, from step 0; without an unfinished last line."""
         text = self.store.read(METRICS).decode() if self.store.exists(METRICS) else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps that are in metrics.jsonl."""
+        """Optimizer steps in metrics.jsonl."""
         return int(self.rows[-1]["step"]) + 1 if self.rows else 0
 
     @property
     def steps(self) -> list[int]:
-        """The steps whose rollouts are kept."""
+        """The steps with stored rollouts."""
         return list(self._files())
 
     def rollouts(self, step: int) -> pa.Table:
-        """All rollouts of a step with verdict and label, one row each. Raises `UsageError` where there are none."""
+        """All rollouts of a step with verdict and label, one row each. Raises `UsageError` if there are none."""
         self._must_have(step)
         return self._reader.table(step)
 
     def completed(self, step: int) -> CompletedStep:
-        """A step as it was trained on: groups, rewards, advantages, its row of metrics. Raises as `rollouts`."""
+        """A step as it was trained on: groups, rewards, advantages, metrics. Raises `UsageError` as `rollouts` does."""
         self._must_have(step)
         return self._reader.step(step)
 

@@ -97,7 +97,7 @@ class RunDirectory:
             start["problems"] = problems
         key = f"{STARTS}{lease.epoch:06d}.json"
         if store.exists(key):
-            store.quarantine(key, "it tells of a start that has only now come")
+            store.quarantine(key, "this start was recorded before it began")
         store.commit(key, seal(start))
 
 
@@ -185,7 +185,7 @@ def _first_config(store: Store) -> Config | None:
     if strange is not None:
         raise UsageError(
             f"run.dir={store.uri} holds {strange} and no run: give a new or an empty folder, "
-            f"or bring {CONFIG_KEY} back where it is a run that lost it."
+            f"or restore {CONFIG_KEY} if it is a run that lost it."
         )
     return None
 

@@ -1,8 +1,8 @@
-"""Seeds that depend on what they are for, and on nothing else.
+"""Seeds derived from their purpose alone.
 
     derive(run_seed, "sample", step, slot, problem_id, attempt, rollout)
 
-Regenerating anything gives the same sample, in whichever order, process or engine it is asked for.
+The same parts give the same seed in any order, process or engine, so a sample can be drawn again.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""From a YAML file and dotted overrides to a `Config`.
+"""Reads a YAML file and dotted overrides into a `Config`.
 
     config = load("configs/tiny.yaml", ["train.steps=20", "objective.name=grpo"])
 
@@ -24,17 +24,17 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-"""Beside the package in a checkout, in an installation and in a job's copy of the working directory alike."""
+"""Lies beside the package: in a checkout, in an installation and in a job's copy of the working directory."""
 DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
-"""Where a message says that an override stood; who lays other ones over a file says so in its place."""
+"""The origin that messages name for an override."""
 
 Sections = dict[str, dict[str, Any]]
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML whose numbers include 1e-3, which YAML 1.1 takes for text, and whose `off` is a word, which it takes for
-    false; a key that is true or false takes `on` and `off` all the same. A day such as 2025-02-01 is text."""
+    """YAML 1.1 with three changes: 1e-3 is a number, `on` and `off` are words (pydantic turns them into booleans
+    where a key is one), and a day such as 2025-02-01 is text."""
 
 
 _Loader.add_implicit_resolver(
@@ -58,7 +58,7 @@ class Key:
 
     @property
     def on_resume(self) -> bool:
-        """Whether it may differ between the starts of one run."""
+        """Whether the key may differ between the starts of one run."""
         extra = self.field.json_schema_extra
         return isinstance(extra, Mapping) and bool(extra.get("on_resume"))
 
@@ -77,9 +77,9 @@ def load(
     overrides: Sequence[str] = (),
     note: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> Config:
-    """The config of `path` (None: the embedded default) with `overrides` (`section.key=value`) laid over it.
+    """The config of `path` (None: configs/tiny.yaml) with `overrides` (`section.key=value`) applied.
 
-    A new `objective.name` drops the parameters that the file gave to the old objective and says so through `note`.
+    A new `objective.name` or `loss.name` drops the parameters that the file gives to the old one; `note` reports it.
     Raises `UsageError`.
     """
     file = Path(path) if path is not None else DEFAULT
@@ -99,12 +99,12 @@ def dump(config: Config) -> str:
 
 
 def objective_parameters(config: Config) -> dict[str, Any]:
-    """What stands beside `objective.name`."""
+    """The keys beside `objective.name`."""
     return dict(config.objective.model_extra or {})
 
 
 def read_yaml(file: Path) -> Any:
-    """What a YAML file holds. Raises `UsageError` where it is not there, can't be read, or is no YAML."""
+    """The content of a YAML file. Raises `UsageError` if it is missing, can't be read, or is not YAML."""
     try:
         return yaml.load(file.read_text(), Loader=_Loader)
     except FileNotFoundError as error:
@@ -116,10 +116,7 @@ def read_yaml(file: Path) -> Any:
 
 
 def parse_value(name: str, text: str, field: FieldInfo | None) -> Any:
-    """The value that an override gives to a key: YAML, but text as it stands where the key takes text.
-
-    Raises `UsageError`.
-    """
+    """The value of an override: YAML, or the text itself if the key takes text. Raises `UsageError`."""
     try:
         value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -170,7 +167,7 @@ def _takes_text(field: FieldInfo) -> bool:
 
 
 def _drop_old_parameters(sections: Sections, given: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    """Another objective (or loss) by override can't take the parameters that the file gave to the old one."""
+    """Drop the file's parameters of an objective or loss that an override replaces."""
     for section in ("objective", "loss"):
         old = sections.get(section, {})
         default = Config.model_fields[section].get_default(call_default_factory=True).name
@@ -192,7 +189,7 @@ def _validate(sections: Sections, file: Path, given: set[str]) -> Config:
 
 
 def _refuse_booleans(sections: Sections, file: Path, given: set[str]) -> None:
-    """pydantic takes `true` for 1; nobody who writes `train.steps: yes` means one step."""
+    """Raise `UsageError` for `train.steps: yes`, which pydantic would read as 1."""
     for key in config_keys():
         section, _, name = key.name.partition(".")
         value = sections.get(section, {}).get(name)
@@ -204,7 +201,7 @@ def _refuse_booleans(sections: Sections, file: Path, given: set[str]) -> None:
 
 
 def describe_expected(field: FieldInfo) -> str:
-    """What a key takes, in words: `a whole number, at least 0`."""
+    """The values that a key accepts, in words: `a whole number, at least 0`."""
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
     annotation: Any = field.annotation
     if annotation in words:
@@ -240,7 +237,7 @@ def _origin(name: str, file: Path, given: set[str]) -> str:
 
 
 def _unknown(name: str, origin: str) -> str:
-    """The sentence for a key that does not exist, with the nearest that does."""
+    """The sentence for an unknown key, with the nearest known one."""
     known = [key.name for key in config_keys()]
     same_last = [key for key in known if key.partition(".")[2] == name.rpartition(".")[2]]
     near = get_close_matches(name, same_last, n=1, cutoff=0.75) or same_last

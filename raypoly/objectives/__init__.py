@@ -3,7 +3,7 @@
     from raypoly.objectives import build
     build("poly_epo", set_size=4).advantages(rewards=[1, 1, 0, 0, 0, 0, 0, 1], labels=[1, 1, 2, 2, 2, 3, 3, 1])
 
-To add one, write a file like `grpo.py` and name it in KNOWN, or keep it outside the tree and say
+To add one, write a file like `grpo.py` and name it in KNOWN, or keep it outside the tree and set
 `objective.name=package.module:Class`.
 """
 
@@ -39,11 +39,11 @@ __all__ = ["KNOWN", "Batch", "Objective", "ScoredGroup", "build", "of_run"]
 
 
 def build(name: str, **params: Any) -> Objective:
-    """The objective of that name with its parameters; `UsageError` names a parameter that is unknown or wrong."""
+    """The objective of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
     built: Objective = load_configured_plugin(name, KNOWN, "objective", params)
     return built
 
 
 def of_run(config: Config) -> Objective:
-    """The objective of a run's config. Raises as `build`."""
+    """The objective of a run's config. Raises `UsageError` as `build` does."""
     return build(config.objective.name, **objective_parameters(config))

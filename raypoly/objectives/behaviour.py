@@ -1,7 +1,4 @@
-"""What an objective may know of a program's behaviour and text, as plain values from its verdict.
-
-Nothing is parsed or run here: both come from what the sandbox has written down.
-"""
+"""A program's behaviour and text as plain values from its verdict, for objectives. Nothing is parsed or run here."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from raypoly.values import Verdict
 
 
 def outcome_of(verdict: Verdict) -> str:
-    """What a program did: the same text for two programs that no test told apart.
+    """A text that is equal for two programs that no test told apart.
 
-    All that pass have one outcome, as all right answers of a mathematics problem have. Of the others it is how the
-    program ended, how many tests it passed, and which test it failed first with what answer or exception. Means the
-    same at every step. Of what the clock ended only the kind is kept, since another moment might end it elsewhere.
+    All passing programs have one outcome. For others it is the status, the number of passed tests, and the first failed
+    test with its answer or exception. It is comparable over steps. A timeout by the clock is only its status, since
+    another run might end elsewhere.
     """
     if verdict.passed or not verdict.repeatable:
         return verdict.status
@@ -26,10 +23,10 @@ def outcome_of(verdict: Verdict) -> str:
 
 
 def statements_of(verdict: Verdict) -> frozenset[str]:
-    """The lines of the canonical source, a statement each (a short block stands on its head's line).
+    """The lines of the canonical source, a statement each (a short block is on its head's line).
 
-    Comments, literal style, dead code and own names play no part; names are letters in order of appearance, so the
-    same statement reads otherwise where more names come before it. Empty where the program did not parse.
+    Comments, literal style, dead code and own names do not count. Names are letters in order of appearance, so the
+    same statement differs if more names come before it. Empty if the program does not parse.
     """
     if verdict.evidence is None:
         return frozenset()

@@ -1,11 +1,11 @@
 """Best minus second: only the best rollout learns, by how much it beats the second best.
 
-A_i = r_i - (second largest r) for the one best rollout, 0 for all others; none where two share the best reward.
-arXiv 2503.19595; verl has it as `grpo_passk`. It is neither Pass@k Training nor pass@k of a k below N: with `std: none`
+A_i = r_i - (second largest r) for the one best rollout, 0 for all others, and 0 for all if two share the best reward.
+arXiv 2503.19595; verl has it as `grpo_passk`. It is neither Pass@k Training nor pass@k for k below N: with `std: none`
 it is PKPO's `loo_minus_one` at k = N, an unbiased gradient of the best of all N. `std: sample` divides by the group's
 standard deviation (ddof=1) plus 1e-6, as verl does by default.
 
-Needs rewards alone, two at least. For graded rewards where one best answer counts. Known to go wrong: with rewards of 0
+Needs only rewards, at least two. When: graded rewards, and one best answer counts. Known to go wrong: with rewards of 0
 and 1 it learns only from groups in which exactly one rollout passes, and wrong answers are never pushed down.
 """
 
@@ -32,7 +32,7 @@ class BestMinusSecond(Objective):
 
     def check(self, rollouts: int) -> None:
         if rollouts < 2:
-            raise UsageError("objective.name=best_minus_second needs train.rollouts of 2 at least: one has no second.")
+            raise UsageError("objective.name=best_minus_second needs train.rollouts of at least 2.")
 
     def compute(self, group: ScoredGroup) -> Float64:
         self.check(group.size)

@@ -1,17 +1,17 @@
-"""DARLING: a reward counts as much as the answer is unlike the others'.
+"""DARLING: the reward times the share of rollouts with another strategy.
 
     R_i = r_i * max(d_i, floor)        d_i = (rollouts of other strategies) / (N - 1)
-    A_i = R_i - mean R                 no deviation
+    A_i = R_i - mean R                 not divided by a deviation
 
 Arxiv 2509.02534; its loss is `loss.aggregation=token_mean`, without KL. The paper has no floor (the default, 0); the
-released code has 0.1. `partition: correct` compares right rollouts (r > 0) with right ones alone: d_i = (right ones of
+released code has 0.1. `partition: correct` compares right rollouts (r > 0) only with right ones: d_i = (right ones of
 other strategies) / (right ones - 1), and 1 for the only right one.
 
-Needs labels. When: quality must stay a condition of being paid for novelty: with rewards of 0 and 1 a wrong answer
-gets 0 whatever its strategy. Degenerate rollouts are in no class: their own d is 0, and nobody is more diverse by them.
+Needs labels. When: only right answers shall be paid for novelty: with rewards of 0 and 1 a wrong answer gets 0 whatever
+its strategy. Degenerate rollouts have no strategy: their d is 0, and they do not raise that of others.
 Known to go wrong: with floor 0 a group of one strategy has no gradient, however mixed its rewards; a lone right answer
-is paid for the variety of the wrong ones (`all`); the right majority is paid less than a right rarity and may be
-punished; negative rewards punish rare mistakes most. A group may have any size; one that is unjudged has no gradient.
+is paid for the variety of the wrong ones (`all`); common right answers are paid less than rare ones and may be
+punished; negative rewards punish rare mistakes most. A group may have any size; an unjudged one has no gradient.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Darling(Objective):
 
 
 def share_elsewhere(labels: Int32, degenerate: Bool) -> Float64:
-    """Of the N - 1 other rollouts, the share that have another strategy, float64 [N]; 0 where N = 1.
+    """The share of the N - 1 other rollouts that have another strategy, float64 [N]; 0 for N = 1.
 
-    Degenerate rollouts are no strategy: they make nobody more diverse, and have no diversity themselves.
+    Degenerate rollouts have no strategy: theirs is 0, and they do not count for others.
     """
     valid = ~degenerate
     other = (labels[:, None] != labels[None, :]) & valid[:, None] & valid[None, :]

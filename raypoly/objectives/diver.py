@@ -1,19 +1,19 @@
-"""DIVER: in the first steps a right answer is paid for what no other rollout of its group has said.
+"""DIVER: in the first steps a right answer gets a bonus for statements that no other rollout of its group has.
 
     R_i = r_i + scale * min(e_i, cap)      where r_i > 0 and the step is below `steps`; else r_i
     e_i = share of i's own statements that are in no other rollout
-    A_i = R_i - mean R                     divided by std R + 1e-6 where `std` says so
+    A_i = R_i - mean R                     divided by std R + 1e-6 with `std: sample`
 
 Arxiv 2509.26209. Its e ("equ" in the released code) counts formulas of a mathematical answer; here it counts normalised
-statements of the program (`behaviour.statements_of`). Its other bonus (1 - BLEU of the text) is not here: comments and
-names would be paid. A group of equal rewards is dropped, as there: zero. The script has scale 1 and some 100 steps; cap
-0.5 is ours.
+statements of the program (`behaviour.statements_of`). The paper's other bonus (1 - BLEU of the text) is left out: it
+would pay for comments and names. A group of equal rewards has zero advantages, as in the paper. The released script has
+scale 1 and some 100 steps; cap 0.5 is ours.
 
-Needs statements (`scorer.evidence`) and the step; no judge. When: a cheap push away from one solution early on, where
-no judge is at hand. Known to go wrong: text is not strategy: the same loop with one helper more is new, and dead code
-is only taken out as far as the canonical form sees it; long programs have more to be new with; a group that is solved
-by all learns nothing, so diversity among sure solutions is not kept. A program that does not parse has no statements:
-no bonus, and it takes none from others. A group may have any size.
+Needs statements (`scorer.evidence`) and the step; no judge. When: a cheap push away from one solution in early steps,
+without a judge. Known to go wrong: text is not strategy: the same loop with one more helper is new, and dead code
+counts unless the canonical form removes it; long programs have more statements to be new with; a group that all
+rollouts solve learns nothing, so diversity among sure solutions is not kept. A program that does not parse has no
+statements and no bonus, and takes none from others. A group may have any size.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ class Diver(GRPO):
 
 
 def share_unseen(statements: Sequence[frozenset[str]]) -> Float64:
-    """Of each rollout's statements the share that no other has, float64 [N]; 0 where it has none."""
+    """The share of each rollout's statements that no other rollout has, float64 [N]; 0 without statements."""
     having = Counter(statement for own in statements for statement in own)
     return np.array([sum(having[s] == 1 for s in own) / len(own) if own else 0.0 for own in statements])

@@ -1,9 +1,9 @@
 """FlowRL: rewards normalised within the group, for a loss that fits probabilities to them.
 
-r_hat_i = (r_i - mean r) / (std r + eps), FlowRL (arXiv 2509.15207): GRPO's advantage with its deviation. What is new is
-the loss (`loss.name=flowrl`, raypoly/losses/flowrl_loss.py), without which this is `grpo` with `std=sample`. Needs
-nothing but rewards. When: several ways of being right shall keep their shares.
-Known to go wrong: r_hat forgets how hard a problem is; a group of equal rewards says "stay near the reference".
+r_hat_i = (r_i - mean r) / (std r + eps), FlowRL (arXiv 2509.15207): GRPO's advantage with its deviation. The
+loss (`loss.name=flowrl`, raypoly/losses/flowrl_loss.py) is new; without it this is `grpo` with `std=sample`. Needs only
+rewards. When: several kinds of right answers shall keep their shares.
+Known to go wrong: r_hat does not depend on a problem's difficulty; a group of equal rewards pulls to the reference.
 """
 
 from __future__ import annotations

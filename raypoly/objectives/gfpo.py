@@ -1,15 +1,15 @@
-"""GFPO: sample many, learn from the few that are short; the others have no gradient.
+"""GFPO: sample many rollouts and learn only from the shortest, or those with the most reward per token.
 
-Of N rollouts the `keep` best by a metric are kept: the shortest, or those with the most reward a token.
+Of N rollouts the `keep` best by `metric` are kept.
 
-    A_i = (r_i - mean_kept r) / std_kept r        for those kept (population standard deviation); 0 for the others
+    A_i = (r_i - mean_kept r) / std_kept r        for kept rollouts (population standard deviation); 0 for the others
 
 Group Filtered Policy Optimization (arXiv 2508.09726). Equal values keep the shorter rollout, then the earlier one.
 Needs lengths. When: responses grow without getting better; sample more (N 16, keep 8) to shorten them more.
 Known to go wrong: `shortest` may keep only wrong rollouts, which then have no gradient, or drop the one right answer;
-`reward_per_token` with many right ones keeps only right ones, which have none either. What is kept by equal values
-depends on the order of sampling. The paper's adaptive `keep`, by a running quartile of difficulty, is not here.
-Kept rollouts of equal reward: zero. A group with fewer than `keep` rollouts is kept whole.
+`reward_per_token` with many right ones keeps only right ones, which have none either. Between equal values the order of
+sampling decides. The paper's adaptive `keep`, by a running quartile of difficulty, is left out.
+Kept rollouts of equal reward have zero advantages. A group with fewer than `keep` rollouts is kept whole.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ class GFPO(Objective):
 
     def check(self, rollouts: int) -> None:
         if self.config.keep > rollouts:
-            raise UsageError(
-                f"objective.keep={self.config.keep} is more than there are rollouts: at most train.rollouts={rollouts}."
-            )
+            raise UsageError(f"objective.keep={self.config.keep} must be at most train.rollouts={rollouts}.")
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.lengths is not None

@@ -1,7 +1,7 @@
-"""GRPO and Dr.GRPO: a rollout is worth its reward against the group's mean.
+"""GRPO and Dr.GRPO: the advantage is the reward minus the group's mean.
 
 A_i = (r_i - mean r) / (std r + eps), DeepSeekMath (arXiv 2402.03300), eq. of section 4.1; std "none" is
-Dr.GRPO (arXiv 2503.20783), the baseline of the Poly-EPO study. Needs nothing but rewards.
+Dr.GRPO (arXiv 2503.20783), the baseline of the Poly-EPO study. Needs only rewards.
 Known to go wrong: with few working strategies it collapses onto one; a group of equal rewards has no gradient.
 """
 
@@ -34,7 +34,7 @@ class GRPO(Objective):
 
 
 def relative(rewards: Float64, std: Deviation) -> Float64:
-    """Rewards against their mean, in units of their deviation where `std` names one, float64 [N]."""
+    """Rewards minus their mean, divided by their deviation unless `std` is "none", float64 [N]."""
     centred: Float64 = rewards - rewards.mean()
     if std == "none" or len(rewards) == 1:
         return centred

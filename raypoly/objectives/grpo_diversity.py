@@ -1,16 +1,16 @@
-"""GRPO + diversity: a bonus for being unlike the others is added to the reward.
+"""GRPO + diversity: the reward plus a bonus for having a rare strategy.
 
     R_i = r_i + coefficient * d_i      d_i = (rollouts of other strategies) / (N - 1)
-    A_i = R_i - mean R                 divided by std R + 1e-6 where `std` says so
+    A_i = R_i - mean R                 divided by std R + 1e-6 with `std: sample`
 
-The additive shaping that set objectives are compared with (Poly-EPO's GRPO+DIV, arXiv 2604.17654). How the paper
-spreads diversity over rollouts, and its coefficient, are not known to us: d is DARLING's, and 0.2 is our default.
+The additive shaping that set objectives are compared with (Poly-EPO's GRPO+DIV, arXiv 2604.17654). The paper
+states neither d nor the coefficient: d is DARLING's here, and 0.2 is our default.
 
-Needs labels. When: as the baseline; and where all rollouts are wrong, since novelty alone has a gradient here.
-Known to go wrong: the coefficient is a price that no value fits: a wrong rollout is paid as soon as its d exceeds
-E[d] + p / coefficient, p being the share that is right, and near p = 1 the bonus is all that is left. A judge can be
-played for it without a single right answer. Degenerate rollouts have d = 0 and add to nobody's.
-Equal rewards and one strategy: zero. A group may have any size; one that is unjudged has no gradient.
+Needs labels. When: as the baseline, and if all rollouts are wrong, since novelty alone has a gradient here.
+Known to go wrong: no coefficient fits: a wrong rollout is paid as soon as its d exceeds E[d] + p / coefficient, where p
+is the share of right rollouts, and near p = 1 only the bonus is left. The bonus can be won without a single right
+answer. Degenerate rollouts have d = 0 and do not count for others.
+Equal rewards and one strategy: zero. A group may have any size; an unjudged one has no gradient.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A group's rewards as steps of a stair, for objectives that ask for the best reward of a set.
+"""A group's distinct rewards as levels, for objectives of the best reward of a set.
 
 max_G r = v_1 + sum over levels l > 1 of (v_l - v_{l-1}) * 1[some member of G reaches v_l], where v_1 < v_2 < ... are
-the group's different rewards. So every mean over sets is a sum over levels of a rise times the chance that a draw
-meets, or avoids, those who reach it: O(N log N), and rollouts with equal rewards get equal numbers to the bit.
+the group's distinct rewards. So a mean over sets is a sum over levels: a level's rise times the chance that a draw
+contains a rollout that reaches it. It takes O(N log N), and rollouts with equal rewards get equal bits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raypoly.values import Float64, Int32
 
 @dataclass(frozen=True)
 class Levels:
-    """The L different rewards of N rollouts, ascending."""
+    """The L distinct rewards of N rollouts, ascending."""
 
     values: Float64
     """float64 [L]."""
@@ -37,12 +37,12 @@ class Levels:
         return np.diff(self.values)
 
     def missed(self, among: int, draws: int, without_one: bool = False) -> Float64:
-        """The chance that `draws` from `among` avoid all who reach each level above the first, float64 [L-1];
-        `without_one`: one of those who reach it is not among them."""
+        """The chance that `draws` of `among` rollouts contain none that reaches a level, float64 [L-1] for the levels
+        above the first. `without_one`: one of those that reach it is not among them."""
         return np.array([avoid(int(count) - without_one, among, draws) for count in self.reach[1:]])
 
     def best(self, k: int) -> float:
-        """Mean of the best reward over all sets of k: pass@k where rewards are 0 and 1."""
+        """Mean of the best reward over all sets of k: pass@k for rewards of 0 and 1."""
         return float(self.values[0] + self.rises @ (1 - self.missed(len(self.of), k)))
 
     def best_beside(self, k: int) -> Float64:
@@ -63,7 +63,7 @@ class Levels:
         return out
 
     def lift(self, k: int) -> Float64:
-        """Mean over the sets of k with rollout i of what i adds to their best reward, float64 [N]; k > 1."""
+        """Mean, over the sets of k with rollout i, of the gain of their best reward by i, float64 [N]; k > 1."""
         alone = self.rises * self.missed(len(self.of) - 1, k - 1, without_one=True)
         out: Float64 = np.append(0.0, np.cumsum(alone))[self.of]
         return out

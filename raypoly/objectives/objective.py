@@ -1,4 +1,4 @@
-"""What an objective is: it sees one scored group and answers with one advantage a rollout."""
+"""The contract of an objective: from one scored group to one advantage for each rollout."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from raypoly.values import Bool, Float64, Int32
 
 STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
-"""The fields of `ScoredGroup` that come from a group's stage, and which."""
+"""The stage that each of these fields of `ScoredGroup` comes from."""
 
 _ROUNDING = 1e-9
-"""Advantages below so much of an objective's `scale` are zero but for rounding."""
+"""Advantages below this share of an objective's `scale` are rounding errors and count as zero."""
 
 
 @dataclass(frozen=True)
@@ -27,26 +27,26 @@ class ScoredGroup:
     rewards: Float64
     """float64 [N]."""
     labels: Int32 | None = None
-    """int32 [N]: strategy ids >= 1; meaningless where degenerate. None where nothing was asked of a judge."""
+    """int32 [N]: strategy ids >= 1, arbitrary for degenerate rollouts. None if no judge was asked."""
     degenerate: Bool | None = None
-    """bool [N]: rollouts that are no attempt at all."""
+    """bool [N]: rollouts that are no attempt."""
     lengths: Int32 | None = None
     """int32 [N]: response tokens."""
     outcomes: tuple[str, ...] | None = None
-    """[N]: what each program did, the same text where no test told two apart (`behaviour.outcome_of`)."""
+    """[N]: a text equal for programs that no test told apart (`behaviour.outcome_of`)."""
     statements: tuple[frozenset[str], ...] | None = None
-    """[N]: each program's normalised statements, empty where it does not parse (`behaviour.statements_of`)."""
+    """[N]: each program's normalised statements, empty if it does not parse (`behaviour.statements_of`)."""
     cross_logprobs: tuple[Float64, ...] | None = None
     """[N], each float64 [P, T]: log-probabilities of a rollout's T tokens behind each of the group's P distinct prompts
-    (one where `Objective.prompts` asks for none), under the weights that sampled it, after temperature."""
+    (one without `Objective.prompts`), under the sampler's weights, after temperature."""
     own_prompt: Int32 | None = None
-    """int32 [N]: which of the P a rollout was sampled behind; given with `cross_logprobs`."""
+    """int32 [N]: the index of each rollout's prompt among the P; given with `cross_logprobs`."""
     problem: str | None = None
-    """The problem's id, under which memory of it is kept."""
+    """The problem's id, for objectives that remember problems."""
     step: int | None = None
-    """Of training, from 0."""
+    """The training step, from 0."""
     parts: Mapping[str, Any] = field(default_factory=dict)
-    """What the group's stages found out, by the stage's name, as the stage gives it (`raypoly.group_stage`)."""
+    """The parts of the group's stages by stage name (`raypoly.group_stage`)."""
 
     @property
     def size(self) -> int:
@@ -55,7 +55,7 @@ class ScoredGroup:
 
 
 class ObjectiveConfig(BaseModel):
-    """Parameters of an objective; each subclass names its own."""
+    """The base of an objective's parameters."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     degenerate_ids: tuple[int, ...] = Field(
@@ -64,7 +64,7 @@ class ObjectiveConfig(BaseModel):
 
 
 class Batch(tuple[Float64, ...]):
-    """A whole step's advantages, float64 [N] for each group, and what an objective may ask about their rollouts."""
+    """A whole step's advantages, float64 [N] for each group, with their response lengths."""
 
     lengths: tuple[Int32, ...]
     """int32 [N] for each group: response tokens."""
@@ -84,12 +84,12 @@ class Objective(ABC):
 
     Config: ClassVar[type[ObjectiveConfig]] = ObjectiveConfig
     needs: ClassVar[frozenset[str]] = frozenset()
-    """Fields of `ScoredGroup` that must be there (labels, lengths, outcomes, statements, cross_logprobs, problem,
-    step), and names of stages whose `parts` must. A group of which one of them is unknown has no gradient."""
+    """Required fields of `ScoredGroup` (labels, lengths, outcomes, statements, cross_logprobs, problem, step), and
+    names of stages whose `parts` are required. A group with an unknown one has no gradient."""
     loss: ClassVar[str | None] = None
-    """The loss that it is made for, without which it is another objective; None: any."""
+    """The only loss that fits these advantages; None if any does."""
     leaves_out: ClassVar[bool] = False
-    """Whether zero says that a rollout is left out, not what it is worth."""
+    """Whether an advantage of zero means that the rollout is left out."""
 
     def __init__(self, config: ObjectiveConfig) -> None:
         self.config = config
@@ -99,36 +99,36 @@ class Objective(ABC):
         """Advantages, float64 [N], of one group."""
 
     def prompts(self, prompt: str, rollouts: int) -> tuple[str, ...] | None:
-        """What each of a problem's `rollouts` (N) is sampled behind in training, [N], instead of its `prompt`.
+        """The prompts of a problem's `rollouts` (N) in training, [N], in place of its `prompt`. Default: None.
 
-        The learner trains a rollout behind its own. Evaluation always uses the problem's. Default: None, as it is.
+        The learner trains each rollout behind its own prompt. Evaluation always uses the problem's.
         """
         return None
 
     def measures(self) -> Mapping[str, float]:
-        """Finite numbers, by names like `mi`, of the group whose advantages were given last; one that is not known of
-        it is left out. A step's row has their means over its groups, as `objective/mi`. Default: none."""
+        """Finite numbers of the group of the last `compute`, by names like `mi`; unknown ones are left out. A step's
+        metrics have their means over its groups, as `objective/mi`. Default: none."""
         return {}
 
     def finish(self, batch: Batch) -> list[Float64]:
-        """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: as they are.
+        """Advantages of a whole step's groups, for objectives that normalise over the batch. Default: unchanged.
 
-        Groups without known advantages (set aside, or `unjudged` where labels are needed) are not among them.
+        The batch lacks groups without known advantages (skipped, or `unjudged` if labels are needed).
         """
         return list(batch)
 
     def check(self, rollouts: int) -> None:  # noqa: B027  (most objectives work with any N)
-        """Raise `UsageError` where this objective can't work with groups of `rollouts` (N)."""
+        """Raise `UsageError` if this objective can't work with groups of `rollouts` (N)."""
 
     def scale(self, rollouts: int) -> float:
-        """About how large advantages of groups of `rollouts` (N) are where rewards differ by one."""
+        """The order of magnitude of advantages in groups of `rollouts` (N) whose rewards differ by one."""
         return 1.0
 
     def silent(self, rewards: Float64, advantages: Float64) -> bool:
-        """Whether a group teaches nothing: its final advantages are all zero, or what rounding has left of zero.
+        """Whether a group's final advantages are all zero up to rounding.
 
-        Rounding is up to some 1e-15 of reward times scale, 1e-10 where a deviation of next to nothing divides;
-        exact advantages that are so small teach nothing either.
+        Rounding errors are up to some 1e-15 of reward times scale, 1e-10 after dividing by a tiny deviation. Exact
+        advantages of that size teach nothing either.
         """
         if not advantages.any():
             return True
@@ -136,15 +136,15 @@ class Objective(ABC):
         return bool(np.abs(advantages).max() <= _ROUNDING * largest * self.scale(len(rewards)))
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive a restart, as JSON values. Default: nothing.
+        """The state that must survive a restart, as JSON values. Default: none.
 
-        Groups of one step arrive in any order, each problem once: keep memory by problem, so that order means nothing.
-        An objective that remembers answers with something at any time, also before it has seen a group.
+        Groups of one step arrive in any order, each problem once: keep state by problem, so that order does not matter.
+        An objective with state never returns an empty dict, not even before its first group.
         """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave."""
+        """Restore the state of `state_dict`."""
         if state:
             raise ValueError(f"{type(self).__name__} keeps no state, but was given {sorted(state)}")
 
@@ -164,12 +164,11 @@ class Objective(ABC):
         step: int | None = None,
         parts: Mapping[str, Any] | None = None,
     ) -> Float64:
-        """Advantages, float64 [N], from plain arrays: the edge for notebooks, tests and the workflow.
+        """Advantages, float64 [N], from plain arrays, for notebooks, tests and the workflow.
 
-        `degenerate` (bool [N]) says which rollouts are no attempt; where it is not given, labels in
-        `degenerate_ids` are (the raw ids of a judge's answer; by default those of the config). `cross_logprobs` come
-        with `own_prompt`.
-        Raises `ValueError` where lengths differ, a reward is not finite, or what is needed is not given or unknown.
+        `degenerate` (bool [N]) marks rollouts that are no attempt; by default those whose label is in `degenerate_ids`
+        (raw ids of a judge's answer; by default those of the config). `cross_logprobs` need `own_prompt`.
+        Raises `ValueError` if lengths differ, a reward is not finite, or a needed value is missing or unknown.
         """
         r = finite(rewards, axes=1)
         raw_ids = self.config.degenerate_ids if degenerate_ids is None else degenerate_ids

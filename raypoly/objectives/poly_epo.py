@@ -1,24 +1,24 @@
-"""Poly-EPO: a set of rollouts is worth its mean reward times the diversity of its strategies.
+"""Poly-EPO: the value of a set of rollouts is its mean reward times the diversity of its strategies.
 
 For a set G of n rollouts, f(G) = mean_{i in G} r_i * d(G), with d = |U|/n for the distinct non-degenerate
-strategies U in G, and 0 where |U| <= 1 (the gate). A rollout's advantage sums f(G) - mean f over the sets that
+strategies U in G, and 0 for |U| <= 1 (the gate). A rollout's advantage sums f(G) - mean f over the sets that
 contain it (arXiv 2604.17654; the code study's equations 1 to 3 and Algorithm 1).
 
-All C(N, n) sets are taken exactly, in closed form (`polychromic.py`), whichever strategies the N rollouts have;
-`tests` hold it against enumeration. `batch` takes many groups at once.
+The sum over all C(N, n) sets is exact, in closed form (`polychromic.py`); tests compare it with enumeration. `batch`
+takes many groups at once.
 
-Needs labels. A degenerate rollout counts in n and in the mean reward, never in U. A run's groups come whole and
-labelled; one passed in by hand may be smaller, and is refused from `set_size` rollouts down.
+Needs labels. A degenerate rollout counts in n and in the mean reward, never in U. A run's groups are whole and
+labelled. A group of at most `set_size` rollouts is refused.
 
-For problems with several working approaches, where coverage (pass@k) is worth some pass@1. Known to go wrong:
+When: problems with several working approaches, and coverage (pass@k) is worth some pass@1. Known to go wrong:
 
 - A prompt whose rollouts share one strategy has no gradient, however mixed its rewards. `floor: eps` gives it one:
-  f(G) = mean r * max(d, eps), where d is 0 for the sets that the gate closes, those of degenerates alone among them.
+  f(G) = mean r * max(d, eps), where d is 0 for sets that the gate closes, also those of degenerate rollouts only.
   With `reduction: unit`, a group of one strategy then has eps times GRPO's advantage. A floor above the smallest d of
-  an open set (2/n; 1/n without the gate) would level sets that d tells apart, and is refused.
-- A wrong novelty is paid and the right majority punished: six right loops, one right comprehension and one wrong
+  an open set (2/n; 1/n without the gate) would give sets of different d the same value, and is refused.
+- Wrong novelty is paid and the right majority punished: six right loops, one right comprehension and one wrong
   recursion get -0.28 each, +1.09 and +0.59 (n=4, unit). With `diversity_of: correct`, U holds strategies of rollouts
-  with a reward above 0 alone (a graded reward is correct however small it is): -0.19 each, +1.56 and -0.44.
+  with a reward above 0 only (any graded reward above 0 is correct): -0.19 each, +1.56 and -0.44.
 """
 
 from __future__ import annotations

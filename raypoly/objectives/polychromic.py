@@ -1,12 +1,12 @@
-"""What the sets with a rollout are worth on average, in closed form, for B groups of N rollouts at once.
+"""The mean of f over the sets that contain a rollout, in closed form, for B groups of N rollouts at once.
 
     given_member(rewards_BN, labels_BN, outside_BN, n=4, gate=True)      # E[f(G) | i in G], float64 [B, N]
 
 f(G) = mean_{i in G} r_i * d(G) with d = |U|/n for the strategies U in G (`poly_epo.py`). With i in G the other k = n-1
-members are drawn from the M = N-1 rest, so every term is a product of a reward sum and q(S; M, k) = C(M-S, k)/C(M, k),
-the chance that the draw avoids S given members. Those depend on a strategy's size alone: they are looked up, sums are
-taken over the W strategies of a group, and no set is ever formed. Memory O(B (N + W)), time O(B N (1 + W)) where
-rollouts are `outside`, else O(B N log N).
+members are drawn from the other M = N-1, so each term is a reward sum times q(S; M, k) = C(M-S, k)/C(M, k), the chance
+that the draw avoids S given members. These depend only on a strategy's size: they come from a table, sums are over the
+W strategies of a group, and no set is formed. Memory O(B (N + W)), time O(B N (1 + W)) with rollouts `outside`, else
+O(B N log N).
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from raypoly.values import Bool, Float64, Int32, Int64
 
 @dataclass(frozen=True)
 class _Clusters:
-    """Sizes and reward sums of each group's valid strategies, ascending by id, W being the most that a group has.
+    """Sizes and reward sums of each group's valid strategies, ascending by id. W is the largest number of a group.
 
-    A group with fewer has strategies of size 0 behind its own. The column behind all, of zeros too, stands for those
-    who have no strategy.
+    A group with fewer is padded with strategies of size 0. The last column, of zeros, is for rollouts without one.
     """
 
     rewards_BN: Float64
     outside_BN: Bool
     place_BN: Int64
-    """Where each rollout's strategy is in the flattened [B, W+1]."""
+    """The index of each rollout's strategy in the flattened [B, W+1]."""
     sizes_BV: Int64
     """int64 [B, W+1]."""
     sums_BV: Float64
     """float64 [B, W+1]."""
 
     valid_B1: Int64
-    """How many rollouts have a strategy."""
+    """The number of rollouts with a strategy."""
 
     @cached_property
     def own_size_BN(self) -> Int64:
@@ -50,7 +49,7 @@ class _Clusters:
 
     @cached_property
     def total_B1(self) -> Float64:
-        """A group's reward."""
+        """The sum of a group's rewards."""
         out: Float64 = self.rewards_BN.sum(axis=1, keepdims=True)
         return out
 
@@ -67,7 +66,7 @@ class _Clusters:
 
 def _clusters(rewards_BN: Float64, labels_BN: Int32, outside_BN: Bool) -> _Clusters:
     B, N = rewards_BN.shape
-    # Label and member in one number, so that sorting these brings equal labels together; who is outside comes last.
+    # Label and member in one number: sorting brings equal labels together and puts those outside last.
     ids = np.where(outside_BN, 1 << 31, labels_BN.astype(np.int64)).astype(np.uint64)
     key = ids << np.uint64(32) | np.arange(N, dtype=np.uint64)
     key.sort(axis=1)
@@ -94,7 +93,7 @@ def given_member(
 ) -> Float64:
     """E[f(G) | i in G] for every rollout i over all sets of size n, float64 [B, N]; `outside` have no strategy.
 
-    `gate`: f = 0 for sets of one strategy. `floor`: f(G) = mean r * max(d, floor). n is at most N, and N 2 at least.
+    `gate`: f = 0 for sets of one strategy. `floor`: f(G) = mean r * max(d, floor). n is at most N, and N is at least 2.
     """
     clusters = _clusters(rewards_BN, labels_BN, outside_BN)
     total = _each_strategy(clusters, n)
@@ -127,7 +126,7 @@ def _each_strategy(clusters: _Clusters, n: int) -> Float64:
 
 
 def _only_strategy(clusters: _Clusters, n: int) -> Float64:
-    """E[(sum_{j in G} r_j) * 1[|U(G)| = 1] | i in G], float64 [B, N]: what the gate takes away."""
+    """E[(sum_{j in G} r_j) * 1[|U(G)| = 1] | i in G], float64 [B, N]: the part that the gate removes."""
     r, p, q, q_beside = _draw(clusters, n)
     left_out = clusters.valid_B1 - clusters.own_size_BN
     out = _within(r, p, clusters.own_sum_BN + clusters.outside_sum_B1, q[left_out], q_beside[left_out])
@@ -138,8 +137,8 @@ def _only_strategy(clusters: _Clusters, n: int) -> Float64:
 
 
 def _any_one(clusters: _Clusters, outside_D: Int64, n: int) -> Float64:
-    """The same for the D rollouts at these places of the flattened [B, N], which are outside, float64 [D]: each may sit
-    with any one strategy, but not with others of the outside alone."""
+    """The same for the D rollouts outside, at these indices of the flattened [B, N], float64 [D]: each may be with any
+    one strategy, but not only with others outside."""
     r, p, q, q_beside = _draw(clusters, n)
     r_D, row_D, V = r.ravel()[outside_D], outside_D // r.shape[1], clusters.sizes_BV.shape[1]
     there = clusters.sizes_BV > 0
@@ -157,7 +156,7 @@ def _any_one(clusters: _Clusters, outside_D: Int64, n: int) -> Float64:
 
 
 def _no_strategy(clusters: _Clusters, n: int) -> Float64:
-    """E[(sum_{j in G} r_j) * 1[|U(G)| = 0] | i in G], float64 [B, N]: sets of those outside alone."""
+    """E[(sum_{j in G} r_j) * 1[|U(G)| = 0] | i in G], float64 [B, N]: sets of rollouts outside only."""
     r, p, q, q_beside = _draw(clusters, n)
     valid = clusters.valid_B1
     return np.where(clusters.outside_BN, _within(r, p, clusters.outside_sum_B1, q[valid], q_beside[valid]), 0.0)

@@ -1,4 +1,4 @@
-"""The set engine: a rollout is worth what the sets that hold it are worth, for any function f of a set.
+"""Set objectives: a rollout's advantage comes from the sets that contain it, for any function f of a set.
 
     class BestOfSet(SetObjective):
         def score(self, sets: Sets) -> Float64:
@@ -10,13 +10,12 @@ A_i = mean of f(G) over the sets G with i, minus a baseline (set RL, arXiv 2604.
 (`mean`), or over those without i (`leave_one_out`). With n=1 and f = reward these are Dr.GRPO and RLOO. Over all sets
 the second is N/(N-n) times the first, and its gradient is N/n times that of E f; that of the first is N/n - 1 times.
 
-All C(N, n) sets are taken while there are at most a million (and 2^24 places in them), else, or with `sets: K`, K of
-them drawn uniformly without replacement. The draw's seed is made of `seed` and the group's own numbers: the same group
-always gets the same sets. A rollout in no drawn set has advantage 0; with `leave_one_out`, so has one in every set.
+Up to a million sets (with at most 2^24 members) all C(N, n) are used. Beyond that, or with `sets: K`, K sets are drawn
+uniformly without replacement. The draw's seed depends on `seed` and the group's numbers: the same group always gets the
+same sets. A rollout in no drawn set has advantage 0; with `leave_one_out`, so has one in every set.
 
-Write a closed form where there is one, as `poly_epo.py` does: a million sets take a second. A run's groups come
-whole, and labelled where `needs` holds "labels"; one passed in by hand may be smaller, and is refused from n rollouts
-down.
+Write a closed form if there is one, as `poly_epo.py` does: a million sets take a second. A run's groups are whole, and
+labelled if `needs` has "labels". A group of at most n rollouts is refused.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ Baseline = Literal["mean", "leave_one_out"]
 Reduction = Literal["sum", "mean", "unit"]
 
 _SETS = 10_000
-"""Sets that are drawn where there are too many to take all."""
+"""Sets that are drawn if there are too many to use all."""
 _SCORED_PLACES = 2**20
-"""Members of the sets that are scored at once, so that a group's memory stays small."""
+"""Members of the sets that are scored at once, which bounds a group's memory."""
 
 
 class SetConfig(ObjectiveConfig):
@@ -67,17 +66,17 @@ class SetConfig(ObjectiveConfig):
 
 @dataclass(frozen=True)
 class Sets:
-    """K sets of n rollouts, as a set function sees them."""
+    """K sets of n rollouts: the input of a set function."""
 
     rewards_Kn: Float64
     labels_Kn: Int32 | None
-    """Strategy ids; meaningless where degenerate. None where the objective does not need labels."""
+    """Strategy ids, arbitrary for degenerate rollouts. None if the objective does not need labels."""
     degenerate_Kn: Bool | None
     lengths_Kn: Int32 | None
-    """Response tokens; None where nobody gave them."""
+    """Response tokens; None if not given."""
 
     def strategies(self, of: Bool | None = None) -> Int32:
-        """How many strategies each set has, int32 [K]: of its rollouts that are no degenerates, and in `of` [K, n]."""
+        """The number of strategies in each set, int32 [K]: of rollouts that are not degenerate, and in `of` [K, n]."""
         assert self.labels_Kn is not None
         assert self.degenerate_Kn is not None
         none = np.iinfo(np.int32).min
@@ -89,14 +88,14 @@ class Sets:
 
 
 class SetObjective(Objective):
-    """An objective that is a set function. Subclasses write `score`, and say in `needs` whether it reads labels."""
+    """An objective made of a set function. Subclasses write `score`, and list labels in `needs` if it reads them."""
 
     Config = SetConfig
     config: SetConfig
 
     @abstractmethod
     def score(self, sets: Sets) -> Float64:
-        """f of each set, K finite numbers. K differs from call to call, and the order within a set means nothing."""
+        """f of each set, K finite numbers. K differs from call to call; the order within a set is arbitrary."""
 
     def check(self, rollouts: int) -> None:
         n, sets = self.config.set_size, self.config.sets
@@ -105,7 +104,7 @@ class SetObjective(Objective):
             raise UsageError(f"objective.sets={sets} sets of {n} are too many to hold: at most {MOST_PLACES // n}.")
 
     def scale(self, rollouts: int) -> float:
-        """Of `sum` as many as there are sets with a rollout, or would be of those drawn; 1, or about it, of others."""
+        """For `sum` the (expected) number of used sets with a rollout; about 1 for others."""
         N, n = rollouts, self.config.set_size
         if self.config.reduction != "sum":
             return 1.0
@@ -140,7 +139,7 @@ class SetObjective(Objective):
 
 
 def refuse_whole_group(set_size: int, rollouts: int, key: str = "set_size") -> None:
-    """Raise `UsageError` where a set would be as large as the group."""
+    """Raise `UsageError` if a set would be as large as the group."""
     if set_size >= rollouts:
         raise UsageError(
             f"objective.{key}={set_size} must be smaller than train.rollouts={rollouts}: "
@@ -149,7 +148,7 @@ def refuse_whole_group(set_size: int, rollouts: int, key: str = "set_size") -> N
 
 
 def seed_of(group: ScoredGroup, seed: int) -> int:
-    """A seed for what is drawn of this group: the same rewards and labels in the same order have the same."""
+    """The seed of this group's draws: equal for the same rewards and labels in the same order."""
     digest = hashlib.sha256()
     for values in (group.rewards, group.labels, group.degenerate):
         digest.update(b"" if values is None else values.tobytes())
@@ -157,13 +156,12 @@ def seed_of(group: ScoredGroup, seed: int) -> int:
 
 
 def marginal(scores: Float64, sets_Kn: Int32, N: int, baseline: Baseline, reduction: Reduction) -> Float64:
-    """What each of N rollouts adds: mean of the scores [K] of its sets minus a baseline, then scaled; float64 [N].
+    """The mean of the scores [K] of each rollout's sets minus a baseline, then scaled; float64 [N].
 
-    Means come first and the scale last. `sum` is over the given sets, and adds to zero with the `mean` baseline
-    whichever they are; `mean` and `unit` do where they are all sets.
+    With the `mean` baseline, `sum` adds to zero over the rollouts for any given sets, `mean` and `unit` for all sets.
     """
     K, n = sets_Kn.shape
-    above = scores - scores[0]  # sets of equal worth leave zeros, not rounding
+    above = scores - scores[0]  # equal scores leave zeros, not rounding errors
     held, total = np.zeros(N), np.zeros(N)
     for start, part in zip(range(0, K, _chunk(n)), _parts(sets_Kn), strict=True):
         members = part.ravel()

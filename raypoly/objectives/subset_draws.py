@@ -1,4 +1,4 @@
-"""Sets drawn without replacement: the chance to draw one that avoids given members, all sets, and some of them.
+"""Sets drawn without replacement: all of them, some of them, and the chance that a draw avoids given members.
 
 some_sets(N=64, n=4, K=1000, seed=7)      # int32 [1000, 4], no set twice
 """
@@ -14,9 +14,9 @@ import numpy as np
 from raypoly.values import Float64, Int32
 
 MOST_SETS = 1_000_000
-"""All sets are taken where there are no more."""
+"""All sets are used up to this number."""
 MOST_PLACES = 2**24
-"""Members of all sets together (K * n) that are held at once: 64 MiB."""
+"""The most members of all sets together (K * n): 64 MiB."""
 _DRAWN_KEYS = 2**22
 
 
@@ -44,7 +44,7 @@ def few_enough(N: int, n: int) -> bool:
 
 @lru_cache(maxsize=4)
 def all_sets(N: int, n: int) -> Int32:
-    """All sets of n among N, int32 [C(N, n), n], read-only; only where they are `few_enough`."""
+    """All sets of n among N, int32 [C(N, n), n], read-only. They must be `few_enough`."""
     members = chain.from_iterable(combinations(range(N), n))
     sets_Kn = np.fromiter(members, dtype=np.int32, count=math.comb(N, n) * n).reshape(-1, n)
     sets_Kn.flags.writeable = False
@@ -52,9 +52,9 @@ def all_sets(N: int, n: int) -> Int32:
 
 
 def some_sets(N: int, n: int, K: int, seed: int) -> Int32:
-    """K different sets of n among N, uniformly without replacement, int32 [K, n]; all of them where K is no less.
+    """K different sets of n among N, uniformly without replacement, int32 [K, n]; all sets if there are at most K.
 
-    Raises `ValueError` where K * n is above `MOST_PLACES`.
+    Raises `ValueError` if K * n is above `MOST_PLACES`.
     """
     if K * n > MOST_PLACES:
         raise ValueError(f"{K} sets of {n} are too many to hold: at most {MOST_PLACES // n}")
@@ -64,7 +64,7 @@ def some_sets(N: int, n: int, K: int, seed: int) -> Int32:
         if len(every_set) <= K:
             return every_set
         return every_set[np.sort(rng.choice(len(every_set), K, replace=False))]
-    # There are more sets than K: a set drawn again is dropped, which leaves those drawn a uniform choice.
+    # A set drawn again is dropped, which keeps the choice uniform.
     found: dict[bytes, None] = {}
     while len(found) < K:
         found.update(dict.fromkeys(row.tobytes() for row in independent_sets(rng, N, n, K - len(found))))
@@ -72,7 +72,7 @@ def some_sets(N: int, n: int, K: int, seed: int) -> Int32:
 
 
 def independent_sets(rng: np.random.Generator, N: int, n: int, K: int) -> Int32:
-    """K sets of n different members among N, each uniform whatever the others are, int32 [K, n], members sorted."""
+    """K independent uniform sets of n different members among N, int32 [K, n], members sorted."""
     chunk = max(1, _DRAWN_KEYS // N)
     drawn = [
         np.argpartition(rng.random((min(chunk, K - start), N)), n - 1, axis=1)[:, :n] for start in range(0, K, chunk)

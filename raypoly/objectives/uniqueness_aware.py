@@ -5,12 +5,12 @@
 Arxiv 2601.08763. alpha is not reported; 1 is the default here. The paper multiplies the signed advantage of every
 rollout (`apply_to: all`, the default); `positive` leaves negative ones as they are.
 
-Needs labels. When: the rare right answer should move the policy more than the common one, from the first step on.
-Known to go wrong: with `all` a rare mistake is pushed down harder than a common one, so exploration that fails is
-punished most, and the common mistake is shielded; w scales the whole group down (a group of one strategy by N^alpha),
-so a learning rate tuned for GRPO is too small; advantages no longer add to zero.
-A degenerate rollout has no strategy to be rare: a positive advantage becomes 0, a negative one stays. Equal rewards: 0.
-A group may have any size; one that is unjudged has no gradient.
+Needs labels. When: rare right answers shall move the policy more than common ones from the first step on.
+Known to go wrong: with `all` a rare mistake is pushed down harder than a common one, so failed exploration is punished
+most; w scales the whole group down (a group of one strategy by N^alpha), so a learning rate tuned for GRPO is too
+small; advantages do not add to zero.
+A degenerate rollout has no strategy: a positive advantage becomes 0, a negative one stays. Equal rewards: 0.
+A group may have any size; an unjudged one has no gradient.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class UniquenessAware(GRPO):
 
 
 def cluster_sizes(labels: Int32, degenerate: Bool) -> Float64:
-    """How many rollouts have a rollout's strategy, itself included, float64 [N]; 1 for a degenerate one."""
+    """The number of rollouts with each rollout's strategy, itself included, float64 [N]; 1 for a degenerate one."""
     same = (labels[:, None] == labels[None, :]) & ~degenerate[:, None] & ~degenerate[None, :]
     out: Float64 = np.maximum(same.sum(axis=1), 1).astype(np.float64)
     return out

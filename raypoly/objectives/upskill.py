@@ -1,21 +1,21 @@
-"""UpSkill: a rollout is paid for being what its own skill would say and the other skills would not.
+"""UpSkill: a rollout is paid for being likely under its own skill and unlikely under the others.
 
     rollout i is sampled behind "Strategy z_i | " + prompt,   z_i = 1 + i mod |Z|
     r_mi = alpha * (log p(y | x, z_i) - log( (1/|Z|) * sum over z of p(y | x, z) ))
-    A_i = R_i - mean R,  R_i = r_i + r_mi         divided by std R + 1e-6 where `std` says so
+    A_i = R_i - mean R,  R_i = r_i + r_mi         divided by std R + 1e-6 with `std: sample`
 
-Arxiv 2602.22296: a token's, or a sequence's, part in the mutual information of skills and answers, with GRPO's baseline
-(`std: sample`, as there; `none` is Dr.GRPO's). `level: sequence`, as in the released code, takes p of the whole
-response, so r_mi is at most alpha * log |Z|. `level: token`, as in the paper, takes the same of each token behind those
-before it and adds them up: then nothing bounds it. p is the policy that samples, after temperature.
+Arxiv 2602.22296: the part of a token, or of a sequence, in the mutual information of skills and answers, with GRPO's
+baseline (`std: sample`, as in the paper; `none` is Dr.GRPO's). `level: sequence`, as in the released code, takes p of
+the whole response, so r_mi is at most alpha * log |Z|. `level: token`, as in the paper, sums the same over tokens, each
+given those before it: it has no bound. p is the sampling policy, after temperature.
 
-Needs the log-probabilities of each response behind every skill: |Z| forward passes of the learner. When: strategies
-shall be had for the asking, one for each skill, without a judge. N should be a multiple of |Z|; skills come round in
-turn, so rollouts of low ones are more where it is not.
-Known to go wrong: the policy may learn to say the same in other words, or a wrong thing of its own: a skill's habit is
-paid, right or wrong, and with alpha 5 more than rewards of 0 and 1. Where rewards are equal, a deviation that divides
-makes whole advantages of the least difference in information, so every group has a gradient. The prefix stands before
-the whole prompt, a chat template included. Evaluation asks without one, so what only a skill knows does not show there.
+Needs the log-probabilities of each response behind every skill: |Z| forward passes of the learner. When: one strategy
+for each skill, without a judge. N should be a multiple of |Z|: skills take turns, so otherwise the first have one
+rollout more.
+Known to go wrong: the policy may learn to say the same in other words, or a wrong thing for each skill: a skill's habit
+is paid, right or wrong, and with alpha 5 more than rewards of 0 and 1. With equal rewards, dividing by the deviation
+turns the least difference in information into whole advantages, so every group has a gradient. The prefix comes before
+the whole prompt, a chat template included. Evaluation uses no prefix, so it does not show skills.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class UpSkill(GRPO):
     def check(self, rollouts: int) -> None:
         if self.config.skills > rollouts:
             raise UsageError(
-                f"objective.skills={self.config.skills} needs a rollout for each skill, and train.rollouts is "
+                f"objective.skills={self.config.skills} needs a rollout for each skill, but train.rollouts is "
                 f"{rollouts}: lower one or raise the other."
             )
 
@@ -78,7 +78,7 @@ class UpSkill(GRPO):
 
 
 def mutual_information(logp_ZT: Float64, own: int, level: Level) -> float:
-    """What a response says of its skill, in nats, by its tokens' log-probabilities behind each skill."""
+    """The information of a response about its skill, in nats, from its tokens' log-probabilities behind each skill."""
     logp_ZA = logp_ZT.sum(axis=1, keepdims=True) if level == "sequence" else logp_ZT
     return float(information(logp_ZA, own).sum())
 

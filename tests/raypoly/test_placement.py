@@ -41,13 +41,13 @@ def test_a_cluster_gets_the_placement_that_fits_it(
         (0, {"placement": "colocated"}, "needs a GPU and the cluster has none: use generator.placement=cpu"),
         (0, {"placement": "split"}, "generator.transport=gloo to rehearse it without one"),
         (0, {"placement": "colocated", "transport": "ipc"}, "needs a GPU and the cluster has none"),
-        (0, {"placement": "colocated", "transport": "gloo"}, "gloo is none of the placement colocated"),
-        (0, {"transport": "gloo"}, "gloo is none of the placement cpu: use objects"),
+        (0, {"placement": "colocated", "transport": "gloo"}, "gloo does not work with placement colocated"),
+        (0, {"transport": "gloo"}, "gloo does not work with placement cpu: use objects"),
         (1, {"placement": "split"}, "needs 2 GPUs (one a rank of the learner, 1; one an engine, 1)"),
         (1, {"engines": 2}, "one engine beside each rank of the learner (1), and generator.engines=2"),
         (3, {"engines": 3}, "needs 4 GPUs"),
-        (1, {"transport": "nccl"}, "nccl is none of the placement colocated: use ipc or shared_memory or objects"),
-        (1, {"engine": "transformers", "transport": "ipc"}, "it needs generator.engine=vllm and a GPU"),
+        (1, {"transport": "nccl"}, "nccl does not work with placement colocated: use ipc or shared_memory or objects"),
+        (1, {"engine": "transformers", "transport": "ipc"}, "ipc needs generator.engine=vllm and a GPU"),
     ],
 )
 def test_what_can_not_be_is_refused_in_one_sentence(gpus: int, settings: dict[str, object], said: str) -> None:
@@ -62,5 +62,5 @@ def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
     assert resolve_placement(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2).kind == "colocated"
     with pytest.raises(UsageError, match="needs 4 GPUs"):
         resolve_placement(GeneratorConfig(engines=2), gpus=3, ranks=2)
-    with pytest.raises(UsageError, match=r"takes weights from a learner of one rank, and train\.ranks is 2"):
+    with pytest.raises(UsageError, match=r"needs a learner of one rank, and train\.ranks is 2"):
         resolve_placement(GeneratorConfig(transport="nccl"), gpus=3, ranks=2)

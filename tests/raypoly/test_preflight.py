@@ -65,7 +65,7 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("train.mini_batch_prompts=7", "does not divide train.prompts_per_step=20"),
         ("train.mini_batch_prompts=10", "set loss.name=clipped_surrogate"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
-        ("scorer.evidence=false", "leaves judge.name=structural nothing to judge by"),
+        ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:
@@ -74,7 +74,7 @@ def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: s
 
 def test_flowrl_fits_what_is_a_value_and_its_objective_is_nothing_without_it(tmp_path: Path) -> None:
     assert "set loss.name=flowrl" in refused(tmp_path, "objective.name=flowrl")
-    assert "gfpo leaves rollouts out" in refused(tmp_path, "objective.name=gfpo", "loss.name=flowrl")
+    assert "gfpo leaves out rollouts" in refused(tmp_path, "objective.name=gfpo", "loss.name=flowrl")
     for name in ("flowrl", "grpo", "poly_epo"):
         check_config(load(None, [f"objective.name={name}", "loss.name=flowrl"], lambda text: None), tmp_path, ROOMY)
 
@@ -89,8 +89,8 @@ def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) 
     texts = ["scorer.evidence=false", "judge.name=openai", "judge.view=raw", "judge.base_url=http://127.0.0.1:9/v1"]
     for overrides in (nobody, texts):
         assert check_config(load(None, overrides, lambda text: None), tmp_path / "run", ROOMY) == []
-    assert "nothing to judge by" in refused(tmp_path, *nobody, "judge.when=sampled")
-    assert "nothing to judge by" in refused(tmp_path, *texts, "judge.view=canonical")
+    assert "needs scorer.evidence" in refused(tmp_path, *nobody, "judge.when=sampled")
+    assert "needs scorer.evidence" in refused(tmp_path, *texts, "judge.view=canonical")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed here")

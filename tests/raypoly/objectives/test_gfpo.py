@@ -62,7 +62,7 @@ def test_equal_rewards_among_the_kept_have_no_advantage() -> None:
 
 
 def test_keeping_more_than_there_are_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"objective\.keep=9 is more than there are rollouts"):
+    with pytest.raises(UsageError, match=r"objective\.keep=9 must be at most train\.rollouts"):
         build("gfpo", keep=9).check(8)
 
 

@@ -210,7 +210,7 @@ def test_1024_graded_rewards_are_finite() -> None:
         ("pkpo", {"k": 4, "baseline": "loo"}, 4, r"objective\.k=4 must be at most 3 with baseline loo"),
         ("pkpo", {"k": 1}, 4, r"objective\.k=1 has no baseline loo_minus_one .* use none or loo"),
         ("passk_training", {"k": 4}, 4, r"objective\.k=4 must be smaller than train\.rollouts=4"),
-        ("best_minus_second", {}, 1, r"needs train\.rollouts of 2"),
+        ("best_minus_second", {}, 1, r"needs train\.rollouts of at least 2"),
     ],
 )
 def test_a_k_that_does_not_fit_is_refused(name: str, params: dict[str, Any], size: int, message: str) -> None:

@@ -87,7 +87,7 @@ def test_skills_come_round_in_turn_before_the_prompt() -> None:
 def test_more_skills_than_rollouts_are_refused() -> None:
     build("upskill").check(5)
     with pytest.raises(
-        UsageError, match=r"objective\.skills=5 needs a rollout for each skill, and train\.rollouts is 4"
+        UsageError, match=r"objective\.skills=5 needs a rollout for each skill, but train\.rollouts is 4"
     ):
         build("upskill").check(4)
     with pytest.raises(UsageError, match=r"objective\.skills=1 does not fit upskill"):

@@ -28,7 +28,7 @@ SIZE = "size=700m"
 """Somewhat more than what a run must find free at its start."""
 FULL = re.compile(
     r"could not be written \(No space left on device\); free some space and run the same command again"
-    r"|This run needs about 0.5 GiB of disk and 0.0 GiB are free there"
+    r"|This run needs about 0.5 GiB of disk and 0.0 GiB are free"
 )
 BESIDE = "The last checkpoint was not written, its steps will be replayed"
 """So begins a note of the writer beside training, which can meet the full disk as well."""
