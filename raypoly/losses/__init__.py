@@ -1,7 +1,7 @@
-"""Losses (policy losses): what to minimise, from advantages and log-probabilities. An objective gives the advantages.
+"""Losses (policy losses): the function to minimise, of advantages and log-probabilities.
 
-A loss gives one number a token. An aggregation weighs the tokens of a response against each other and the responses
-of a step against each other. docs/losses.md has the formulas, and shows how to write one.
+A loss gives one number for each token. An aggregation weighs the tokens of a response and the responses of a step.
+docs/losses.md has the formulas, and shows how to write one.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["KNOWN", "Loss", "LossConfig", "Tokens", "build", "of_run"]
 
 
 def build(name: str, **params: Any) -> Loss:
-    """The loss of that name with its parameters; `UsageError` names a parameter that is unknown or wrong."""
+    """The loss of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
     built: Loss = load_configured_plugin(name, KNOWN, "loss", params)
     return built
 
 
 def of_run(config: Config) -> Loss:
-    """The loss of a run's config. In bf16 one that takes no ratio gets a cap, unless the config says one or null."""
+    """The loss of a run's config. In bf16 a loss without a ratio gets a cap, unless the config sets it (or null)."""
     given = config.loss.model_extra or {}
     loss = build(config.loss.name, **given)
     if config.model.dtype == "float32" or loss.takes_ratio or "importance_cap" in given:

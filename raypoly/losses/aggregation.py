@@ -1,7 +1,7 @@
-"""How token losses become one number: a weight for each token, known as soon as its response is.
+"""Aggregation of token losses: a weight for each token, known as soon as its response is.
 
-A step's loss is sum over responses s and tokens t of weight(s) * loss(s, t) * final, so that micro-batches add up
-to the same gradient in whichever pieces they come.
+A step's loss is the sum over responses s and tokens t of weight(s) * loss(s, t) * final. So the gradient does not
+depend on the division into micro-batches.
 
     token_mean               1 / (all response tokens)             DAPO
     seq_mean_token_mean      1 / (S * |y|)                         GRPO
@@ -44,5 +44,5 @@ def response_weight(kind: Aggregation, length: int, normalisers: Normalisers) ->
 
 
 def final_factor(kind: Aggregation, tokens: int) -> float:
-    """Factor of the summed gradient once all of a step's `tokens` are known."""
+    """The factor of the summed gradient, given the number of a step's `tokens`."""
     return 1.0 / max(tokens, 1) if kind == "token_mean" else 1.0

@@ -2,7 +2,7 @@
 
     loss = -sg(clip(r, 1 - clip_low, 1 + clip_high)) A log pi        r = pi / pi_old, sg: no gradient
 
-No token ever loses its gradient by clipping. `clip_low=1` is no lower bound.
+Clipping never removes a token's gradient. `clip_low=1` means no lower bound.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ class CISPO(Loss):
 
     @torch.no_grad()
     def clipped(self, tokens: Tokens) -> Clipped:
-        """Whatever the advantage: the weight is bounded for either sign."""
+        """Tokens with a clipped weight, for either sign of the advantage."""
         ratio_T = self.ratio(tokens)
         return Clipped(ratio_T < 1 - self.config.clip_low, ratio_T > 1 + self.config.clip_high)

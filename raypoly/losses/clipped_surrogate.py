@@ -1,9 +1,9 @@
 """The clipped surrogate of PPO (arXiv 1707.06347), with separate bounds (DAPO, arXiv 2503.14476) and dual clip.
 
     r = pi / pi_old        loss = -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)
-    where A < 0            loss = min(loss, -dual_clip A)        (arXiv 1912.09729)
+    for A < 0              loss = min(loss, -dual_clip A)        (arXiv 1912.09729)
 
-Without the last line a token with A < 0 that the policy has come to like (r large) has a loss without bound.
+Without the last line the loss of a token with A < 0 and a large r has no bound.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from raypoly.losses.loss_tokens import Tokens
 
 
 def surrogate(ratio_T: torch.Tensor, advantage_T: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    """-min(r A, clip(r, 1 - low, 1 + high) A), [T], of token or sequence ratios: a bound only takes gains away."""
+    """-min(r A, clip(r, 1 - low, 1 + high) A), [T], of token or sequence ratios. A bound only limits gains."""
     bounded_T = ratio_T.clamp(1 - low, 1 + high)
     return -torch.minimum(ratio_T * advantage_T, bounded_T * advantage_T)
 
 
 @torch.no_grad()
 def surrogate_clipped(ratio_T: torch.Tensor, advantage_T: torch.Tensor, low: float, high: float) -> Clipped:
-    """The tokens whose `surrogate` a bound decided."""
+    """The tokens whose `surrogate` is at a bound."""
     return Clipped((advantage_T < 0) & (ratio_T < 1 - low), (advantage_T > 0) & (ratio_T > 1 + high))
 
 
@@ -50,7 +50,7 @@ class ClippedSurrogate(Loss):
 
     @torch.no_grad()
     def clipped(self, tokens: Tokens) -> Clipped:
-        """Tokens at the dual clip are among the high ones."""
+        """Tokens at the dual clip count as high."""
         config, ratio_T, advantage_T = self.config, self.ratio(tokens), tokens.advantage_T
         low_T, high_T = surrogate_clipped(ratio_T, advantage_T, config.clip_low, config.clip_high)
         if config.dual_clip is not None:

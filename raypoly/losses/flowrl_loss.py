@@ -1,19 +1,19 @@
-"""FlowRL (arXiv 2509.15207): probabilities are fitted to rewards, in place of rewards being maximised.
+"""FlowRL (arXiv 2509.15207): fits probabilities to rewards, in place of maximising rewards.
 
     d = log Z(x) + mean over tokens of log pi - beta r_hat - mean over tokens of log ref        loss = w d^2
     w = sg(clip(pi(y) / pi_old(y), 1 - clip_low, 1 + clip_high))
 
-Where d is zero for every response, pi(y) is ref(y) exp(beta r_hat) / Z(x) by length-normalised log-probabilities: two
-answers of equal reward keep their odds under the reference, and none takes all. The advantage is r_hat; it is fitted
-whatever it is, zero too. log Z is this loss's head, on the mean of the prompt's last hidden states.
+If d is zero for every response, pi(y) is ref(y) exp(beta r_hat) / Z(x) by length-normalised log-probabilities: two
+responses of equal reward keep their odds under the reference. The advantage is r_hat, and zeros are fitted too. log Z
+is this loss's head, on the mean of the prompt's last hidden states.
 
-    weight          `clipped`, the paper's w, is the default; `unclipped` is that of the released code, which computes
-                    the clip and multiplies by the ratio without it: a product over tokens, here within exp(+-20)
-    detach_prompt   false, the default, as in the released code: the gradient of log Z goes on into the policy through
-                    the prompt's hidden states; true keeps it in the head
+    weight          `clipped` (default): the paper's w. `unclipped`: the released code's, which multiplies by the ratio
+                    without the clip: a product over tokens, here within exp(+-20)
+    detach_prompt   false (default), as in the released code: the gradient of log Z reaches the policy through the
+                    prompt's hidden states. true keeps it in the head
 
-The head is the released one, Linear, GELU, LayerNorm, ..., Linear to a number, without its dropout: a step must repeat.
-At each token d has its response's value and the token's own share of the gradient, as `gspo` has it.
+The head is the released one, Linear, GELU, LayerNorm, ..., Linear to a number, without dropout, since a step must be
+repeatable. At each token d has its response's value and the token's own share of the gradient, as in `gspo`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FlowRLLoss(Loss):
         return LogZ(hidden_size, config.head_layers, config.head_width or hidden_size, config.detach_prompt)
 
     def residual(self, tokens: Tokens) -> torch.Tensor:
-        """d, [T]: at each token its response's, with the token's own gradient and that of log Z."""
+        """d, [T]: its response's value at each token, with the token's own gradient and that of log Z."""
         if tokens.head_S is None or tokens.reference_logp_T is None:
             raise ValueError("flowrl needs log Z and the reference's log-probabilities, and got none")
         mean_T = tokens.response_mean(tokens.logp_T.detach() - tokens.reference_logp_T)
@@ -105,7 +105,7 @@ class FlowRLLoss(Loss):
 
     @torch.no_grad()
     def clipped(self, tokens: Tokens) -> Clipped | None:
-        """Whatever the residual: the weight is bounded on either side."""
+        """Tokens with a clipped weight, for either sign of the residual."""
         if self.config.weight == "unclipped":
             return None
         ratio_T = self.response_ratio(tokens)

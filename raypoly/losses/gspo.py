@@ -3,9 +3,9 @@
     s = (pi(y) / pi_old(y))^(1/|y|) = exp(mean over tokens of log pi - log pi_old)
     loss = -min(s_t A, clip(s_t, 1 - clip_low, 1 + clip_high) A)        s_t = sg(s) pi_t / sg(pi_t)
 
-At each token s_t has the value of s and its own share of the gradient, so that summed over a response the gradient is
-that of s A (the paper's GSPO-token), and a token that is weighed or left out takes its own share with it. s is a
-geometric mean, so its bounds are a thousand times narrower than a token's.
+At each token s_t has the value of s and the token's share of the gradient. Summed over a response the gradient is that
+of s A (the paper's GSPO-token), and weights and masks act on each token's share. s is a geometric mean, so its bounds
+are a thousand times narrower than a token's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GSPO(Loss):
     takes_ratio = True
 
     def sequence_ratio(self, tokens: Tokens) -> torch.Tensor:
-        """s_t, [T]: at each token its response's ratio, with the token's own gradient."""
+        """s_t, [T]: the response's ratio at each token, with the token's own gradient."""
         ratio_T = ratio_of(tokens.response_mean(self.log_ratio(tokens).detach()))
         return ratio_T * (tokens.logp_T - tokens.logp_T.detach()).exp()
 

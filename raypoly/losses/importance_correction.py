@@ -1,14 +1,14 @@
-"""Off-policy correction by importance sampling: for a sampler that is not quite the policy in training.
+"""Off-policy correction by importance sampling, for a sampler that differs from the policy in training.
 
-The two differ by rounding (bf16, other kernels) and by staleness (later mini-batches of a step, a replayed step). With
+They differ by rounding (bf16, other kernels) and by staleness (later mini-batches of a step, a replayed step). With
 the importance ratio w = pi_learner / pi_sampler, a constant for the gradient:
 
     truncated importance sampling    token losses times min(w, importance_cap)
     masking                          token losses times 1[mask_low <= w <= mask_high]
 
-A weight on the level of sequences is the product over the response: exact, with more variance. A mask on that level
-uses the geometric mean, which does not grow with length. A cap at `mask_high` gives IcePop: the ratio inside the
-bounds, nothing outside. (Truncation: Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL
+On the level of sequences a weight is the product over the response: exact, with more variance. A mask uses the
+geometric mean, which does not grow with length. A cap at `mask_high` gives IcePop: the ratio inside the bounds, nothing
+outside. (Truncation: Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL
 Training", 2025.)
 """
 
@@ -24,14 +24,14 @@ from raypoly.losses.loss_tokens import Tokens, ratio_of
 
 @dataclass(frozen=True)
 class Correction:
-    """The weights and masks that a config makes of the learner/sampler ratios, without gradient."""
+    """A config's weights and masks of the learner/sampler ratios, without gradient."""
 
     ratio_T: torch.Tensor
     """[T]: w by `importance_level`, before truncation."""
     truncated_T: torch.Tensor | None
-    """bool [T]: where w was above the cap; None without a cap."""
+    """bool [T]: tokens with w above the cap; None without a cap."""
     masked_T: torch.Tensor | None
-    """bool [T]: tokens that are left out; None without mask bounds."""
+    """bool [T]: masked tokens; None without mask bounds."""
     weight_T: torch.Tensor | None
     """[T]: factor of the token losses; None for 1."""
 

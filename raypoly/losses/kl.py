@@ -6,9 +6,9 @@ With d = log pi - log ref of a token that was drawn from pi:
     k2   d^2 / 2               biased; its gradient d * grad log pi is, in expectation, the KL's
     k3   exp(-d) - 1 + d       unbiased, never negative; its gradient is, in expectation, that of KL(ref || pi)
 
-The gradient of k1 as it stands is grad log pi, which is zero in expectation: such a term would be noise. Here k1 has
-its value and the gradient of k2. All of them are of the token given what stands before it: that an earlier token
-changes which later ones are met is left out, as in every per-token KL term.
+The gradient of k1 itself is grad log pi, which is zero in expectation and so only noise. Here k1 has its value and the
+gradient of k2. All are of a token given those before it, and ignore its effect on later tokens, as every per-token KL
+term does.
 """
 
 from __future__ import annotations

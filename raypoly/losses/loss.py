@@ -1,9 +1,9 @@
-"""The contract of a loss: one number a token, from log-probabilities and advantages.
+"""The contract of a loss: one number for each token, from log-probabilities and advantages.
 
     total = weight * (token_losses + kl_coefficient * KL - entropy_coefficient * entropy)
 
 A subclass writes `token_losses`. The KL to the reference model, the entropy bonus and the off-policy correction
-(`weight`: raypoly/losses/importance_correction.py) are the same for every loss. A loss may bring a head that is trained
+(`weight`: raypoly/losses/importance_correction.py) are the same for every loss. A loss may have a head that is trained
 with the policy.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from raypoly.losses.loss_config import LossConfig
 from raypoly.losses.loss_tokens import Tokens, ratio_of
 
-if TYPE_CHECKING:  # the driver knows its loss, and computes none
+if TYPE_CHECKING:  # the driver only reads its loss's attributes
     import torch
 
 Need = Literal["reference", "entropy", "prompt_hidden"]
@@ -24,7 +24,7 @@ Need = Literal["reference", "entropy", "prompt_hidden"]
 
 
 class Clipped(NamedTuple):
-    """Tokens whose loss was decided by a bound of the ratio, below or above; bool [T] each."""
+    """Tokens whose loss is at the lower or the upper bound of the ratio; bool [T] each."""
 
     low_T: torch.Tensor
     high_T: torch.Tensor
@@ -35,31 +35,31 @@ class Loss(ABC):
 
     Config: ClassVar[type[LossConfig]] = LossConfig
     takes_ratio: ClassVar[bool] = False
-    """Whether `token_losses` weighs tokens by `ratio`, which is an off-policy correction by itself."""
+    """Whether `token_losses` weighs tokens by `ratio`, which is an off-policy correction."""
     fits_advantages: ClassVar[bool] = False
-    """Whether advantages are targets to fit, so that a response with advantage zero is trained on too."""
+    """Whether advantages are targets, so that responses with advantage zero are trained on too."""
 
     def __init__(self, config: LossConfig) -> None:
         self.config = config
 
     @abstractmethod
     def token_losses(self, tokens: Tokens) -> torch.Tensor:
-        """The policy's part of the losses, [T], with the gradient through `tokens.logp_T`."""
+        """The policy's losses, [T], with the gradient through `tokens.logp_T`."""
 
     def head(self, hidden_size: int) -> torch.nn.Module | None:
         """A module that is trained, clipped and checkpointed with the policy; None for a loss without one.
 
-        From `tokens.prompt_hidden_SH` (H is `hidden_size`), which `needs` must name, to `tokens.head_S`.
+        It maps `tokens.prompt_hidden_SH` (H is `hidden_size`), which `needs` must name, to `tokens.head_S`.
         """
         return None
 
     @property
     def head_lr(self) -> float | None:
-        """The head's learning rate; None is the policy's."""
+        """The head's learning rate; None for the policy's."""
         return None
 
     def clipped(self, tokens: Tokens) -> Clipped | None:
-        """Which tokens were clipped; None for a loss without bounds on the ratio."""
+        """The clipped tokens; None for a loss without bounds on the ratio."""
         return None
 
     @property
@@ -71,8 +71,7 @@ class Loss(ABC):
 
     @property
     def zero_advantage_matters(self) -> bool:
-        """Whether a response with advantage zero still has a gradient (a KL or entropy term, or zero is fitted). Else
-        it is left out."""
+        """Whether a response with advantage zero has a gradient: by a KL or entropy term, or because zero is fitted."""
         return bool(self.fits_advantages or self.config.kl_coefficient or self.config.entropy_coefficient)
 
     @property
@@ -83,8 +82,8 @@ class Loss(ABC):
     def log_ratio(self, tokens: Tokens) -> torch.Tensor:
         """log pi / pi_old, [T], with gradient.
 
-        pi_old is the policy that sampled, as its engine reported it. Where `importance_cap` already corrects for the
-        engine, pi_old is the learner's own policy before this update, and the ratio is 1 (with a gradient).
+        pi_old is the sampling policy, as its engine reported it. If `importance_cap` already corrects for the engine,
+        pi_old is the learner's own policy before this update, and the ratio is 1 (with a gradient).
         """
         old_T = tokens.sampler_logp_T if self.config.importance_cap is None else tokens.logp_T.detach()
         return tokens.logp_T - old_T
@@ -94,7 +93,7 @@ class Loss(ABC):
         return ratio_of(self.log_ratio(tokens))
 
     def total(self, tokens: Tokens) -> torch.Tensor:
-        """The losses that are trained on, [T]: `token_losses` with the config's terms and weights."""
+        """The final losses, [T]: `token_losses` with the config's terms and weights."""
         from raypoly.losses.importance_correction import correction
         from raypoly.losses.kl import kl_terms
 

@@ -1,4 +1,4 @@
-"""Parameters that every loss has; each adds its own in a subclass."""
+"""The parameters that all losses share; each adds its own in a subclass."""
 
 from __future__ import annotations
 

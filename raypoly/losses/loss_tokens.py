@@ -1,4 +1,4 @@
-"""A micro-batch as a loss reads it: T response tokens of S whole responses.
+"""The input of a loss: a micro-batch of T response tokens of S whole responses.
 
 tokens.response_mean(tokens.logp_T - tokens.sampler_logp_T)      # [T], the response's mean at each of its tokens
 """
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     import torch
 
 MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to +- this: exp stays finite in float32, and sensible bounds are closer to 0."""
+"""The clamp of log-ratios: exp stays finite in float32, and useful bounds are closer to 0."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """One micro-batch. Responses are never split over micro-batches, so sums over a response are whole."""
+    """One micro-batch. A response is never split over micro-batches, so sums over it are whole."""
 
     logp_T: torch.Tensor
-    """[T]: log-probability of each token under the weights in training, after temperature; carries the gradient."""
+    """[T]: log-probability of each token under the learner's weights, after temperature, with gradient."""
     sampler_logp_T: torch.Tensor
-    """[T]: of the same token under the policy that sampled it, as the engine reported it."""
+    """[T]: log-probability of the same token under the sampling policy, as the engine reported it."""
     advantage_T: torch.Tensor
     """[T]: the response's advantage at each of its tokens."""
     response_T: torch.Tensor
@@ -30,9 +30,9 @@ class Tokens:
     length_S: torch.Tensor
     """int64 [S]: tokens of each response."""
     entropy_T: torch.Tensor
-    """[T]: nats, of the distribution that the token was drawn from; with gradient where the loss needs `entropy`."""
+    """[T]: entropy of the token's distribution, nats; with gradient if the loss needs `entropy`."""
     reference_logp_T: torch.Tensor | None = None
-    """[T]: of the same token under the reference model; None unless the loss needs `reference`."""
+    """[T]: log-probability of the same token under the reference model; None unless the loss needs `reference`."""
     prompt_hidden_SH: torch.Tensor | None = None
     """[S, H]: mean over the tokens of each response's prompt of the last hidden states, with gradient; None unless the
     loss needs `prompt_hidden`."""

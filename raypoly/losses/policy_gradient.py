@@ -1,6 +1,6 @@
 """The on-policy policy gradient: -A * log pi, equation 4 of the Poly-EPO code study.
 
-With `importance_cap` each token is weighed by min(pi_learner / pi_sampler, cap), detached: truncated importance
+With `importance_cap` each token has the weight min(pi_learner / pi_sampler, cap), detached: truncated importance
 sampling, for engines whose numerics differ from the learner's (bf16). In fp32 on a CPU the ratio is 1 to 1e-5.
 """
 

@@ -1,8 +1,8 @@
-"""Activation checkpointing (gradient checkpointing): which activations of a layer are kept, and which computed again.
+"""Activation checkpointing (gradient checkpointing): which activations of a layer are kept, and which recomputed.
 
     off         all are kept
-    products    a layer's input and the results of its matrix products and of attention; the rest is computed again
-    layers      a layer's input alone; all of the layer is computed again, a third more work
+    products    a layer's input and the results of its matrix products and of attention; the rest is recomputed
+    layers      only a layer's input; the whole layer is recomputed, a third more work
 
 The results have the same bits with each setting.
 """
@@ -33,7 +33,7 @@ def recompute(model: PreTrainedModel, kind: Recomputing) -> None:
     """Switch activation checkpointing on in the model's layers."""
     if kind == "off":
         return
-    # Nothing that is computed again draws a random number.
+    # No recomputed operation draws random numbers.
     how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     if kind == "products":
         how["context_fn"] = partial(create_selective_checkpoint_contexts, _keep_products)

@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685) through peft: W + (alpha / rank) B A, where only A and B are trained.
+"""Low-rank adapters (LoRA, arXiv 2106.09685) through peft: W + (alpha / rank) B A, with only A and B trained.
 
     add_adapters(model, rank=32, alpha=32, seed=0)      # every linear layer but the head; B is zero, A is drawn
     trained = trained_weights(model)                    # for a checkpoint
@@ -25,7 +25,7 @@ _NAME = "default"
 def add_adapters(model: PreTrainedModel, rank: int, alpha: int, seed: int) -> None:
     """Put adapters into the model and freeze all else. The same seed draws the same weights on every device.
 
-    Raises `UsageError` where peft is not installed.
+    Raises `UsageError` if peft is not installed.
     """
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -46,12 +46,12 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """All weights by their transformers names, with the adapters' products added. Others are not copied."""
+    """All weights by their transformers names, with the adapters' products added. Unadapted ones are not copied."""
     return dict(merging(model, lambda tensor: tensor))
 
 
 def merging(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """`merged_weights`, one at a time. `whole` returns the whole of a tensor of which this rank has a part."""
+    """`merged_weights`, one at a time. `whole` gathers a tensor of which this rank has a part."""
     layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     for name, tensor in model.state_dict().items():
         if ".lora_A." in name or ".lora_B." in name:

@@ -49,11 +49,11 @@ class CheckpointState:
         return self._digest
 
     def mark_changed(self) -> None:
-        """Forget the last digest: the weights are other ones now."""
+        """Drop the cached digest after the weights changed."""
         self._digest = None
 
     def snapshot(self, version: int, reference_digest: str | None) -> Snapshot:
-        """A copy on the host of what this rank writes; later updates don't change it."""
+        """A copy on the host of this rank's part; later updates don't change it."""
         names = self._trained()
         state = self._optimizer.state_dict()["state"]
         moments = {f"{names[index]}|{key}": value for index, entry in state.items() for key, value in entry.items()}
@@ -73,8 +73,8 @@ class CheckpointState:
     def load(self, parts: Sequence[Mapping[str, bytes]], check: Callable[[str | None], None]) -> int:
         """Load the snapshots of all ranks; this rank was given the files `parts`. Returns the version of the weights.
 
-        `check` gets the reference model's digest before anything changes. Raises `CorruptData` where the weights are
-        not those that were saved, `UsageError` where they are another model's.
+        `check` gets the reference model's digest before anything changes. Raises `CorruptData` if the weights differ
+        from the saved ones, `UsageError` if they are another model's.
         """
         (meta,) = itertools.chain(*self._ranks.gather([json.loads(files[META]) for files in parts if META in files]))
         check(meta.get("reference_digest"))
@@ -83,7 +83,7 @@ class CheckpointState:
         self._load_moments(_tensors(parts, OPTIMIZER))
         version = int(meta["version"])
         if self.digest() != meta["weight_digest"]:
-            raise CorruptData(f"the checkpoint of version {version} does not give back the weights it was made of")
+            raise CorruptData(f"the checkpoint of version {version} does not restore the weights that were saved")
         return version
 
     def _load_weights(self, found: Mapping[str, torch.Tensor]) -> None:

@@ -1,16 +1,16 @@
-"""The learner's layers through `torch.compile`: few kernels, in place of many, between matrix products.
+"""Compiles the learner's layers with `torch.compile`: fewer kernels between matrix products.
 
     compile_layers(model, bf16=True, kind="products")       # in place, once, before the first update
 
 In a 4B model's layer norms, rotations, gates and roundings read and write 30 GB for 8,192 tokens, forward and backward:
-on an H200 that takes as long as its products. Attention is not compiled. Lengths and the number of rows may change from
-one micro-batch to the next: nothing is compiled again.
+on an H200 that takes as long as its products. Attention is not compiled. Other lengths and numbers of rows do not
+compile again.
 
-The compiler chooses what is kept for the backward pass, by `train.activation_checkpointing`:
+`train.activation_checkpointing` decides what the compiler keeps for the backward pass:
 
-    off         what costs a kernel to compute again
+    off         all that needs a kernel of its own to recompute
     products    only what can't be computed from a layer's inputs and products
-    layers      a layer's input alone, as without compilation
+    layers      only a layer's input, as without compilation
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from raypoly.policy.training_rows import TrainingRow
 
 BACKEND = "inductor"
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
-"""Environment variables with which PyTorch compiles nothing, silently."""
+"""Environment variables that silently switch off PyTorch's compiler."""
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
 
 
 def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> None:
-    """Compile for training and for log-probabilities alone: a minute. Raises `UsageError` where PyTorch can't compile,
-    or the compiled layers compute something else."""
-    from torch._dynamo.exc import TorchDynamoException  # seconds that nobody else needs
+    """Compile for training and for log-probabilities, which takes a minute. Raises `UsageError` if PyTorch can't
+    compile, or the compiled layers compute something else."""
+    from torch._dynamo.exc import TorchDynamoException  # takes seconds to import
 
     for name in _SWITCHES:
         if os.environ.get(name) == "1":
@@ -49,7 +49,7 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     batch = _batch()
     logp_T, norm = _gradient(model, batch, bf16)
     partitioning.aggressive_recomputation = kind == "products"
-    # One graph before attention and one after it: its segments are other ones each time.
+    # One graph before attention and one after it: segments change each time.
     AttentionInterface.register(PACKED, torch.compiler.disable(attend))  # type: ignore[no-untyped-call]
     for layer in layers_of(model):
         layer.compile(dynamic=True, backend=BACKEND)
@@ -66,7 +66,7 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     worst, off = float((compiled_T - logp_T).abs().max()), abs(compiled_norm / norm - 1)
     if not (worst <= TOLERANCE[bf16] and off <= _TOLERATED[bf16]):
         raise UsageError(
-            f"Compiled, this model ({type(model).__name__}) is another one: a log-probability is off by {worst:.2g}, "
+            f"Compiled, this model ({type(model).__name__}) differs: a log-probability is off by {worst:.2g}, "
             f"the gradient's norm by {off:.2g} of itself. Set train.compile=false."
         )
 

@@ -2,7 +2,7 @@
 
     compute_cross_logprobs(prompts, responses, RankPartitioner(8192), ONE, forward)    # float32 [P, T] a response
 
-Rows go prompt by prompt, so that neighbours share a prompt, in micro-batches as for training. Each rank computes its
+Rows are ordered by prompt, so that neighbours share one, and form micro-batches as in training. Each rank computes its
 part of every round.
 """
 
@@ -27,8 +27,8 @@ def compute_cross_logprobs(
 ) -> tuple[Float32, ...]:
     """Log-probabilities, float32 [P, T], for each response of T tokens. Other ranks than the first return ().
 
-    `forward` gives the float32 log-probabilities of its rows' response tokens, one row behind the other. All ranks call
-    it together, also with no rows.
+    `forward` gives the float32 log-probabilities of its rows' response tokens, concatenated. All ranks call it
+    together, also without rows.
     """
     rows = [
         TrainingRow(prompt, tokens, np.zeros(len(tokens), np.float32), 0.0, 0)

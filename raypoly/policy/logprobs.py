@@ -1,9 +1,9 @@
-"""Log-probabilities and entropies of chosen tokens, with gradients, that never hold [tokens, vocabulary].
+"""Log-probabilities and entropies of chosen tokens, with gradients, without an array of [tokens, vocabulary].
 
     logp_T, entropy_T = token_logprobs(hidden_TH, model.lm_head.weight, targets_T, temperature=1.0)
 
-Logits exist for one chunk of tokens at a time. The forward pass keeps two numbers a token. The backward pass computes a
-chunk's logits again (the body of the model does not run again) and adds its part of the gradients.
+Logits exist for one chunk of tokens at a time. The forward pass keeps two numbers for each token. The backward pass
+recomputes a chunk's logits (not the model's body) and adds its part of the gradients.
 
 With z = head @ hidden / temperature and p = softmax(z):
 
@@ -25,10 +25,10 @@ from torch.autograd.function import once_differentiable
 
 MIB = 1 << 20
 CHUNK_MIB = 512
-"""Memory of a chunk's float32 logits. A pass holds up to three such arrays; much smaller ones starve a GPU, which adds
-the head's gradient, as large as the head, once a chunk."""
+"""Memory of a chunk's float32 logits. A pass holds up to three such arrays. Much smaller chunks are slow on a GPU,
+which adds the head's gradient, as large as the head, for each chunk."""
 _TILE = 128
-"""Chunks larger than this are whole multiples of it, as matrix units like them."""
+"""Larger chunks are multiples of this, for the matrix units."""
 
 
 def token_logprobs(
@@ -36,7 +36,7 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy (nats) of each target, [T] each, both differentiable in `hidden_TH` and `head_VH`.
 
-    Matrices are multiplied in autocast's type where it is on; softmax, sums and both results are in float32, or in
+    Matrices are multiplied in autocast's type if it is on; softmax, sums and both results are in float32, or in
     float64 for float64 input. `chunk_mib` bounds the memory of the logits that exist at one time.
     """
     device = hidden_TH.device.type
@@ -51,7 +51,7 @@ def token_logprobs(
 
 
 def tokens_of_chunk(vocabulary: int, chunk_mib: int) -> int:
-    """How many tokens' float32 logits fit into `chunk_mib`; at least one."""
+    """The number of tokens whose float32 logits fit into `chunk_mib`; at least one."""
     tokens = max(1, chunk_mib * MIB // (4 * vocabulary))
     return tokens - tokens % _TILE if tokens > _TILE else tokens
 
@@ -115,7 +115,7 @@ class _TokenLogprobs(torch.autograd.Function):
 def _logit_gradient(
     logp_CV: Tensor, targets_C: Tensor, entropy_C: Tensor, g_logp_C: Tensor, g_entropy_C: Tensor | None
 ) -> Tensor:
-    """The gradient by logits, [C, V], of gradients that are divided by the temperature; `logp_CV` is used up."""
+    """The gradient by logits, [C, V], from gradients divided by the temperature. It overwrites `logp_CV`."""
     if g_entropy_C is None:  # the usual case, and one array less
         g_CV = logp_CV.exp_().mul_(-g_logp_C[:, None])
     else:

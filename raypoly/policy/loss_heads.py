@@ -24,8 +24,8 @@ PREFIX = "loss_head."
 def make_head(loss: Loss, hidden_size: int, seed: int) -> Module | None:
     """The loss's head on the host; None for a loss without one.
 
-    The same seed draws the same weights on every device. There is no dropout, since a step must repeat. Raises
-    `UsageError` where the loss does not ask for what a head reads.
+    The same seed draws the same weights on every device. There is no dropout, since a step must be repeatable. Raises
+    `UsageError` if the loss's `needs` lacks `prompt_hidden`.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -46,13 +46,13 @@ def named_weights(head: Module | None) -> Iterator[tuple[str, torch.nn.Parameter
 
 
 def run_head(head: Module, prompt_hidden_SH: Tensor) -> Tensor:
-    """The head's output. It is a copy, not a view: FSDP puts hooks on what is returned."""
+    """The head's output: a copy, not a view, since FSDP puts hooks on it."""
     output: Tensor = head(prompt_hidden_SH)
     return output.clone()
 
 
 def prompt_means(hidden_SH: Tensor, segments: Segments) -> Tensor:
-    """The mean of each response's prompt, [responses, H], in the order of the responses, with gradient."""
+    """The mean over each response's prompt, [responses, H], in the order of the responses, with gradient."""
     starts = list(accumulate(segments.lengths, initial=0))
     prompts = [i for i, prompt in enumerate(segments.prompts) if prompt is None]
     exact = torch.promote_types(hidden_SH.dtype, torch.float32)

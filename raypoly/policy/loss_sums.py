@@ -1,10 +1,10 @@
-"""What a step's tokens say of its loss: how far the sampler is off, what was clipped, truncated and left out.
+"""Sums over a step's tokens: mismatch of the sampler, and shares of clipped, truncated and masked tokens.
 
-With w = pi_learner / pi_sampler over the n tokens that were trained, log w clamped to +-20:
+With w = pi_learner / pi_sampler over the n trained tokens, log w clamped to +-20:
 
     mismatch k1   mean of -log w            of KL(sampler || learner), J. Schulman 2020
     mismatch k3   mean of w - 1 - log w     the same, never negative
-    ESS           (sum w)^2 / (n sum w^2)   1 where all weights are equal, towards 1/n where one counts alone
+    ESS           (sum w)^2 / (n sum w^2)   1 if all weights are equal, near 1/n if one dominates
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from raypoly.losses.loss_tokens import MAX_LOG_RATIO, Tokens
 from raypoly.policy.update_stats import LossStats
 
 _SQUARE = "square"
-"""Of w, on its way to the effective sample size."""
+"""The sum of w^2, for the effective sample size."""
 
 
 class LossSums:
@@ -39,7 +39,7 @@ class LossSums:
 
     @torch.no_grad()
     def add(self, tokens: Tokens, loss: Loss, value: float) -> None:
-        """Add the tokens of a micro-batch whose part of the step's loss is `value`."""
+        """Add a micro-batch's tokens; `value` is its part of the step's loss."""
         off_T = tokens.logp_T.double() - tokens.sampler_logp_T
         per_token = {**_of_sampler(off_T), **_of_loss(tokens, loss)}
         sums = [value_T.sum(dtype=torch.float64) for value_T in per_token.values()]
@@ -63,7 +63,7 @@ class LossSums:
         self.tokens += other.tokens
 
     def measured(self) -> LossStats:
-        """Means over all tokens that were added."""
+        """Means over all added tokens."""
         if not self.tokens:
             return LossStats()
         means = {name: value / self.tokens for name, value in self._sums.items()}
@@ -76,22 +76,21 @@ class LossSums:
 
 
 def check_mismatch(measured: LossStats, limit: float | None, version: int, sampled_by: Collection[int]) -> None:
-    """Raise `WeightsMismatch` where the sampler of a step is further from the learner than `train.max_mismatch`, the
-    `limit`, or by no number at all.
+    """Raise `WeightsMismatch` if a step's mean mismatch is NaN or above `limit` (`train.max_mismatch`).
 
-    `version` is that of the learner's weights, `sampled_by` those that the step's rows name; where they differ, the
-    difference is the rows' staleness. `workflows/step/weight_sync.py` proves with one prompt and one response that new
-    weights arrived. This looks at every token that is trained on, so it also sees an engine that went wrong later.
+    `version` is the learner's, `sampled_by` are those of the step's rows; their difference is the rows' staleness.
+    `workflows/step/weight_sync.py` verifies new weights with one prompt and one response. This check covers every
+    trained token, so it also detects an engine that fails later.
     """
     found = measured.mismatch_mean
     if limit is None or found <= limit:
         return
     versions = ", ".join(map(str, sorted(sampled_by)))
     raise WeightsMismatch(
-        f"Step {version} was sampled under weights of version {versions}, as its rows say, and the learner has version "
-        f"{version}: their log-probabilities differ by {found:.3g} a token (at most {measured.mismatch_max:.3g}), more "
-        f"than train.max_mismatch={limit:g}, so the engine's weights were stale or wrong: raise the limit to train on "
-        "these rows all the same, or use run.fresh=true."
+        f"Step {version} was sampled under weights of version {versions}, and the learner has version {version}: their "
+        f"log-probabilities differ by {found:.3g} a token (at most {measured.mismatch_max:.3g}), more than "
+        f"train.max_mismatch={limit:g}, so the engine's weights were stale or wrong: raise the limit to train on these "
+        "rows anyway, or use run.fresh=true."
     )
 
 
@@ -106,7 +105,7 @@ def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def _of_loss(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
-    """[T] each, by the names of `LossStats`; without what this loss does not have."""
+    """[T] each, by the names of `LossStats`; only those that this loss has."""
     done, clipped = correction(tokens, loss.config), loss.clipped(tokens)
     found = {"importance_mean": done.ratio_T, _SQUARE: done.ratio_T.double().square()}
     if done.truncated_T is not None:

@@ -5,9 +5,9 @@
     learner.update()                  # clip, optimizer step; only between mini-batches of a step
     stats = learner.apply()           # the step's last update; the weight version goes up by one
 
-It knows no objective: rows are tokens, an advantage, and the sampler's log-probabilities. A loss may bring a head,
-which is trained and saved beside the model. Where several ranks are one learner, each rank has such an object, gets the
-same calls with the same rows, and gives the same answers (`raypoly.policy.ranks`).
+It does not know the objective: rows are tokens, an advantage, and the sampler's log-probabilities. A loss may have a
+head, which is trained and saved with the model. With several ranks, each rank has such an object, gets the same calls
+with the same rows, and returns the same results (`raypoly.policy.ranks`).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from raypoly.values import Float32, Int32
 
 _MODEL = ModelConfig.model_validate({})
 _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
-"""What a rank without rows computes, so that the others get whole weights; it has no gradient."""
+"""The row of a rank without rows, which must take part so that others get whole weights. It has no gradient."""
 
 
 @dataclass(frozen=True)
 class _Update:
-    """One optimizer step that was made."""
+    """One finished optimizer step."""
 
     sums: LossSums
     """Of all ranks."""
@@ -68,7 +68,7 @@ class _StepInProgress:
     all_tokens: int = 0
     """Of all ranks, since the last update."""
     sampled_by: set[int] = field(default_factory=set)
-    """Versions of the weights that the rows were sampled under, as the rows say."""
+    """The weight versions of the rows."""
     updates: list[_Update] = field(default_factory=list)
 
 
@@ -112,7 +112,7 @@ class PolicyLearner:
             betas=config.betas,
             weight_decay=config.weight_decay,
             foreach=self._device.type == "cpu",
-            fused=self._device.type == "cuda",  # foreach would hold another copy of all weights for a moment
+            fused=self._device.type == "cuda",  # foreach holds another copy of all weights
         )
         self.version = 0
         self._step: _StepInProgress | None = None
@@ -120,21 +120,21 @@ class PolicyLearner:
 
     @property
     def exact(self) -> bool:
-        """Whether the same rows surely give the same bits: on a CPU, not through GPU kernels."""
+        """Whether the same rows always give the same bits: on a CPU, not on a GPU."""
         return self._device.type == "cpu"
 
     @property
     def midway(self) -> bool:
-        """Whether the weights are of no version: a step's first update was made, its last one was not."""
+        """Whether the weights have no version: between the first and the last update of a step."""
         return self._step is not None and bool(self._step.updates)
 
     @property
     def reference_digest(self) -> str | None:
-        """SHA-256 of the reference model's weights; None where the loss needs no reference."""
+        """SHA-256 of the reference model's weights; None if the loss needs no reference."""
         return None if self._reference is None else self._reference.digest
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
-        """Forget what an interrupted step accumulated and start this one. `step` must be the current version."""
+        """Start this step and drop an interrupted one's gradients. `step` must be the current version."""
         if step != self.version:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
         self._check_between_steps()
@@ -142,7 +142,7 @@ class PolicyLearner:
         self._step = _StepInProgress(normalisers, self._partition())
 
     def accumulate(self, rows: Sequence[TrainingRow]) -> None:
-        """Add the gradients of these rows; rows come in prompt and rollout order, in pieces of any size."""
+        """Add the gradients of these rows, which come in prompt and rollout order, in pieces of any size."""
         step = self._started()
         step.all_tokens += sum(len(row.tokens) for row in rows)
         step.sampled_by.update(row.weight_version for row in rows)
@@ -151,7 +151,7 @@ class PolicyLearner:
             self._backward(mine)
 
     def update(self) -> None:
-        """Clip the gradient accumulated since the last update and make an optimizer step; the training step goes on.
+        """Clip the gradient since the last update and make an optimizer step. The training step goes on.
 
         Raises `WeightsMismatch` as `check_mismatch` does, `FloatingPointError` for a gradient that is not finite.
         """
@@ -180,8 +180,8 @@ class PolicyLearner:
         step.sums, step.all_tokens = LossSums(), 0
 
     def apply(self) -> UpdateStats:
-        """Make the step's last update and count the version up. The stats are of all its updates: sums over tokens,
-        and means of loss and norm."""
+        """Make the step's last update and increase the version. The stats cover all its updates: sums over tokens, and
+        means of loss and norm."""
         self.update()
         updates, self._step = self._started().updates, None
         self.version += 1
@@ -210,7 +210,7 @@ class PolicyLearner:
 
     def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
         """Log-probabilities of each response behind each prompt, float32 [P, T], under the current weights and the
-        temperature of training. Only rank 0 has them; other ranks return ()."""
+        training temperature. Ranks other than 0 return ()."""
 
         def forward(rows: Sequence[TrainingRow]) -> Float32:
             with torch.no_grad():
@@ -221,50 +221,49 @@ class PolicyLearner:
         return compute_cross_logprobs(prompts, responses, self._partition(), self._ranks, forward)
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The current weights by their transformers names, adapters merged, whole, float32, one at a time. Do not write
-        to them; the next update changes them."""
+        """The current whole weights by transformers name, adapters merged, float32, one at a time. They are not copies:
+        do not write to them."""
         return merging(self._model, self._ranks.whole)
 
     def release(self) -> None:
-        """Free what the next step does not need of the last one: gradients, and memory that CUDA's allocator keeps."""
+        """Free the last step's gradients and the memory that CUDA's allocator keeps."""
         if self._step is None:
             self._optimizer.zero_grad(set_to_none=True)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-        """Copies on the host of `weights`; empty on other ranks than the first."""
+        """Copies of `weights` on the host; empty on ranks other than 0."""
         return {name: tensor.cpu().numpy().copy() for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
-        """SHA-256 of all weights, or of the adapters where only they are trained: equal iff they are bit-identical."""
+        """SHA-256 of the trained weights (all, or the adapters): equal iff they are bit-identical."""
         return self._state.digest()
 
     def save_pretrained(self) -> dict[str, bytes]:
-        """The files of an ordinary Hugging Face folder with these weights (no tokenizer); none on other ranks than the
-        first."""
+        """The files of a Hugging Face folder with these weights (no tokenizer); none on ranks other than 0."""
         first = self._ranks.rank == 0
         weights = {name: tensor.cpu() for name, tensor in self.weights() if first}
         return pretrained_files(self._model, weights) if first else {}
 
     def pretrained_config(self) -> dict[str, bytes]:
-        """The files that make a folder with these weights, in float32, a Hugging Face one (no tokenizer)."""
+        """The files that a Hugging Face folder needs beside these weights in float32 (no tokenizer)."""
         return pretrained_config(self._model)
 
     def snapshot(self) -> Snapshot:
-        """A copy on the host of this rank's part of a checkpoint: some tensors, whole; later updates don't reach it."""
+        """A copy on the host of this rank's part of a checkpoint: whole tensors. Later updates don't change it."""
         self._check_between_steps()
         return self._state.snapshot(self.version, self.reference_digest)
 
     def save(self) -> dict[str, bytes]:
-        """This rank's part of a checkpoint, as `load` takes it."""
+        """This rank's part of a checkpoint, for `load`."""
         return dict(self.snapshot().parts())
 
     def load(self, *parts: Mapping[str, bytes]) -> None:
-        """Load what `save` gave on each of any number of ranks; a part goes to one of the ranks that load.
+        """Load the parts that `save` returned on any number of ranks. Each part goes to one of the loading ranks.
 
-        Raises `CorruptData` where the weights are not those that were saved, `UsageError` where the model or the
-        reference model is another one.
+        Raises `CorruptData` if the weights differ from the saved ones, `UsageError` if the model or the reference
+        model is another one.
         """
         self.version = self._state.load(parts, self._check_reference)
         self._step = None
@@ -286,7 +285,7 @@ class PolicyLearner:
         return RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size)
 
     def _groups(self) -> list[dict[str, Any]]:
-        """What the optimizer trains: the model's parameters, and the head's with their own learning rate."""
+        """The optimizer's groups: the model's parameters, and the head's with their own learning rate."""
         modules = [self._model] if self._head is None else [self._model, self._head]
         groups: list[dict[str, Any]] = [{"params": [p for p in m.parameters() if p.requires_grad]} for m in modules]
         if self._head is not None:
@@ -302,7 +301,7 @@ class PolicyLearner:
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """The loss's view of these rows."""
         reference_logp_T = None
-        if self._reference is not None:  # first, while nothing is held for the backward pass
+        if self._reference is not None:  # first, before activations are kept for the backward pass
             with torch.no_grad():
                 reference_logp_T = self._forward(self._reference.model, batch, self._temperature).logp_T
         needs = self._loss.needs
@@ -324,7 +323,7 @@ class PolicyLearner:
         )
 
     def _backward(self, rows: Sequence[TrainingRow]) -> None:
-        """Add the gradient of a micro-batch and its sums. Without rows the pass adds nothing."""
+        """Add a micro-batch's gradient and sums. Without rows the pass adds nothing."""
         step = self._started()
         if not rows:
             blank = self._tokens(pack([_BLANK]))
@@ -342,7 +341,7 @@ class PolicyLearner:
         step.sums.add(tokens, self._loss, float(loss.detach()))
 
     def _clip(self, parameters: Sequence[torch.nn.Parameter]) -> float:
-        """Scale the gradients down to `max_grad_norm` where they are longer; their norm before."""
+        """Scale the gradients down to `max_grad_norm` if their norm is larger. Returns the norm before."""
         found = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = self._ranks.whole(found)
         torch.nn.utils.clip_grads_with_norm_(parameters, self._config.max_grad_norm, norm)

@@ -4,7 +4,7 @@
     logp_T, entropy_T = response_logprobs(model, batch, temperature=1.0, bf16=True, chunk_mib=512)
     logp_T, entropy_T, prompt_hidden_SH = forward(model, batch, 1.0, bf16=True, prompts=True)
 
-Loading refuses a model of a kind that would be computed wrongly this way.
+Loading refuses a model that would be computed wrongly this way.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from raypoly.policy.packing import MicroBatch, pack
 from raypoly.policy.training_rows import TrainingRow
 
 TOLERANCE = {False: 1e-3, True: 0.5}
-"""Largest |difference| of a log-probability by the model itself and packed, without and with bf16."""
+"""Largest |difference| between the model's own and the packed log-probability, without and with bf16."""
 
 AttentionInterface.register(PACKED, attend)
 
 
 class ModelOutputs(NamedTuple):
-    """Results of one pass over packed rows."""
+    """The results of one pass over packed rows."""
 
     logp_T: Tensor
     entropy_T: Tensor
@@ -44,14 +44,14 @@ class ModelOutputs(NamedTuple):
 
 
 def load_model(path: Path, device: torch.device, bf16: bool = False) -> PreTrainedModel:
-    """A causal language model with float32 weights, ready for training, in bf16 too if it is to be used so.
+    """A causal language model with float32 weights, checked for training in float32 and, with `bf16`, in bf16.
 
-    Raises `UsageError` where its log-probabilities, packed and in chunks, are not those that it gives itself.
+    Raises `UsageError` if its packed, chunked log-probabilities differ from its own.
     """
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=PACKED).to(device)
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0  # the gradient is that of the policy which sampled
+            module.p = 0.0  # the gradient must be of the sampling policy
     for precision in sorted({False, bf16}):
         check_model(model, precision)
     return model.train()
@@ -78,7 +78,7 @@ def forward(
 ) -> ModelOutputs:
     """`response_logprobs`, and with `prompts` the mean hidden state of each row's prompt."""
     device = model.device
-    # Each weight is used once, so a cache of the rounded ones would only hold half the model's size.
+    # Each weight is used once: a cache of rounded weights would only cost memory.
     with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16, cache_enabled=False):
         hidden_1SH = model.base_model(
             batch.input_ids.to(device),
@@ -93,7 +93,7 @@ def forward(
 
 
 def pretrained_config(model: PreTrainedModel) -> dict[str, bytes]:
-    """The files that make a folder with this model's weights, in float32, a Hugging Face one (no tokenizer)."""
+    """The files that a Hugging Face folder needs beside this model's weights in float32 (no tokenizer)."""
     config = copy.deepcopy(model.config)
     config.architectures, config.dtype = [type(model).__name__.removeprefix("FSDP")], torch.float32
     files = {"config.json": config.to_json_string().encode()}
@@ -119,10 +119,10 @@ def layers_of(model: Module) -> list[Module]:
 
 
 def check_model(model: PreTrainedModel, bf16: bool) -> None:
-    """Short rows, packed, against the model's own attention and logits in float32, one row at a time.
+    """Compare packed short rows with the model's own attention and logits in float32.
 
-    What it would notice: a bias or a soft cap on logits, attention with a cap or sinks, layers through which packed
-    rows see each other. Raises `UsageError`.
+    This detects a bias or a soft cap on logits, attention with a cap or sinks, and layers in which packed rows see each
+    other. Raises `UsageError`.
     """
     model.eval()
     tokens = np.arange(5, dtype=np.int32)

@@ -1,9 +1,9 @@
-"""The ranks (processes) of a learner. `Ranks` is one that holds everything; `raypoly.policy.sharding` has several.
+"""The ranks (processes) of a learner. `Ranks` is a single rank; `raypoly.policy.sharding` has several.
 
     learner = PolicyLearner(path, config, loss, temperature, model, ranks)     # in each of ranks.size processes
 
-The learner calls its ranks where one and several differ: which weights are here, which rank computes which rows, and
-which rank writes what. One rank returns what it was given and makes no process group.
+The learner calls its ranks for all that depends on their number: which weights are here, which rank computes which rows
+and writes which files. A single rank returns its arguments and makes no process group.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ M = TypeVar("M", bound=Module)
 
 
 class Ranks:
-    """One rank. Where there are several, all call the same methods in the same order."""
+    """A single rank. Several ranks all call the same methods in the same order."""
 
     rank = 0
     size = 1
 
     def shard(self, model: Module, bf16: bool) -> None:
-        """Keep this rank's part of the model's weights in the model, and drop the rest."""
+        """Keep only this rank's part of the model's weights."""
 
     def run(self, model: M, function: Callable[Concatenate[M, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`function(model, ...)` with whole weights while it runs and in its backward pass."""
+        """Call `function(model, ...)` with whole weights, also in its backward pass."""
         return function(model, *args, **kwargs)
 
     def whole(self, tensor: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The reference model: the frozen weights that the run started with, for a loss with a KL term or with `reference`.
 
-It is loaded from where the run's first weights came from, never from a checkpoint, so a resumed run has the same one. A
-checkpoint holds its digest, so that another model in that place is noticed.
+It is loaded from the source of the run's first weights, never from a checkpoint, so a resumed run has the same one. A
+checkpoint holds its digest, which detects another model there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class ReferenceModel:
     """Float32 weights without gradients, beside the policy's."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """`model` is whole. Changing (or sharding) it afterwards does not change the digest."""
+        """`model` has whole weights. Sharding it afterwards does not change the digest."""
         self.model = model.eval().requires_grad_(False)
         self.digest = weight_digest(model.state_dict())
 
     def check(self, known: str | None) -> None:
-        """Raise `UsageError` where a checkpoint has the digest of another model; None is a checkpoint without one."""
+        """Raise `UsageError` if a checkpoint's digest is of another model; None for a checkpoint without one."""
         if known is not None and known != self.digest:
             raise UsageError(
-                "The model at model.path is not the one that this run started with and that its loss compares with: "
-                "put that model back, or use run.fresh=true."
+                "The model at model.path is not the reference model that this run started with: put that model back, "
+                "or use run.fresh=true."
             )

@@ -1,4 +1,4 @@
-"""A copy of a learner's state on the host, made between two updates and written to files while training goes on."""
+"""A copy of a learner's state on the host, made between two updates and written while training goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safetensors.torch import save as save_safetensors
 OPTIMIZER = "optimizer.safetensors"
 META = "learner.json"
 ADAPTERS = "adapters.safetensors"
-"""Replaces `raypoly.store.shards.WEIGHTS` where only adapters are trained: they are no policy by themselves."""
+"""Replaces `raypoly.store.shards.WEIGHTS` if only adapters are trained."""
 HEAD = "loss_head.safetensors"
 """The loss's head, for a loss that has one."""
 _FORMAT = {"format": "pt"}
@@ -21,7 +21,7 @@ _FORMAT = {"format": "pt"}
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Tensors that nothing else refers to."""
+    """Copied tensors of one rank at one version."""
 
     version: int
     """Of the weights."""
@@ -32,16 +32,16 @@ class Snapshot:
     moments: Mapping[str, torch.Tensor]
     """The optimizer's state, by `parameter|field`."""
     reference_digest: str | None = None
-    """Of the reference model; None where the loss needs none."""
+    """Of the reference model; None if the loss needs none."""
     rank: int = 0
     """The rank whose part of the state this is."""
     weight_digest: str | None = None
-    """Of all ranks' weights; None where these are all."""
+    """Of all ranks' weights; None for a single rank."""
     head: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """Weights of the loss's head."""
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
-        """The files of a checkpoint by name, made one at a time, so that memory holds the copy and one file."""
+        """A checkpoint's files by name, made one at a time to save memory."""
         yield self.weights_part, save_safetensors(dict(self.weights), _FORMAT)
         if self.head:
             yield HEAD, save_safetensors(dict(self.head), _FORMAT)
@@ -69,6 +69,6 @@ def weight_digest(weights: Mapping[str, torch.Tensor]) -> str:
 
 
 def add_weight(sha: hashlib._Hash, name: str, tensor: torch.Tensor) -> None:
-    """One weight's part of `weight_digest`; weights come in the order of their names."""
+    """Add one weight to `weight_digest`; weights are in the order of their names."""
     sha.update(name.encode())
     sha.update(tensor.detach().cpu().contiguous().numpy().data)

@@ -12,7 +12,7 @@ from raypoly.values import Float32, Float64, Int32, Rollout
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One response. The learner knows no objective, no reward and no label."""
+    """One response, without objective, reward or label."""
 
     prompt_tokens: Int32
     tokens: Int32
@@ -29,7 +29,7 @@ class TrainingRow:
 
 
 def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
-    """A group's rows: prompt by prompt, in the order in which rollouts first have them, and in rollout order."""
+    """A group's rows, ordered by prompt (by first use) and rollout."""
     rows = [
         TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
         for rollout, advantage in zip(rollouts, advantages, strict=True)
@@ -39,7 +39,7 @@ def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRo
 
 
 def prompts_of(rollouts: Sequence[Rollout]) -> tuple[list[Int32], Int32]:
-    """The P distinct prompts in the order in which rollouts first have them, and which of them is whose, int32 [N]."""
+    """The P distinct prompts in order of first use, and each rollout's index among them, int32 [N]."""
     numbers: dict[bytes, int] = {}
     own = [numbers.setdefault(rollout.prompt_tokens.tobytes(), len(numbers)) for rollout in rollouts]
     firsts = np.unique(own, return_index=True)[1]

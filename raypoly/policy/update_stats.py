@@ -1,4 +1,4 @@
-"""What the learner reports of a step. No torch here: the driver reads it."""
+"""The learner's report of a step. No torch here, since the driver reads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LossStats:
-    """Over the trained response tokens of one step; NaN where none was trained or the loss has no such thing.
+    """Statistics of one step's trained response tokens; NaN without tokens, or if the loss has no such term.
 
     `raypoly.policy.loss_sums` has the formulas; w is the ratio pi_learner / pi_sampler.
     """
@@ -29,14 +29,14 @@ class LossStats:
     """Share of tokens that `mask_low` and `mask_high` left out."""
     ratio_clipped_low: float = math.nan
     ratio_clipped_high: float = math.nan
-    """Share of tokens whose loss was decided by a bound of the ratio."""
+    """Share of tokens whose loss is at a bound of the ratio."""
     kl_reference: float = math.nan
     """KL to the frozen reference model, by k3, nats a token."""
 
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """One training step: one optimizer update, or one a mini-batch."""
+    """One training step: one optimizer update for each mini-batch."""
 
     version: int
     """Of the weights after the step."""
@@ -48,7 +48,7 @@ class UpdateStats:
     clipped: bool
     """In any update."""
     entropy: float
-    """Mean over the trained response tokens, nats; NaN where none was trained."""
+    """Mean over the trained response tokens, nats; NaN without any."""
     rows: int
     """Responses with a gradient."""
     tokens: int

@@ -89,7 +89,7 @@ def test_what_computes_something_else_is_refused(folder: Path, monkeypatch: pyte
         return run
 
     monkeypatch.setattr(compiled_layers, "BACKEND", wrong)
-    with pytest.raises(UsageError, match=r"Compiled, this model .* is another one"):
+    with pytest.raises(UsageError, match=r"Compiled, this model .* differs"):
         learner(folder, compile=True)
 
 

@@ -130,7 +130,7 @@ def test_another_starting_model_than_the_runs_is_refused_as_a_reference(folder: 
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     model.load_state_dict({name: weight * 1.01 for name, weight in weights.items()})
     model.save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="not the one that this run started with"):
+    with pytest.raises(UsageError, match="not the reference model that this run started with"):
         learner(tmp_path, kl_coefficient=0.2).load(saved)
     learner(tmp_path).load(learner(folder).save())  # without a reference nothing is compared
 

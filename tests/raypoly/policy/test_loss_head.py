@@ -251,7 +251,7 @@ def test_the_digest_and_a_checkpoint_hold_the_head_and_the_models_folder_does_no
     assert HEAD not in plain.save()
     assert one.digest() != plain.digest()
     tampered = {name: tensor + (name == min(head)) for name, tensor in head.items()}
-    with pytest.raises(CorruptData, match="does not give back the weights"):
+    with pytest.raises(CorruptData, match="does not restore the weights"):
         learner(folder).load(saved | {HEAD: save_safetensors(tampered)})
 
 
