@@ -1,4 +1,4 @@
-"""What a group stage is: it finds out one thing about a group between its rollouts and its advantages.
+"""The contract of a group stage: it adds one part to a group, between its rollouts and its advantages.
 
     class Brevity(GroupStage):
         name = "brevity"
@@ -31,16 +31,16 @@ class GroupStage(ABC):
     """One stage of a run's groups. Subclasses write `name` and `run`."""
 
     name: ClassVar[str]
-    """A lower-case letter, then such letters, digits and _, at most 60; the key of its part everywhere."""
+    """The key of its part everywhere: a lower-case letter, then lower-case letters, digits and _, at most 60."""
     after: ClassVar[tuple[str, ...]] = ("score",)
-    """The stages that come before it, such as those whose parts it reads."""
+    """The stages that must run before it, such as those whose parts it reads."""
     axis: ClassVar[Literal["rollout", "group"]] = "rollout"
     """Whether a part has a value for each of the group's N rollouts, or one for the group."""
     turn: ClassVar[Literal["free", "learner"]] = "free"
-    """`free`: groups run at the same time. `learner`: it needs the learner's device, under the weights that sampled.
-    Then engines that share the device are at rest, one group runs at a time, and no update of the step comes before."""
+    """`free`: groups run at the same time. `learner`: it needs the learner's device, under the sampler's weights.
+    Then engines that share the device sleep, one group runs at a time, and before the step's first update."""
     columns: ClassVar[Mapping[str, pa.DataType]] = {"value": pa.float64()}
-    """The part's columns as Arrow stores them. With one column `run` returns its values, with several a mapping."""
+    """The part's Arrow columns. `run` returns the values of a single column, or a mapping of several."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self.config, self.objective = config, objective
@@ -52,11 +52,11 @@ class GroupStage(ABC):
 
     @property
     def used(self) -> bool:
-        """Whether training runs it at all."""
+        """Whether training runs this stage at all."""
         return True
 
     def wanted(self, group: Group) -> bool:
-        """Whether it runs for this group of training. A group that has no gradient anyway is not asked about."""
+        """Whether it runs for this training group. Groups without a gradient are never asked about."""
         return True
 
     @abstractmethod
@@ -65,29 +65,29 @@ class GroupStage(ABC):
 
         `services` has the run's actors (`workflows.step.services.Services`): `scorers`, `judge`, `learner`,
         `generator`. Groups come in any order, several at a time, in one event loop: slow code belongs in a thread.
-        Raises `Away` where what it asks is away: the run pauses and asks again; `Unknown` where it can't know:
-        journalled, and no gradient where the part is needed; `Infra` where the group must be left out. Any other error
-        ends the run.
+        Raise `Away` if a server is away: the run pauses and asks again. Raise `Unknown` if there is no result: it is
+        journalled, and the group has no gradient if the part is needed. Raise `Infra` if the group must be left out.
+        Any other error ends the run.
         """
 
     async def probe(self, group: Group, problem: Problem, services: Any) -> None:
-        """Return when what `run` asks is back; raise `Away` until then. Default: `run` itself, without its part."""
+        """Return when the server is back; raise `Away` until then. Default: call `run` and drop its part."""
         await self.run(group, problem, services)
 
     def seen(self, group: Group, services: Any) -> None:  # noqa: B027  (most stages count nothing)
-        """Count a group whose part is there, computed or read back after a restart, before the part is committed."""
+        """Count a group with its new part, also after a restart, before the part is committed."""
 
     def measures(self, part: Any) -> Mapping[str, float]:
-        """Numbers of one group's part; a step's row has their means over its groups as `name/...`. Default: each
-        numeric column's mean."""
+        """Numbers of one group's part. A step's metrics have their means over its groups as `name/...`. Default: the
+        mean of each numeric column."""
         rows = self.encode(part, 1 if self.axis == "group" else _length(part))
         numeric = [name for name, kind in self.columns.items() if not pa.types.is_string(kind)]
         return {name: float(np.mean(rows.column(name).to_numpy(zero_copy_only=False))) for name in numeric}
 
     def encode(self, part: Any, size: int) -> Any:
-        """The part of a group of `size` (N) rollouts as the store takes it: a `pyarrow.RecordBatch` of N rows.
+        """The part of a group of `size` (N) rollouts as a `pyarrow.RecordBatch` of N rows.
 
-        Raises `UsageError` where it has not N values, or a number is not finite.
+        Raises `UsageError` if it does not have N values, or a number is not finite.
         """
         found = dict(part) if isinstance(part, Mapping) else {next(iter(self.columns)): part}
         values = {name: [value] * size if self.axis == "group" else list(value) for name, value in found.items()}
@@ -104,7 +104,7 @@ class GroupStage(ABC):
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
     def decode(self, rows: Any) -> Any:
-        """The inverse of `encode`: arrays [N], or single values (`axis` group), by column where there are several."""
+        """The inverse of `encode`: an array [N], or a single value (`axis` group); by column if there are several."""
         found = {}
         for name in self.columns:
             column = rows.column(name)

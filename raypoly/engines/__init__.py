@@ -26,17 +26,17 @@ Weights = Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A prompt and one seed a response: a group, or those of its responses that share a prompt."""
+    """A prompt and one seed for each response: a group, or its responses that share a prompt."""
 
     slot: int
-    """Names the request in the answer; the group's own slot where its responses share one prompt."""
+    """Identifies the request's samples; the group's slot if its responses share one prompt."""
     prompt_tokens: Int32
     seeds: tuple[int, ...]
     _: KW_ONLY
     max_tokens: int | None = None
-    """Limit of a response, where it is below `generator.max_tokens`."""
+    """The limit of a response if it is below `generator.max_tokens`."""
     greedy: bool = False
-    """Whether the likeliest token is taken each time, whatever the seed."""
+    """Whether to take the likeliest token each time, and ignore the seed."""
 
     def limit(self, tokens: int) -> int:
         """The most tokens of a response, for an engine whose own limit is `tokens`."""
@@ -45,7 +45,7 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class Sample:
-    """One response: tokens (end of sequence included where sampled) and their log-probabilities after temperature."""
+    """One response: tokens (with a sampled end of sequence) and their log-probabilities after temperature."""
 
     tokens: Int32
     logprobs: Float32
@@ -58,7 +58,7 @@ class Engine(Protocol):
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
         """(slot, samples in the order of the seeds), groups as they finish.
 
-        The requests are submitted whole and in order, so that batch composition, and with it rounding, repeats.
+        The requests are submitted together and in order, so that batches, and so rounding, are repeatable.
         """
         ...
 
@@ -67,7 +67,7 @@ class Engine(Protocol):
         ...
 
     def prompt_logprobs(self, tokens: Int32) -> Float32:
-        """float32 [T-1]: log-probabilities, before temperature, of tokens[1:] each after all before it."""
+        """float32 [T-1]: log-probabilities, before temperature, of each token but the first."""
         ...
 
 
@@ -75,7 +75,7 @@ class SleepingEngine(Protocol):
     """An engine that can share a GPU with the learner (placement `colocated`)."""
 
     def sleep(self) -> None:
-        """Give back the memory of weights and cache. New weights wake the engine up; until then it raises `Asleep`."""
+        """Free the memory of weights and cache. New weights wake the engine; until then it raises `Asleep`."""
         ...
 
 
@@ -87,9 +87,9 @@ class ReceivingEngine(Protocol):
         ...
 
     def receive(self, parcel: Parcel) -> None:
-        """As `update_weights`, with the weights that the parcel announces.
+        """As `update_weights`, with the parcel's weights.
 
-        Raises `WeightsMismatch` where other weights come, `TransferBroken` where the sender is gone.
+        Raises `WeightsMismatch` if other weights arrive, `TransferBroken` if the sender is gone.
         """
         ...
 
@@ -102,9 +102,9 @@ class Asleep(RuntimeError):
 
 
 def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
-    """The engine that the config names, with the model loaded.
+    """The config's engine, with the model loaded.
 
-    Raises `UsageError` where it lacks what its placement or transport needs.
+    Raises `UsageError` if it lacks a method that its placement or transport needs.
     """
     kind = load_plugin(config.engine, KNOWN, "generator.engine")
     _check_able(kind, config)
@@ -114,7 +114,7 @@ def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
 
 def end_tokens(model_path: Path) -> list[int]:
     """Every token id that ends a response, by generation config, model config or tokenizer."""
-    from transformers import AutoConfig, AutoTokenizer, GenerationConfig  # seconds that no driver needs
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig  # takes seconds to import
 
     sources = [
         AutoConfig.from_pretrained(model_path).eos_token_id,

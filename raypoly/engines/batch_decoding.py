@@ -1,10 +1,10 @@
-"""Decoding a batch of responses with transformers: a prompt is read once for its group, ended rows leave the batch.
+"""Decodes a batch of responses with transformers: one prefill for each group, and ended rows leave the batch.
 
     for slot, samples in Decoding(model, requests, ends, temperature, most_tokens).groups(beat): ...
 
-Each response draws one uniform number a token from a counter-based generator with its own seed, and inverts the
-cumulative distribution. So a sample depends on its seed, not on the rest of the batch (but for rounding). The same
-requests make the same batches at every token, so that rounding repeats too.
+Each response draws one uniform number for each token from a counter-based generator with its own seed, and inverts the
+cumulative distribution. So a sample depends on its seed, not on the rest of the batch (except by rounding). The same
+requests make the same batches at every token, so rounding is repeatable too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raypoly.engines.kv_cache import growing_cache
 from raypoly.values import FinishReason, Int32
 
 _THIN_OUT = 0.75
-"""The batch is copied without its ended rows when at most this share of its rows is still going."""
+"""The batch is copied without its ended rows when at most this share is left."""
 
 
 class Decoding:
@@ -54,7 +54,7 @@ class Decoding:
 
     @torch.no_grad()
     def groups(self, beat: Callable[[], None]) -> Iterator[tuple[int, list[Sample]]]:
-        """(slot, samples in the order of the seeds), groups as their last response ends; `beat` is called a token."""
+        """(slot, samples in the order of the seeds) of each group when it ends. Calls `beat` for each token."""
         logp_BV = self._read_prompts()
         for t in range(self._tokens_RT.shape[1]):
             token_B1 = self._draw(logp_BV, t)
@@ -91,7 +91,7 @@ class Decoding:
         return token_B1
 
     def _end(self, ended_B: torch.Tensor, t: int) -> Iterator[tuple[int, list[Sample]]]:
-        """The groups that are complete now that these rows have ended with token t."""
+        """The groups that these rows, ended with token t, complete."""
         self._alive_B &= ~ended_B
         for row in self._row_B[ended_B].tolist():
             self._length_R[row], self._ended_R[row] = t + 1, True
@@ -101,7 +101,7 @@ class Decoding:
                 yield self._group(g)
 
     def _drop_ended(self, token_B1: torch.Tensor) -> torch.Tensor:
-        """The tokens to feed next. Ended rows leave the batch where that is worth a copy."""
+        """The next input tokens. Ended rows leave the batch if that is worth a copy."""
         kept_B = self._alive_B.nonzero()[:, 0]
         if len(kept_B) > _THIN_OUT * len(self._alive_B):
             return token_B1

@@ -3,8 +3,8 @@
     decode_as_sdpa(model)
     model(ids, past_key_values=growing_cache(most=len(prompt) + max_tokens))
 
-transformers copies the whole cache for every token: to append to it, and again for each head where several heads share
-a key. On a CPU that is a third of a small model's time.
+transformers copies the whole cache for every token: to append to it, and again for each head if heads share a key. On a
+CPU that is a third of a small model's time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from transformers.masking_utils import sdpa_mask
 DECODING = "raypoly_decoding"
 """The name under which transformers finds `attend`."""
 _ROOM = 32
-"""A full layer grows by at least so many tokens, within its limit."""
+"""A full layer grows by at least this many tokens, within its limit."""
 
 
 def decode_as_sdpa(model: PreTrainedModel) -> None:
-    """Make a model that uses torch's attention (sdpa) use `attend` while it decodes; other models stay as they are."""
+    """Make a model that uses torch's attention (sdpa) use `attend` while it decodes. Other models are unchanged."""
     if model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(DECODING)
 
 
 def growing_cache(most: int) -> Cache:
-    """An empty cache that reserves room for at most `most` tokens a row, unless it is given more."""
+    """An empty cache that reserves room for up to `most` tokens a row, and more on demand."""
     return Cache(layer_class_to_replicate=partial(GrowingLayer, most))
 
 
@@ -85,7 +85,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Go on with these rows alone."""
+        """Keep only these rows."""
         self._rooms = self._rooms[0][indices], self._rooms[1][indices]
         length = self.get_seq_length()
         self.keys, self.values = self._rooms[0][:, :, :length], self._rooms[1][:, :, :length]

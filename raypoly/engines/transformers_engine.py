@@ -1,4 +1,4 @@
-"""The transformers engine: the same interface as vLLM, slower on a GPU, nothing to install.
+"""The transformers engine: the same interface as vLLM's, slower on a GPU, without further packages.
 
 It decodes batches of whole groups, one batch after the other.
 """
@@ -23,7 +23,7 @@ from raypoly.values import Float32, Int32
 
 
 class TransformersEngine:
-    """One model that decodes whole groups, as many at once as `generator.max_sequences` allows."""
+    """One model that decodes whole groups, up to `generator.max_sequences` responses at once."""
 
     probe_tokens = 8
     """Length of the response that verifies new weights. Short: the cache has no blocks and ends with each call."""
@@ -37,7 +37,7 @@ class TransformersEngine:
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
         self._shapes: dict[int, torch.Size] = {}
-        """Shapes of the parameters that were dropped by `sleep`, by `id`; empty while the engine is awake."""
+        """Shapes of the parameters that `sleep` dropped, by `id`; empty while the engine is awake."""
         self.decoded = 0
         """Decoding steps so far: shows progress within a long batch."""
         self._stop = torch.tensor(end_tokens(model_path), device=self._device)
@@ -69,7 +69,7 @@ class TransformersEngine:
 
     @torch.no_grad()
     def _load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Copy the weights. An engine that slept is awake when it has all of them."""
+        """Copy the weights. A sleeping engine is awake when it has all of them."""
         for parameter in self._model.parameters():
             if id(parameter) in self._shapes and not parameter.numel():
                 parameter.data = parameter.data.new_empty(self._shapes[id(parameter)])

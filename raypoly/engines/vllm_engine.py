@@ -2,12 +2,12 @@
 
 Facts about vLLM 0.32 that it relies on:
 
-- `reload_weights` is right for untied heads only. On a CPU a tied head silently keeps its old weights: it is refused.
+- `reload_weights` is right only for untied heads. On a CPU a tied head silently keeps its old weights: it is refused.
 - The prefix cache survives a reload and must be reset.
-- On AMX processors bf16 kernels crash unless the process asked for the tile state.
+- On AMX processors bf16 kernels crash unless the process has requested the tile state.
 - `processed_logprobs` are log-probabilities after temperature.
-- Asleep at level 2 a GPU keeps neither weights nor cache: wake the weights, fill them, then wake the cache. A CPU
-  engine keeps its memory while it sleeps.
+- In sleep level 2 a GPU keeps neither weights nor cache: wake the weights, fill them, then wake the cache. A CPU engine
+  keeps its memory while it sleeps.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class VllmEngine:
 
     @contextmanager
     def _renewed(self) -> Iterator[None]:
-        """Inside, replace the weights. Afterwards the engine is awake and has nothing left of the old ones."""
+        """Inside, replace the weights. Afterwards the engine is awake and keeps nothing of the old ones."""
         if self._asleep:
             self._engine.wake_up(tags=["weights"])
         yield
@@ -157,7 +157,7 @@ class VllmEngine:
 
 
 def _prepare_process(config: GeneratorConfig, dtype: str, cuda: bool) -> None:
-    """Set the environment variables that vLLM reads, and what its CPU kernels need in the process."""
+    """Set vLLM's environment variables and the process state that its CPU kernels need."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

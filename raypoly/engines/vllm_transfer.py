@@ -1,7 +1,7 @@
 """Weight transfer into vLLM: its own backends for the GPU, and ours for a CPU registered beside them.
 
 Only this file and `vllm_engine.py` touch vLLM's internals. An engine receives a parcel by vLLM's own three calls
-(start, update, finish) whatever the backend is, so a CPU tests that route too; only the bytes travel otherwise. The
+(start, update, finish) with every backend, so a CPU tests that route too; only the bytes take another way. The
 learner's side of CUDA IPC needs torch alone, as in vLLM's own trainer (one handle a parameter, nothing is copied). For
 NCCL vLLM's trainer sends the packed buckets.
 """
@@ -19,7 +19,7 @@ from raypoly.engines.transfer import RECEIVERS, Named, Parcel, Sender, build_rec
 from raypoly.errors import UsageError
 
 _SUPPORTED = ("0.32",)
-"""Minor versions of vLLM for whose internals these two files are written."""
+"""The minor versions of vLLM whose internals these two files know."""
 _CHUNK = 1 << 30
 """Bytes of a packed NCCL bucket."""
 
@@ -37,7 +37,7 @@ def checked_vllm() -> Any:
 
 
 def backend(transport: str) -> Any:
-    """vLLM's engine argument that selects the transport's backend; None where weights come as Ray objects."""
+    """vLLM's engine argument that selects the transport's backend; None for Ray objects."""
     if transport not in (*RECEIVERS, "ipc", "nccl"):
         return None
     if transport in RECEIVERS:
@@ -58,7 +58,7 @@ def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
 
 
 class IpcSender(Sender):
-    """Handles of the learner's own tensors, in float32 as they are; the engine rounds while it copies."""
+    """Handles of the learner's own float32 tensors; the engine rounds while it copies."""
 
     def __init__(self, dtype: str) -> None:
         self._held: list[torch.Tensor] = []
@@ -82,7 +82,7 @@ class IpcSender(Sender):
 
 
 class NcclSender(Sender):
-    """vLLM's trainer for one engine. The driver makes the calls to the engine that the trainer would make."""
+    """vLLM's trainer for one engine. The driver calls the engine in the trainer's place."""
 
     def __init__(self, dtype: str) -> None:
         self._dtype: torch.dtype = getattr(torch, dtype)
@@ -123,7 +123,7 @@ class NcclSender(Sender):
 
 
 class _Source:
-    """A duck-typed `WeightSource` of vLLM's: what the sender offers at the time."""
+    """A duck-typed `WeightSource` of vLLM's: the sender's current offer."""
 
     def __init__(self, sender: NcclSender) -> None:
         self._sender = sender

@@ -1,13 +1,13 @@
-"""Weight transfer from the learner's process into an engine's; one file a transport.
+"""Weight transfer from the learner's process into an engine's; one file for each transport.
 
     sender, receiver = build_sender(name), build_receiver(name)      # each in its own process
     receiver.connect(sender.listen()); sender.connect()              # at the same time; once
-    parcel = sender.offer(weights, version)                          # what a receiver must know
+    parcel = sender.offer(weights, version)                          # describes the weights
     for name, tensor in receiver.receive(parcel): ...                # at the same time as
     sender.send()
     sender.withdraw()
 
-A parcel names the weight version of the sender. Where weights of another version come, `WeightsMismatch` names both.
+A parcel has the sender's weight version. If weights of another version arrive, `WeightsMismatch` names both.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ RECEIVERS: Mapping[str, str] = {
     "shared_memory": "raypoly.engines.transfer.shared_memory:SharedMemoryReceiver",
     "gloo": "raypoly.engines.transfer.gloo:GlooReceiver",
 }
-"""The GPU's transports are received by vLLM itself (`raypoly.engines.vllm_transfer`)."""
+"""vLLM itself receives the GPU's transports (`raypoly.engines.vllm_transfer`)."""
 COLLECTIVE = ("gloo", "nccl")
-"""Transports in which both sides work at the same time; in the others `send` does nothing."""
+"""Transports whose two sides work at the same time; in the others `send` does nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +66,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Parcel:
-    """What a receiver must know to receive weights."""
+    """A description of offered weights, which a receiver needs."""
 
     version: int
     """The weight version of the sender."""
     pieces: tuple[Piece, ...] = ()
-    """In the order in which they come."""
+    """In the order of transfer."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """The transport's own: where the memory is, how large a message is."""
+    """The transport's own, such as the address of the memory."""
     weights: Mapping[str, Any] | None = None
-    """float32 arrays by name, where they travel as one of Ray's objects."""
+    """float32 arrays by name, for transport by Ray's objects."""
 
 
 class Sender(ABC):
-    """The learner's side; one for each engine where the transport is collective. Built as `Class(dtype)`."""
+    """The learner's side; one for each engine if the transport is collective. Built as `Class(dtype)`."""
 
     def listen(self, address: str) -> Mapping[str, Any]:
-        """What the receiver's `connect` needs; `address` is this machine's. Default: nothing, the parcel says all."""
+        """The argument of the receiver's `connect`; `address` is this machine's. Default: empty."""
         return {}
 
     def connect(self) -> None:  # noqa: B027
@@ -90,14 +90,14 @@ class Sender(ABC):
 
     @abstractmethod
     def offer(self, weights: Named, version: int) -> Parcel:
-        """Get the weights ready; they must not change before `withdraw`."""
+        """Prepare the weights, which must not change before `withdraw`."""
 
     def send(self) -> None:  # noqa: B027
-        """Return when the receiver has all that was offered. Default: at once, receivers read by themselves."""
+        """Return when the receiver has all weights. Default: at once, since receivers read by themselves."""
 
     @abstractmethod
     def withdraw(self) -> None:
-        """Release what was offered."""
+        """Release the offered weights."""
 
 
 class Receiver(ABC):
@@ -110,13 +110,12 @@ class Receiver(ABC):
     def receive(self, parcel: Parcel) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors on the host; each is valid until the next is taken.
 
-        Raises `WeightsMismatch` where they are of another version than the parcel's, `TransferBroken` where the sender
-        is gone.
+        Raises `WeightsMismatch` if their version is not the parcel's, `TransferBroken` if the sender is gone.
         """
 
 
 def build_sender(transport: str, dtype: str) -> Sender:
-    """`dtype` is the type in which the engine computes."""
+    """The sender of a transport; `dtype` is the engine's type."""
     sender: Sender = load_plugin(transport, SENDERS, "generator.transport")(dtype)
     return sender
 
@@ -131,9 +130,9 @@ def pieces_of(weights: Named) -> tuple[Piece, ...]:
 
 
 def check_version(announced: int, received: int) -> None:
-    """Raise `WeightsMismatch` where they differ."""
+    """Raise `WeightsMismatch` if they differ."""
     if received != announced:
         raise WeightsMismatch(
-            f"Weights of version {received} came where version {announced} was announced: nothing was sampled under "
-            "them; start again with the same command and report this."
+            f"Weights of version {received} arrived in place of version {announced}: nothing was sampled under them; "
+            "start again with the same command and report this."
         )

@@ -87,7 +87,7 @@ def test_a_bucket_holds_neighbours_up_to_its_limit_and_a_larger_tensor_alone() -
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_another_version_than_the_announced_one_is_an_error_that_names_both(transport: str) -> None:
     pair = Pair(transport, build_receiver(transport))
-    with pytest.raises(WeightsMismatch, match="version 6 came where version 5 was announced"):
+    with pytest.raises(WeightsMismatch, match="version 6 arrived in place of version 5"):
         pair.deliver(dict(WEIGHTS[:1]), version=6, announced=5)
 
 
