@@ -15,9 +15,16 @@ from pydantic import BaseModel
 
 from raypoly.problems.formats.livecodebench import PRELUDE
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_python, prelude_without
-from raypoly.problems.formats.row_fields import OptionalIdentifier, SourceRow, Text, prompt_of, stdin_description
-from raypoly.problems.formats.test_suites import call_suite, stdin_suite
+from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_python
+from raypoly.problems.formats.row_fields import (
+    OptionalIdentifier,
+    SourceRow,
+    Text,
+    call_suite,
+    prompt_of,
+    stdin_description,
+    stdin_suite,
+)
 from raypoly.values import Problem, TestSuite
 
 
@@ -58,16 +65,9 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     suite = suite_of(tests, it.starter_code)
     entry_point = entry_point_of(it.starter_code.strip() or solution, tests.fn_name) if tests.fn_name else ""
     description = it.question if tests.fn_name else stdin_description(it.question)
-    return Problem(
-        id=it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite),
-        prompt=prompt_of(description, it.starter_code),
-        entry_point=entry_point,
-        tests=suite,
-        prelude=prelude_without(PRELUDE, entry_point),
-        solution=solution,
-        reference_seconds=it.reference_seconds,
-        metadata=it.about(),
-    )
+    name = it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite)
+    prompt = prompt_of(description, it.starter_code)
+    return it.make_problem(name, prompt, suite, entry_point, PRELUDE, solution=solution)
 
 
 def suite_of(tests: InputOutput, starter: str) -> TestSuite:

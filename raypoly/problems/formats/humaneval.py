@@ -7,9 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats.python_source import prelude_without
-from raypoly.problems.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text
-from raypoly.problems.formats.test_suites import check_suite
+from raypoly.problems.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text, check_suite
 from raypoly.values import Problem
 
 
@@ -38,17 +36,10 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     if start < 0:
         raise ValueError(f"prompt: does not define {it.entry_point}")
     prefix = it.prompt[start:]
-    return Problem(
-        id=it.task_id,
-        prompt=f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}",
-        entry_point=it.entry_point,
-        tests=check_suite(it.test),
-        prelude=prelude_without(it.prompt[:start], it.entry_point),
-        prefix=prefix,
-        solution=prefix + it.canonical_solution if it.canonical_solution.strip() else "",
-        reference_seconds=it.reference_seconds,
-        metadata=it.about(),
-    )
+    prompt = f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}"
+    solution = prefix + it.canonical_solution if it.canonical_solution.strip() else ""
+    tests, prelude = check_suite(it.test), it.prompt[:start]
+    return it.make_problem(it.task_id, prompt, tests, it.entry_point, prelude, prefix=prefix, solution=solution)
 
 
 def _signature(prompt: str, name: str) -> int:
