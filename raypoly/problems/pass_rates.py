@@ -75,7 +75,6 @@ class PassRateOrder(ProblemOrder):
         self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
 
     def cursor_at(self, step: int) -> int:
-        """The cursor at which a step begins."""
         return step * self.size
 
     def at(self, cursor: int) -> tuple[int, Problem]:
