@@ -1,4 +1,4 @@
-"""What every command on files says to a person: remarks, tables, what was left out, where the rows are."""
+"""What every command on files says to a person: remarks, what was left out, where the rows are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from raypoly.errors import SandboxError
 from raypoly.offline.row_writer import STDOUT
@@ -39,18 +38,6 @@ def note_rejected(path: Path, rejected: Sequence[Rejected]) -> None:
     if rejected:
         first = rejected[0]
         say(NOTES, f"Note: left out of {path}: {len(rejected)} rows, the first in line {first.line}: {first.reason}")
-
-
-def make_table(texts: Sequence[str], numbers: Sequence[str] = (), last: str = "") -> Table:
-    """An empty table: columns of text, columns of numbers, and perhaps a last one of text. Long text is folded."""
-    table = Table()
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    if last:
-        table.add_column(last, overflow="fold")
-    return table
 
 
 def count_of(number: int, what: str) -> str:

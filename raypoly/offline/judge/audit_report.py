@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from raypoly.errors import RaypolyError, StorageError, UsageError
 from raypoly.judge.gold import GoldGroup, read_gold_groups
@@ -27,6 +26,7 @@ from raypoly.offline.judge.audit_measures import (
     parse_requirements,
 )
 from raypoly.offline.judge.judge_audit import AuditResult, audit
+from raypoly.reports.tables import ReportTable
 
 
 def audit_file(
@@ -50,8 +50,10 @@ def audit_file(
     audited = audit(golds, choices, runs, consistency)
     tables = [measure_judge(each.results) for each in audited]
     tests = compare_judges(audited[0].results, audited[1].results) if len(audited) > 1 else {}
-    console = _wide_console()
-    console.print(_table(audited, tables, tests))
+    console = Console()
+    if not console.is_terminal:  # nobody says how wide it is: room for two judges
+        console = Console(width=max(console.width, 120))
+    console.print(_table(audited, tables, tests).rich())
     for each in audited:
         if each.spent:
             say(console, f"{each.judge}: {each.spent}")
@@ -74,27 +76,16 @@ def _check_possible(required: dict[str, float], runs: int, consistency: bool) ->
 
 def _table(
     audited: Sequence[AuditResult], tables: Sequence[Mapping[str, Measure]], tests: Mapping[str, LabelComparison]
-) -> Table:
-    table = Table(title=f"{len(audited[0].results)} groups; 95 % intervals over groups", title_justify="left")
-    table.add_column("measure")
-    for column in _columns(audited):
-        table.add_column(column, justify="right")
-    if tests:
-        table.add_column("difference", justify="right")
-        table.add_column("p", justify="right")
+) -> ReportTable:
+    rows = []
     for name in tables[0]:
         cells = [_cell(each.get(name, Measure(None))) for each in tables]
         if tests:
             test = tests.get(name)
             cells += ["", ""] if test is None else [f"{test.difference:+.3f}", f"{test.p_value:.3g}"]
-        table.add_row(MEASURES[name], *cells)
-    return table
-
-
-def _wide_console() -> Console:
-    """Standard output, wide enough for two judges where no terminal says how wide it is."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, 120))
+        rows.append((MEASURES[name], *cells))
+    head = ("measure", *_columns(audited), *(("difference", "p") if tests else ()))
+    return ReportTable(head, rows, title=f"{len(audited[0].results)} groups; 95 % intervals over groups")
 
 
 def _columns(audited: Sequence[AuditResult]) -> list[str]:

@@ -16,25 +16,22 @@ from itertools import islice
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from raypoly.errors import UsageError
 from raypoly.judge import Judge, build_judge
 from raypoly.judge.label_agreement import adjusted_rand, mean_interval
 from raypoly.metrics.pass_at_k import distinct, drawn_strategies
 from raypoly.offline.command_config import choose_run_judge
-from raypoly.offline.command_output import NOTES, SHOWN, make_table, results_console, say, say_where
+from raypoly.offline.command_output import NOTES, SHOWN, results_console, say, say_where
 from raypoly.offline.judge.ask_judge import Answer, ask_with_progress, describe_spending
 from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup
 from raypoly.offline.rescore.changed_numbers import ChangedNumber
 from raypoly.offline.rescore.stored_groups import CurrentProblems, read_current_problems
 from raypoly.offline.rescore.verdict_diff import number_table
 from raypoly.offline.row_writer import RowWriter, open_rows
+from raypoly.reports.tables import ReportTable
 from raypoly.run import Run
 from raypoly.values import Group
-
-GroupFilter = Callable[[Group], bool]
 
 
 def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[str]) -> None:
@@ -115,7 +112,9 @@ def _count_groups(run: Run) -> tuple[int, int]:
     return total, asked
 
 
-def _read_groups(run: Run, today: CurrentProblems, wanted: GroupFilter) -> Iterator[tuple[Group, ObservedGroup]]:
+def _read_groups(
+    run: Run, today: CurrentProblems, wanted: Callable[[Group], bool]
+) -> Iterator[tuple[Group, ObservedGroup]]:
     """The groups to label, in the run's order, as a judge reads them.
 
     Raises `UsageError` where a problem is gone: a judge is shown its statement.
@@ -169,7 +168,7 @@ class Diversity:
             row["problem_id"],
             adjusted_rand(then, now) if both else None,
             sum((one == 0) != (two == 0) for one, two in zip(then, now, strict=True)) if both else 0,
-            (_count_distinct(then), _count_distinct(now)),
+            (None if then is None else float(distinct(then)), None if now is None else float(distinct(now))),
             (_count_correct(then, passed), _count_correct(now, passed)),
         )
 
@@ -212,17 +211,8 @@ class Partitions:
             around = f"{interval.low:.3f} to {interval.high:.3f}"
             say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 %: {around})")
         if changed:
-            console.print(self._problem_table(changed))
+            console.print(_problem_table(changed).rich())
         console.print(number_table(self._numbers(reported)))
-
-    def _problem_table(self, changed: Sequence[Diversity]) -> Table:
-        table = make_table(["problem"], ["groups that differ", "least ARI", "degenerate in one alone"])
-        counts = Counter(group.problem_id for group in changed)
-        for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
-            own = [group for group in changed if group.problem_id == name]
-            least = min(group.ari for group in own if group.ari is not None)
-            table.add_row(Text(name), f"{count:,}", f"{least:.3f}", f"{sum(group.degenerate for group in own):,}")
-        return table
 
     def _numbers(self, reported: Mapping[int, Mapping[str, Any]]) -> Iterator[ChangedNumber]:
         yield from _mean_numbers("training", self.groups, None)
@@ -232,20 +222,25 @@ class Partitions:
             yield from _mean_numbers(f"step {step}", own, reported.get(step, {}).get("strategies"))
 
 
+def _problem_table(changed: Sequence[Diversity]) -> ReportTable:
+    rows = []
+    counts = Counter(group.problem_id for group in changed)
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
+        own = [group for group in changed if group.problem_id == name]
+        least = min(group.ari for group in own if group.ari is not None)
+        rows.append((name, f"{count:,}", f"{least:.3f}", f"{sum(group.degenerate for group in own):,}"))
+    return ReportTable(("problem", "groups that differ", "least ARI", "degenerate in one alone"), rows)
+
+
 def _mean_numbers(of: str, groups: Sequence[Diversity], reported: float | None) -> Iterator[ChangedNumber]:
     """Distinct strategies of a group, and those of its correct programs."""
-    compared = [group for group in groups if group.ari is not None]
-    used = compared or groups
-    for name, pairs in (
-        ("strategies", [group.strategies for group in used]),
-        ("correct strategies", [group.correct for group in used]),
+    used = [group for group in groups if group.ari is not None] or groups
+    for name, pairs, known in (
+        ("strategies", [group.strategies for group in used], reported),
+        ("correct strategies", [group.correct for group in used], None),
     ):
         then, now = (_mean([pair[side] for pair in pairs]) for side in (0, 1))
-        yield ChangedNumber(of, name, len(used), reported if name == "strategies" else None, then, now)
-
-
-def _count_distinct(ids: Sequence[int] | None) -> float | None:
-    return None if ids is None else float(distinct(ids))
+        yield ChangedNumber(of, name, len(used), known, then, now)
 
 
 def _count_correct(ids: Sequence[int] | None, passed: Sequence[bool]) -> float | None:
