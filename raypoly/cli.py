@@ -149,7 +149,7 @@ def prepare(
 
     chosen = load_config(config, overrides or [])
     if explain is not None:
-        from raypoly.preparing.explain import explain_problem as told
+        from raypoly.preparing.decision_log import explain_problem as told
         from raypoly.preparing.preparation_folder import PreparationFolder
 
         typer.echo(told(PreparationFolder.of(chosen).look(), explain))

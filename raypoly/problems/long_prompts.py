@@ -144,7 +144,7 @@ async def cut_statements(problems: Sequence[Problem], limit: int, encode: Encode
 
 
 async def count_tokens(texts: Sequence[str], encode: Encode) -> list[int]:
-    """How many tokens each text has."""
+    """The number of tokens of each text."""
     found: list[int] = []
     for start in range(0, len(texts), _BATCH):
         found += [len(tokens) for tokens in await encode(texts[start : start + _BATCH])]

@@ -1,4 +1,4 @@
-"""Which problems a step trains on: an endless line of problems in a seeded order, of which each step takes some.
+"""The order of problems: an endless line of them, seeded; each step takes some.
 
     order = EpochOrder(problems, per_step=20, seed=0)
     order.batch(12)                                     # the problems of a step of fixed size

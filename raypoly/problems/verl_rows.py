@@ -21,11 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems.chat_templates import PLAIN, Render, chat_renderer
 from raypoly.problems.formats import parquet_rows, test_lists
 from raypoly.problems.formats.long_integers import dumps, loads
 from raypoly.problems.formats.row_fields import Identifier, error_reason
 from raypoly.problems.problem_set import ProblemSet, problem_set_of
+from raypoly.problems.templates import PLAIN, Render, chat_renderer
 from raypoly.values import Problem, TestSuite
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ NO_TEMPLATE = (
 
 @dataclass(frozen=True)
 class ComputeScoreArgs:
-    """What verl hands to a reward function beside the response."""
+    """The arguments that verl gives to a reward function beside the response."""
 
     data_source: str
     ground_truth: Any
@@ -105,7 +105,7 @@ def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> 
 
 
 def compute_score_args(problem: Problem) -> ComputeScoreArgs:
-    """What the row that the problem was made of says. Raises `UsageError` where it was none of verl's."""
+    """The arguments of the problem's row. Raises `UsageError` if it was not one of verl's."""
     metadata = problem.metadata
     if not {"data_source", "ground_truth", "extra_info"} <= metadata.keys():
         raise UsageError(f"Problem {problem.id} has no ground truth of verl's: set problems.source=verl.")

@@ -43,7 +43,11 @@ def audit_file(
 
     Raises `UsageError` before anything starts, and `RaypolyError` at the end where a requirement is not met.
     """
-    required = _check_possible(parse_requirements(require), runs, consistency)
+    required = parse_requirements(require)
+    if "run_to_run" in required and runs < 2:
+        raise UsageError("--require run_to_run needs --runs 2 or more.")
+    if not consistency and (asked := [name for name in required if name in CONSISTENCIES]):
+        raise UsageError(f"--require {asked[0]} and --no-consistency don't go together: drop one.")
     golds = read_gold_groups(gold)
     if json_out is not None and not json_out.absolute().parent.is_dir():
         raise UsageError(f"--json {json_out} can't be written: there is no such folder.")
@@ -57,21 +61,14 @@ def audit_file(
     for each in audited:
         if each.spent:
             say(console, f"{each.judge}: {each.spent}")
-    for result in _worst_groups(audited[0].results, worst):
+    # refused groups first, then by adjusted Rand index; groups that are wholly right are left out
+    ranked = sorted(audited[0].results, key=lambda result: -2.0 if result.ari is None else result.ari)
+    for result in [result for result in ranked if result.ari is None or result.ari < 1][:worst]:
         say(console, _describe_group(result, next(each for each in golds if each.id == result.id)))
     if json_out is not None:
         _write(json_out, gold, audited, tables, tests)
     if short := find_unmet(tables[0], required):
         raise RaypolyError(f"The judge {audited[0].judge} is not good enough: {'; '.join(short)}.")
-
-
-def _check_possible(required: dict[str, float], runs: int, consistency: bool) -> dict[str, float]:
-    """Raises `UsageError` for a requirement that this audit will not measure."""
-    if "run_to_run" in required and runs < 2:
-        raise UsageError("--require run_to_run needs --runs 2 or more.")
-    if not consistency and (asked := [name for name in required if name in CONSISTENCIES]):
-        raise UsageError(f"--require {asked[0]} and --no-consistency don't go together: drop one.")
-    return required
 
 
 def _table(
@@ -105,12 +102,6 @@ def _cell(measure: Measure) -> str:
         return "-"
     text = f"{measure.value:.3f}"
     return text if measure.interval is None else f"{text} [{measure.interval.low:.2f}, {measure.interval.high:.2f}]"
-
-
-def _worst_groups(results: Sequence[AuditedGroup], count: int) -> list[AuditedGroup]:
-    """Refused groups first, then by adjusted Rand index; groups that are wholly right are left out."""
-    ranked = sorted(results, key=lambda result: -2.0 if result.ari is None else result.ari)
-    return [result for result in ranked if result.ari is None or result.ari < 1][:count]
 
 
 def _describe_group(result: AuditedGroup, gold: GoldGroup) -> str:

@@ -1,4 +1,4 @@
-"""What `raypoly judge label --run` does: label a run's stored groups again, and say what that does to its diversity.
+"""`raypoly judge label --run`: label a run's stored groups again, and compare its diversity then and now.
 
     relabel("~/raypoly-runs/mine", "labels.jsonl", "openai", ["judge.votes=3"])
 
@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from raypoly.errors import UsageError
-from raypoly.judge import Judge, build_judge
+from raypoly.judge import build_judge
 from raypoly.judge.label_agreement import adjusted_rand, mean_interval
 from raypoly.metrics.pass_at_k import distinct, drawn_strategies
 from raypoly.offline.command_config import choose_run_judge
@@ -28,7 +28,7 @@ from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup
 from raypoly.offline.rescore.changed_numbers import ChangedNumber
 from raypoly.offline.rescore.stored_groups import CurrentProblems, read_current_problems
 from raypoly.offline.rescore.verdict_diff import number_table
-from raypoly.offline.row_writer import RowWriter, open_rows
+from raypoly.offline.row_writer import open_rows
 from raypoly.reports.tables import ReportTable
 from raypoly.run import Run
 from raypoly.values import Group
@@ -54,38 +54,29 @@ def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[s
     # a file of instructions may change under its name; a run may have grown between two starts
     prompt = str(getattr(judge, "version", ""))
     identity = {"run": run.uri, "problems": today.hash, "prompt": prompt, "judge": choice.identity["judge"]}
+    partitions = Partitions()
+    waiting: deque[Group] = deque()
+
+    def draw(done: int) -> Iterator[ObservedGroup]:
+        for group, seen in islice(groups, done, None):
+            waiting.append(group)
+            yield seen
+
     with open_rows(out, identity) as rows:
-        partitions = _label(groups, judge, asked or total, rows, out is not None)
+        for row in rows.read_kept():
+            partitions.add(row)
+        if done := len(partitions.groups):
+            say(NOTES, f"{done:,} groups are labelled already.")
+        for seen, answer in ask_with_progress(judge, draw(done), (asked or total) - done, out is not None):
+            made = relabelled_row(waiting.popleft(), seen, answer)
+            partitions.add(made)
+            rows.write(made)
         rows.finish()
     console = results_console(out)
     partitions.show(console, {row["step"]: row for row in run.rows})
     if spent := describe_spending(judge):
         say(NOTES, spent)
     say_where(console, "rows", out)
-
-
-def _label(
-    groups: Iterator[tuple[Group, ObservedGroup]], judge: Judge, total: int, rows: RowWriter, resumes: bool
-) -> Partitions:
-    """Every group's labels: those that an earlier start wrote, then those that are asked for."""
-    found = Partitions()
-    for row in rows.read_kept():
-        found.add(row)
-    done = len(found.groups)
-    if done:
-        say(NOTES, f"{done:,} groups are labelled already.")
-    waiting: deque[Group] = deque()
-
-    def draw() -> Iterator[ObservedGroup]:
-        for group, seen in islice(groups, done, None):
-            waiting.append(group)
-            yield seen
-
-    for seen, answer in ask_with_progress(judge, draw(), total - done, resumes):
-        row = relabelled_row(waiting.popleft(), seen, answer)
-        found.add(row)
-        rows.write(row)
-    return found
 
 
 def relabelled_row(group: Group, seen: ObservedGroup, answer: Answer) -> dict[str, Any]:
@@ -103,7 +94,7 @@ def relabelled_row(group: Group, seen: ObservedGroup, answer: Answer) -> dict[st
 
 
 def _count_groups(run: Run) -> tuple[int, int]:
-    """How many sound groups of training there are, and about how many of them the run's judge was asked."""
+    """(Sound groups of training, groups about which the run's judge was asked)."""
     total = asked = 0
     for step in run.steps:
         for group in run.completed(step).groups:
@@ -146,7 +137,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Diversity:
-    """How two labellings of one group compare."""
+    """Two labellings of one group, compared."""
 
     step: int
     problem_id: str

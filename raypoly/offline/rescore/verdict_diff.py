@@ -1,4 +1,4 @@
-"""What changed when a run was scored again: added up by problem from the rows of its groups, and shown in tables."""
+"""The changes after a run was scored again, added up by problem from its groups' rows and shown in tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProblemDiff:
     unknown: int = 0
     """Rollouts without a verdict, then or now."""
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How many rollouts went from which status to which; equal ones have another reward."""
+    """Rollouts by (status then, status now); equal ones have another reward."""
 
 
 @dataclass

@@ -1,11 +1,11 @@
-"""What `raypoly score` does with files: score programs, run the problems' own solutions, find duplicate problems."""
+"""The work of `raypoly score` on files: score programs, run the problems' own solutions, find duplicate problems."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
@@ -127,9 +127,14 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
                     excluded.write(found.row)
                 if calibrate and found.reason in ("", NO_SOLUTION):
                     usable.write(row_of(found.problem))
-        for row in _rejected_rows(stream):
+        for rejected in stream.rejected:
             statuses["rejected"] += 1
-            excluded.write(row)
+            # a second row of an id that is usable must not exclude the first
+            name = None if rejected.id in stream.ids else rejected.id
+            detail = f"line {rejected.line}: {rejected.reason}"
+            excluded.write(
+                {"problem_id": name, "reason": "its row can't be used", "status": "rejected", "detail": detail}
+            )
         excluded.finish()
         usable.finish()
     console = results_console(out, calibrated)
@@ -176,18 +181,10 @@ def verdict_row(program: Program, verdict: Verdict, evidence: bool) -> dict[str,
 
 
 def status_table(counts: Mapping[str, int], first: str = "status") -> ReportTable:
-    """How many there are of each status: those of verdicts in their usual order, others behind them."""
+    """The number of each status: those of verdicts in their usual order, others behind them."""
     order = sorted(counts, key=lambda name: (*STATUSES, name).index(name))
     head = (first, "programs" if first == "status" else "problems")
     return ReportTable(head, [(status, f"{counts[status]:,}") for status in order])
-
-
-def _rejected_rows(stream: ProblemStream) -> Iterator[dict[str, Any]]:
-    """Rows of the exclusion list. A second row of an id that is usable must not exclude the first."""
-    for rejected in stream.rejected:
-        name = None if rejected.id in stream.ids else rejected.id
-        detail = f"line {rejected.line}: {rejected.reason}"
-        yield {"problem_id": name, "reason": "its row can't be used", "status": "rejected", "detail": detail}
 
 
 def compare_files(problems: Path, against: Path | None, out: str | None) -> None:

@@ -129,7 +129,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """What a file held."""
+    """The problems of a file, and its bad rows."""
 
     problems: list[Problem]
     """In the file's order, each id once."""

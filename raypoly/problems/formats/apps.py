@@ -81,17 +81,11 @@ def suite_of(tests: InputOutput, starter: str) -> TestSuite:
         if not isinstance(arguments, list):
             raise ValueError(f"input_output: inputs.{number} is not a list of arguments")
     outputs = tests.outputs
-    if is_wrapped(outputs, starter, tests.fn_name):
-        outputs = [output[0] for output in outputs]
+    if all(isinstance(output, list) and len(output) == 1 for output in outputs):
+        declared = _declared_depth(starter, tests.fn_name)
+        if declared is None or declared < max(map(_depth, outputs), default=0):
+            outputs = [output[0] for output in outputs]
     return call_suite(zip(tests.inputs, outputs, strict=True))
-
-
-def is_wrapped(outputs: list[Any], starter: str, name: str) -> bool:
-    """Whether each output stands in a list that is not part of it (the rule is this module's docstring)."""
-    if not all(isinstance(output, list) and len(output) == 1 for output in outputs):
-        return False
-    declared = _declared_depth(starter, name)
-    return declared is None or declared < max(map(_depth, outputs), default=0)
 
 
 def _lines(value: Any, where: str) -> str:
@@ -117,7 +111,7 @@ def _depth(value: Any) -> int:
 
 
 def _declared_depth(starter: str, name: str) -> int | None:
-    """How deep the lists are that the function is annotated to return; None where nothing says so."""
+    """Depth of the lists that the function is annotated to return; None without such an annotation."""
     try:
         tree = parse_python(
             f"{starter.rstrip()}\n        pass\n" if starter.rstrip().endswith(":") else starter, "starter_code"

@@ -30,7 +30,7 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
-    """What stands before the signature runs before candidate and tests alike: a check may use a helper of it."""
+    """Code before the signature runs before candidate and tests alike: a check may use its helpers."""
     it = _Row.model_validate(row)
     start = _signature(it.prompt, it.entry_point)
     if start < 0:
@@ -43,7 +43,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _signature(prompt: str, name: str) -> int:
-    """Where the definition of `name` begins, decorators included; -1 where there is none."""
+    """Index of the definition of `name`, decorators included; -1 if there is none."""
     found = re.search(rf"^(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", prompt, re.MULTILINE)
     if found is None:
         return -1

@@ -19,7 +19,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class BudgetRow(TypedDict, total=False):
-    """What a call may spend."""
+    """The limits of a call."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     steps: Annotated[int, Field(ge=0)]

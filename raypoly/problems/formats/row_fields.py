@@ -1,4 +1,4 @@
-"""What the rows of all formats share: kinds of column, prompts, tests, and one readable reason for a wrong row."""
+"""Common parts of all formats' rows: kinds of column, prompts, tests, and one readable reason for a wrong row."""
 
 from __future__ import annotations
 

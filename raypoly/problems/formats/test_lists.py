@@ -82,7 +82,7 @@ def _suite(it: _Row, starter: str) -> tuple[str, TestSuite]:
 
 
 def _held(it: _Row) -> Any:
-    """The tests, out of the JSON or the Python literal that they come in."""
+    """The tests, read from JSON or from a Python literal."""
     if it.tests is not None:
         return _value(it.tests, "tests")
     if it.verification_info is not None:

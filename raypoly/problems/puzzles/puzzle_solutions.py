@@ -46,7 +46,7 @@ def _element(puzzle: Puzzle, name: str) -> str:
 
 
 def _value(puzzle: Puzzle, element: str) -> str:
-    """What one element adds, 0 where the filter drops it."""
+    """The value of one element, 0 if the filter drops it."""
     value = _fill(puzzle.map.template, element)
     return value if puzzle.filter is ALL else f"{value} if {_fill(puzzle.filter.template, element)} else 0"
 

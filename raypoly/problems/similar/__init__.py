@@ -119,7 +119,7 @@ def _prepare(problem: Problem, hasher: GramHasher) -> _Compared:
 
 
 class _Partners:
-    """Where to look for the like of a problem: under its names, its statement, and statements near to it."""
+    """Finds candidates for the same problem: by its names, its statement, and statements near to it."""
 
     def __init__(self, ours: Sequence[_Compared], theirs: Sequence[_Compared]) -> None:
         left, right = ({it.digest: it.grams for it in side if it.digest} for side in (ours, theirs))
@@ -129,11 +129,11 @@ class _Partners:
             self._near[our_digests[i]].append(their_digests[j])
 
     def places(self, it: _Compared) -> list[str]:
-        """Under which it is found."""
+        """Its own places."""
         return [*it.name_places, *([it.digest] if it.digest else [])]
 
     def of(self, it: _Compared) -> list[str]:
-        """Where its like may be."""
+        """Places of problems that may be the same."""
         return [*it.name_places, *(self._near.get(it.digest, []) if it.digest else [])]
 
 

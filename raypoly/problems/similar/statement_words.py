@@ -85,7 +85,7 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True)
 class StatementWords:
-    """What is compared of a problem's text."""
+    """A statement's words, with and without names of variables."""
 
     words: tuple[str, ...]
     """Without names of variables."""
