@@ -16,7 +16,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class PuzzleSource:
-    """A sequence of elements."""
+    """Where the elements come from."""
 
     name: str
     words: str
@@ -28,7 +28,7 @@ class PuzzleSource:
 
 @dataclass(frozen=True)
 class Filter:
-    """A condition on elements; the empty template keeps all."""
+    """Which elements count; the empty template keeps all."""
 
     words: str
     template: str
@@ -37,7 +37,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Map:
-    """A function of an element."""
+    """What an element becomes."""
 
     words: str
     template: str
@@ -46,7 +46,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Makes one number of the mapped elements: folded from `start`, then (modulo) reduced."""
+    """How the mapped elements become one number: folded from `start`, then (modulo) reduced."""
 
     name: str
     words: str
@@ -105,7 +105,7 @@ class Puzzle:
 
     @cached_property
     def words(self) -> str:
-        """The task, on one line."""
+        """What is asked, on one line."""
         return f"{self.aggregate.words}{self.map.words}{self.filter.words}numbers {self.source.words}"
 
     @property

@@ -32,8 +32,14 @@ class Style:
 
 def _iterable(puzzle: Puzzle) -> str:
     """The source as something to iterate; digits come as characters."""
-    iterables = {"up_to": "range(1, n + 1)", "below": "range(n)", "between": "range(a, b + 1)", "digits": "s"}
-    return iterables[puzzle.source.name]
+    return {"up_to": "range(1, n + 1)", "below": "range(n)", "between": "range(a, b + 1)", "digits": "s"}[
+        puzzle.source.name
+    ]
+
+
+def _numbers(puzzle: Puzzle) -> str:
+    """The source as an iterable of numbers."""
+    return "map(int, s)" if puzzle.source.name == "digits" else _iterable(puzzle)
 
 
 def _fill(template: str, element: str) -> str:
@@ -46,7 +52,7 @@ def _element(puzzle: Puzzle, name: str) -> str:
 
 
 def _value(puzzle: Puzzle, element: str) -> str:
-    """The value of one element, 0 if the filter drops it."""
+    """What one element adds, 0 where the filter drops it."""
     value = _fill(puzzle.map.template, element)
     return value if puzzle.filter is ALL else f"{value} if {_fill(puzzle.filter.template, element)} else 0"
 
@@ -68,8 +74,13 @@ def _finish(puzzle: Puzzle, expression: str) -> str:
 
 def _collected(puzzle: Puzzle, iterable: str) -> str:
     """The aggregate of an iterable of mapped values."""
-    forms = {"more": "1 + sum(X)", "mod": "sum(X) % 7", "max": "max(X, default=0)"}
-    return forms.get(puzzle.aggregate.name, "sum(X)").replace("X", iterable)
+    return {
+        "sum": f"sum({iterable})",
+        "count": f"sum({iterable})",
+        "more": f"1 + sum({iterable})",
+        "mod": f"sum({iterable}) % 7",
+        "max": f"max({iterable}, default=0)",
+    }[puzzle.aggregate.name]
 
 
 def _loop_body(puzzle: Puzzle, total: str, x: str) -> str:
@@ -129,7 +140,7 @@ def _comprehension(style: Style, puzzle: Puzzle) -> str:
 
 
 def _higher_order(style: Style, puzzle: Puzzle) -> str:
-    x, values = style.element, "map(int, s)" if puzzle.source.name == "digits" else _iterable(puzzle)
+    x, values = style.element, _numbers(puzzle)
     if puzzle.filter is not ALL:
         values = f"filter(lambda {x}: {_fill(puzzle.filter.template, x)}, {values})"
     if puzzle.map is not SAME or puzzle.filter is ALL:
