@@ -22,8 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from raypoly.problems.formats import problem_of, read_lines
+from raypoly.problems.formats import problem_of
 from raypoly.problems.formats.row_fields import prompt_of
+from raypoly.problems.formats.row_files import read_lines
 from raypoly.problems.similar import find_duplicates, find_overlaps
 from raypoly.values import Problem, TestSuite
 from tests.support.planted_copies import KINDS

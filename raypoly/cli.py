@@ -30,6 +30,7 @@ from raypoly import settings
 from raypoly.crash import Crash
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.offline.judge.judge_commands import judge_app
+from raypoly.offline.score.score_command import score
 from raypoly.run import Run
 from raypoly.run_identity import resolve_run, storage_options
 
@@ -148,7 +149,7 @@ def prepare(
 
     chosen = load_config(config, overrides or [])
     if explain is not None:
-        from raypoly.preparing.explain import explain_problem
+        from raypoly.preparing.decision_log import explain_problem
         from raypoly.preparing.preparation_folder import PreparationFolder
 
         typer.echo(explain_problem(PreparationFolder.of(chosen).look(), explain))
@@ -205,54 +206,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-@app.command()
-def score(
-    problems: Annotated[
-        str | None, typer.Option(help="A file of problems, a folder or a pattern in quotes: docs/problem-formats.md.")
-    ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="scorer.key=value", show_default=False)] = None,
-    programs: Annotated[
-        str | None, typer.Option(help="Programs to score: rows of id, problem_id, and code or response.")
-    ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Where verdicts go, or the exclusion list; - is standard output.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Programs run at once. Default: as many as CPUs.")] = None,
-    evidence: Annotated[
-        bool, typer.Option("--evidence", help="Add each program's evidence: canonical form, approach.")
-    ] = False,
-    validate: Annotated[bool, typer.Option("--validate", help="Run the problems' own solutions instead.")] = False,
-    calibrated: Annotated[
-        str | None, typer.Option(help="With --validate: where usable problems go, with their time limits.")
-    ] = None,
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Look for duplicate problems instead; run nothing.")
-    ] = False,
-    against: Annotated[
-        str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not contain.")
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(help="Score a run's rollouts again instead and report differences; change nothing.")
-    ] = None,
-) -> None:
-    """Score programs or a run's rollouts without Ray, or check a data set: solutions, tests, duplicates."""
-    from raypoly.offline.score.score_args import ScoreArgs, run_score
-
-    run_score(
-        ScoreArgs(
-            problems=problems,
-            overrides=overrides or [],
-            programs=programs,
-            out=out,
-            workers=workers,
-            evidence=evidence,
-            validate=validate,
-            calibrated=calibrated,
-            duplicates=duplicates,
-            against=against,
-            run=run,
-        )
-    )
+app.command()(score)
 
 
 def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:

@@ -1,4 +1,4 @@
-"""What `raypoly experiment` does: arms over seeds, each run a training in a process of its own, compared by one page.
+"""`raypoly experiment`: arms over seeds, each run a training in a process of its own, compared by one page.
 
     experiment = load("configs/experiments/objectives.yaml")
     runs = planned(experiment, Path("~/experiment").expanduser(), [])

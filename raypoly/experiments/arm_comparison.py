@@ -52,7 +52,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Start:
-    """Where arms began: one policy a seed, measured on the same problems."""
+    """The common start of some arms: one policy a seed, measured on the same problems."""
 
     arms: Sequence[str]
     measured: Sequence[Measures]
@@ -85,15 +85,11 @@ class ArmComparison:
 
     def difference(self, arm: Arm, measure: str) -> SeedSpread | None:
         """Of an arm from the first one, by pairs of runs with the same seed that began alike."""
-        return SeedSpread.of(
-            _minus(mine.after.get(measure), theirs.after.get(measure)) for mine, theirs in self._pairs(arm)
-        )
+        pairs = ((mine.after.get(measure), theirs.after.get(measure)) for mine, theirs in self.pairs(arm))
+        return SeedSpread.of(mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None)
 
-    def pairs(self, arm: Arm) -> int:
-        """How many pairs there are."""
-        return len(self._pairs(arm))
-
-    def _pairs(self, arm: Arm) -> Sequence[tuple[RunResult, RunResult]]:
+    def pairs(self, arm: Arm) -> Sequence[tuple[RunResult, RunResult]]:
+        """(The arm's run, the first arm's run) of each seed that both began alike with."""
         first = {(run.seed, run.start): run for run in self.arms[0].runs}
         return [(run, first[run.seed, run.start]) for run in arm.runs if (run.seed, run.start) in first]
 
@@ -112,7 +108,3 @@ def _arms(results: Sequence[RunResult]) -> Sequence[Arm]:
         Arm(name, len(runs), sorted((run for run in runs if run.finished), key=lambda run: run.seed))
         for name, runs in by_name.items()
     ]
-
-
-def _minus(mine: float | None, theirs: float | None) -> float | None:
-    return None if mine is None or theirs is None else mine - theirs

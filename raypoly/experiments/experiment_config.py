@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
 from raypoly import settings
 from raypoly.config import Section
@@ -31,6 +31,13 @@ def _once_each(seeds: tuple[int, ...]) -> tuple[int, ...]:
     return seeds
 
 
+def _folders_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
+        raise ValueError(f"{name!r} names folders: use letters, digits and _ . + - alone")
+    return name
+
+
+_Name = Annotated[str, AfterValidator(_folders_name)]
 Seeds = Annotated[tuple[StrictInt, ...], AfterValidator(_once_each)]
 
 
@@ -67,7 +74,7 @@ class ArmConfig(Section):
 class ExperimentConfig(Section):
     """One experiment."""
 
-    name: str = Field(description="What it is called in folders, tables and markers. Default: the file's name.")
+    name: _Name = Field(description="What it is called in folders, tables and markers. Default: the file's name.")
     config: str | None = Field(
         None, description="The config file that all runs begin with. Default: the embedded configs/tiny.yaml."
     )
@@ -75,18 +82,13 @@ class ExperimentConfig(Section):
     seed_keys: tuple[str, ...] = Field(("train.seed",), min_length=1, description="The keys that get the seed.")
     arms: dict[str, ArmConfig] = Field(min_length=1, description="Arms by name; the first is what others differ from.")
 
-    @field_validator("name")
-    @classmethod
-    def _is_a_folders_name(cls, name: str) -> str:
-        return _checked(name)
-
     @model_validator(mode="after")
     def _every_key_has_one_owner(self) -> ExperimentConfig:
         for name, arm in self.arms.items():
             if taken := sorted({*OWN, *self.seed_keys} & set(arm.sets)):
                 raise ValueError(f"arm {name} sets {taken[0]}, which the experiment gives to each run")
         for name in self.arms:
-            _checked(name)
+            _folders_name(name)
         return self
 
     def seeds_of(self, arm: str) -> Sequence[int]:
@@ -107,13 +109,6 @@ def load_experiment(path: str | Path) -> ExperimentConfig:
         return ExperimentConfig.model_validate({"name": file.stem, **values})
     except ValidationError as error:
         raise UsageError("\n".join(_sentence(dict(item), file) for item in error.errors())) from error
-
-
-def _checked(name: str) -> str:
-    """A name that is part of a folder's. Raises `ValueError`."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
-        raise ValueError(f"{name!r} names folders: use letters, digits and _ . + - alone")
-    return name
 
 
 def _sentence(error: Mapping[str, Any], file: Path) -> str:

@@ -22,7 +22,7 @@ from raypoly.experiments.run_result import RunResult
 
 @dataclass(frozen=True)
 class _File:
-    """What is read of a results.json."""
+    """The parts of a results.json that are read."""
 
     config: str | None
     at_once: int
@@ -48,22 +48,19 @@ def take_results(
     for key, result in found.items():
         if key not in planned:
             say(f"Note: {result.arm}-s{result.seed} of --also is no run of this experiment, and is left out.")
-    return [_with(run, found) for run in runs], at_once
-
-
-def _with(run: PlannedRun, found: dict[tuple[str | None, tuple[str, ...]], RunResult]) -> PlannedRun:
-    result = found.get((run.base, run.keys))
-    if result is None or run.finished:
-        return run
-    return replace(run, elsewhere=replace(result, arm=run.arm, start=run.start))
+    taken = ((run, found.get((run.base, run.keys))) for run in runs)
+    return [
+        run if it is None or run.finished else replace(run, elsewhere=replace(it, arm=run.arm, start=run.start))
+        for run, it in taken
+    ], at_once
 
 
 def _read(file: Path) -> _File:
     try:
         return TypeAdapter(_File).validate_python(json.loads(file.read_bytes()))
     except OSError as error:
-        why = error.strerror
-        raise UsageError(f"--also {file} can't be read ({why}): give an experiment's results.json.") from None
+        why = f"can't be read ({error.strerror}): give an experiment's results.json"
+        raise UsageError(f"--also {file} {why}.") from None
     except (ValueError, ValidationError) as error:
         raise UsageError(f"--also {file} is not the results.json of an experiment: {_first(error)}.") from None
 

@@ -1,4 +1,4 @@
-"""Which runs an experiment is, each checked before anything starts.
+"""An experiment's runs, each checked before anything starts.
 
 runs = planned(experiment, out, ["scorer.workers=1"])
 for remark in check(runs, at_once=1): print(remark)
@@ -42,7 +42,7 @@ class PlannedRun:
     start: str
     """The same for runs that begin with the same policy on the same problems, whatever the seed."""
     elsewhere: RunResult | None = None
-    """What it came to in another folder, where it was trained."""
+    """Its result in the other folder in which it was trained."""
 
     @property
     def name(self) -> str:
@@ -66,18 +66,18 @@ class PlannedRun:
 
     @property
     def command(self) -> list[str]:
-        """What trains it, or goes on with it."""
+        """The command that trains it, or goes on with it."""
         config = ["--config", self.base] if self.base is not None else []
         return [sys.executable, "-m", "raypoly.train", *config, *self.overrides]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What makes it this run, wherever its folder is."""
+        """The overrides that define the run, without its folder."""
         return tuple(text for text in self.overrides if not text.startswith("run.dir="))
 
     @property
     def result(self) -> RunResult:
-        """What it came to so far, here or in the other folder."""
+        """Its result so far, here or in the other folder."""
         return self.elsewhere or read_result(self.arm, self.seed, self.start, self.steps, self.place)
 
     @property
@@ -161,7 +161,7 @@ def _steps_done(directory: RunDirectory) -> int:
 
 
 def _start(config: Config, seed_keys: Sequence[str]) -> str:
-    """What a run begins with and is measured by, without what a seed changes."""
+    """The keys that define a run's start and its measurement, without those that get the seed."""
     kept = {k: v for k, v in dotted_values(config).items() if k.partition(".")[0] in _START or k in _MEASURE}
     return json.dumps({key: value for key, value in kept.items() if key not in seed_keys}, sort_keys=True)
 

@@ -12,7 +12,6 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.training_process import RunningTraining, TrainingExit, is_held
@@ -48,7 +47,7 @@ class ExperimentETA:
 
 
 class RunQueue:
-    """What is to be done in this start, and what is known of its time."""
+    """The runs of this start, and estimates of their time."""
 
     def __init__(self, runs: Sequence[PlannedRun], at_once: int, say: Callable[[str], None]) -> None:
         self._runs, self._at_once, self._say = runs, at_once, say
@@ -64,14 +63,21 @@ class RunQueue:
                 self._eta.add(run.steps, run.result.seconds)
 
     def to_the_end(self) -> list[TrainingExit]:
-        """How each run of this start came out; those that were finished before are not among them."""
+        """The outcome of each run of this start, without those that were finished before."""
         ended: list[TrainingExit] = []
-        with self._none_is_left():
+        try:
             while self._waiting or self._going or self._left_behind:
                 self._start()
                 time.sleep(_LOOK_SECONDS)
                 ended += self._look()
-        return ended
+            return ended
+        finally:  # whatever the reason, the processes of this start commit and end
+            if self._going:
+                self._say(f"{', '.join(each.run.name for each in self._going)}: what is under way is committed")
+            for each in self._going:
+                each.stop()
+            for each in self._going:
+                each.end()
 
     def _start(self) -> None:
         while self._waiting and len(self._going) + len(self._left_behind) < self._at_once:
@@ -103,7 +109,7 @@ class RunQueue:
         return ended
 
     def _rest(self) -> str:
-        """How many runs are not done yet, and how long they will take."""
+        """Words for the number of runs left and their time."""
         going = [(each.run.steps, each.seconds) for each in self._going]
         going += [(run.steps, 0.0) for run in (*self._left_behind, *self._waiting)]
         if not going:
@@ -111,16 +117,3 @@ class RunQueue:
         left = self._eta.left(going)
         estimate = f", some {duration(left / self._at_once)}" if left is not None else ""
         return f"; {len(going)} of {len(self._runs)} left{estimate}"
-
-    @contextmanager
-    def _none_is_left(self) -> Iterator[None]:
-        """On the way out, whatever the reason, the processes of this start commit and end."""
-        try:
-            yield
-        finally:
-            if self._going:
-                self._say(f"{', '.join(each.run.name for each in self._going)}: what is under way is committed")
-            for each in self._going:
-                each.stop()
-            for each in self._going:
-                each.end()

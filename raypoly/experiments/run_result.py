@@ -1,4 +1,4 @@
-"""What a run came to, read from its files; what was not measured is unknown.
+"""A run's result, read from its files; a number that was not measured is unknown.
 
 result = run.result                                   # of a `PlannedRun`
 result.after["8"]; result.after["strategies"]; result.step_seconds
@@ -29,7 +29,7 @@ Measures = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run came to, as results.json has it."""
+    """One run's result, as in results.json."""
 
     arm: str
     seed: int
@@ -54,7 +54,7 @@ class RunResult:
 
     @property
     def seconds(self) -> float:
-        """What the run has taken so far."""
+        """The run's time so far."""
         return self.training_seconds + self.evaluation_seconds
 
     @property

@@ -28,7 +28,7 @@ Outcome = Literal["finished", "stopped", "paused", "failed"]
 
 @dataclass(frozen=True)
 class TrainingExit:
-    """How one process at a run came out."""
+    """The outcome of one process of a run."""
 
     run: PlannedRun
     outcome: Outcome
@@ -103,7 +103,7 @@ def is_held(run: PlannedRun) -> bool:
 
 
 def last_log_line(log: Path, begin: int = 0) -> str:
-    """What a run said last, from byte `begin` on; where a traceback lies is not it."""
+    """The last line of a run's log from byte `begin` on, except the line that names a traceback's file."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]

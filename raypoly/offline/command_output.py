@@ -1,4 +1,4 @@
-"""What every command on files says to a person: remarks, tables, what was left out, where the rows are."""
+"""Messages of the commands on files: remarks, rows left out, the place of the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from raypoly.errors import SandboxError
 from raypoly.offline.row_writer import STDOUT
@@ -15,7 +14,7 @@ from raypoly.problems.formats import Rejected
 NOTES = Console(stderr=True)
 """Progress and remarks: rows may go to standard output."""
 SHOWN = 40
-"""Lines of a table that are printed; `--out` has them all."""
+"""Most lines that are printed of a table; `--out` has them all."""
 
 
 def say(console: Console, text: str) -> None:
@@ -24,7 +23,7 @@ def say(console: Console, text: str) -> None:
 
 
 def results_console(*outs: str | None) -> Console:
-    """Where results are printed: standard output, unless rows go there."""
+    """The console for results: standard output, unless rows go there."""
     return NOTES if STDOUT in outs else Console()
 
 
@@ -35,22 +34,10 @@ def say_where(console: Console, what: str, out: str | None) -> None:
 
 
 def note_rejected(path: Path, rejected: Sequence[Rejected]) -> None:
-    """Say how many rows of a file can't be used, and why the first can't."""
+    """Print how many rows of a file can't be used, and why the first can't."""
     if rejected:
         first = rejected[0]
         say(NOTES, f"Note: left out of {path}: {len(rejected)} rows, the first in line {first.line}: {first.reason}")
-
-
-def make_table(texts: Sequence[str], numbers: Sequence[str] = (), last: str = "") -> Table:
-    """An empty table: columns of text, columns of numbers, and perhaps a last one of text. Long text is folded."""
-    table = Table()
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    if last:
-        table.add_column(last, overflow="fold")
-    return table
 
 
 def count_of(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""How far a command has come: a bar in a terminal, else a line every ten seconds.
+"""Progress of a command: a bar in a terminal, else a line every ten seconds.
 
 with show_progress("programs", 1000, lambda: (pool.done, pool.passed), console):
     ...
@@ -29,7 +29,7 @@ Counts = Callable[[], tuple[int, int | None]]
 def show_progress(
     what: str, total: int | None, counts: Counts, console: Console, line_seconds: float = _LINE_SECONDS
 ) -> Iterator[None]:
-    """While the block runs, show how many of `total` items are done; None where nobody knows how many there are."""
+    """While the block runs, show how many of `total` items are done; None if the total is unknown."""
     over = threading.Event()
     redraws = console.is_terminal and not console.is_dumb_terminal
     show, every = (_show_bar, _REDRAW_SECONDS) if redraws else (_print_lines, line_seconds)

@@ -1,4 +1,4 @@
-"""End a command in good order on Ctrl-C and on SIGTERM: both raise one exception with a sentence and an exit code."""
+"""Ctrl-C and SIGTERM raise one exception with a sentence and an exit code."""
 
 from __future__ import annotations
 

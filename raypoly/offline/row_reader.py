@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class HasId(Protocol):
-    """What a row that has an id of its own becomes."""
+    """An item with an id."""
 
     @property
     def id(self) -> str: ...
@@ -42,7 +42,7 @@ class FileRow:
     """Empty where the line is too long to be held."""
 
     def error(self, reason: str) -> UsageError:
-        """The error to raise where something is wrong with this row."""
+        """An error that names this row; raise it."""
         return UsageError(f"{self.path} line {self.number}: {reason}.")
 
     def parse(self) -> Any:
@@ -70,7 +70,7 @@ def read_rows(path: Path) -> Iterator[FileRow]:
 
 
 def read_rows_by_id(path: Path, build: Callable[[FileRow], Item], what: str) -> list[Item]:
-    """What `build` makes of each row, in the file's order.
+    """One item for each row, made by `build`, in the file's order.
 
     Raises `UsageError` where an id appears twice, and where the file has no row. `what` names one item in messages.
     """

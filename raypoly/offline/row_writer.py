@@ -1,4 +1,4 @@
-"""Write a file of JSON rows that is whole or not there: `NAME.part` while it grows, renamed when it is finished.
+"""Write a file of JSON rows, whole or not at all: `NAME.part` while it grows, renamed when it is finished.
 
     with open_rows("exclude.jsonl") as rows:
         rows.write({"problem_id": "two-sum"})
@@ -71,7 +71,7 @@ class RowWriter:
             raise StorageError(self._describe(error)) from error
 
     def finish(self) -> None:
-        """All rows are written."""
+        """Call it when all rows are written."""
 
     def _describe(self, error: OSError) -> str:
         if error.errno == errno.EPIPE:
@@ -133,7 +133,7 @@ class PartFileWriter(RowWriter):
             raise StorageError(self._describe(error)) from error
 
     def _lock(self) -> bool:
-        """Whether the file is ours, and still the one under this name: its last owner may just have renamed it."""
+        """Whether the file is ours and still has this name: its last owner may just have renamed it."""
         try:
             fcntl.flock(self._part_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

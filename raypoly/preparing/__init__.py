@@ -1,4 +1,4 @@
-"""What `raypoly prepare` decides, without Ray: read, compare, count, choose, split, write, explain.
+"""The decisions of `raypoly prepare`, without Ray: read, compare, count, choose, split, write, explain.
 
     config = load_config("configs/prepare/mine.yaml", ["sampling.samples=8"])
     loaded = load_sources(config.sources)

@@ -1,4 +1,4 @@
-"""A problem on its way through a preparation, with what its row said of where it comes from.
+"""A problem on its way through a preparation, with its provenance.
 
     candidate = Candidate.of(problem, SourceFacts("leetcode", 17), ProblemBuffer())
     candidate.problem                   # read anew each time
@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 from raypoly.preparing.decision_log import Decision
@@ -36,15 +37,16 @@ class ProblemBuffer:
         self._file = tempfile.SpooledTemporaryFile(max_size=size)  # noqa: SIM115  open as long as a problem is asked for
         self._lock = threading.Lock()
 
-    def add(self, problem: Problem) -> BufferedProblem:
+    def add(self, problem: Problem) -> Callable[[], Problem]:
+        """Keep the problem; returns a function that reads it anew each time."""
         _ = problem.tests.hash  # once: it travels with the tests
         data = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
         with self._lock:
             place = self._file.seek(0, 2)
             self._file.write(data)
-        return BufferedProblem(self, place, len(data))
+        return partial(self._read, place, len(data))
 
-    def read(self, place: int, size: int) -> Problem:
+    def _read(self, place: int, size: int) -> Problem:
         with self._lock:
             self._file.seek(place)
             data = self._file.read(size)
@@ -53,21 +55,8 @@ class ProblemBuffer:
 
 
 @dataclass(frozen=True)
-class BufferedProblem:
-    """Where a problem lies in a buffer."""
-
-    buffer: ProblemBuffer = field(repr=False, compare=False)
-    place: int
-    size: int
-
-    @property
-    def problem(self) -> Problem:
-        return self.buffer.read(self.place, self.size)
-
-
-@dataclass(frozen=True)
 class SourceFacts:
-    """What is said of a problem beside the problem; empty or None where the row does not say."""
+    """Facts about a problem from its row; empty or None if the row does not say."""
 
     source: str
     """The name of its source in the config."""
@@ -83,11 +72,11 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A problem that is still in the running; only what is said of it is held in memory."""
+    """A problem that no stage has left out. Only facts about it are in memory."""
 
     id: str
-    buffered: BufferedProblem
-    """The problem as its row has it."""
+    read: Callable[[], Problem] = field(repr=False, compare=False)
+    """Gives the problem as its row has it."""
     facts: SourceFacts
     has_solution: bool
     make_prompt: PromptMaker | None = None
@@ -107,7 +96,7 @@ class Candidate:
     @property
     def problem(self) -> Problem:
         """The problem with its prompt as it is now."""
-        problem = self.buffered.problem
+        problem = self.read()
         if self.make_prompt is not None:
             problem = self.make_prompt(problem)
         return problem if self.prompt is None else replace(problem, prompt=self.prompt)
@@ -131,7 +120,7 @@ def _with_facts(it: Candidate, facts: Mapping[str, Any]) -> Candidate:
 
 
 def content_hash(problem: Problem) -> str:
-    """SHA-256, hex, of what a problem says, whatever it is called and wherever it lies."""
+    """SHA-256, hex, of a problem's content, without its id and place."""
     parts = [problem.prompt, problem.entry_point, problem.tests.hash, problem.prelude, problem.answer, problem.prefix]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -146,7 +135,7 @@ def contents_hash(candidates: Iterable[Candidate]) -> str:
 
 
 def facts_of(problem: Problem, facts: SourceFacts) -> SourceFacts:
-    """The facts with what the problem's row says beside."""
+    """The facts, completed from the problem's row."""
     row = problem.metadata
     level, tags = row.get("difficulty", "").strip().lower(), row.get("tags", "")
     return replace(facts, date=row.get("date"), difficulty=level or None, tags=tuple(filter(None, tags.split(", "))))

@@ -24,7 +24,7 @@ Decisions = Mapping[StageName, Sequence[Decision]]
 
 @dataclass(frozen=True)
 class PreparationResult:
-    """What a preparation came to."""
+    """The result of a preparation."""
 
     config: PrepareConfig
     loaded: LoadedSources
@@ -66,7 +66,7 @@ def card_values(result: PreparationResult) -> dict[str, Any]:
 
 
 def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
-    """For each stage how many problems came to it, and how many went on; `dropped` is None where nobody looked."""
+    """For each stage how many problems came to it and went on; `dropped` is None if the stage was skipped."""
     rows, left = [], len(decisions["load"])
     for name in STAGES:
         dropped = sum(bool(decision.reason) for decision in decisions[name])

@@ -1,15 +1,18 @@
-"""What was decided of every problem, stage by stage: each stage's decisions are one object, kept when it is done.
+"""Decisions about every problem, stage by stage. The decisions of a stage are one object, kept when it is done.
 
-decisions = ledger.stage("same", lambda: compare(candidates))     # from the folder, where it is there already
+decisions = log.stage("same", lambda: compare(candidates))     # from the folder, where it is there already
 dropped = {decision.problem_id for decision in decisions if decision.reason}
+print(explain_problem(store, "two-sum"))                          # why it was kept or left out
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
+from raypoly.errors import UsageError
 from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal, unseal
 
@@ -22,7 +25,7 @@ DERIVED: tuple[StageName, ...] = ("sampling", "split")
 
 @dataclass(frozen=True)
 class Decision:
-    """What a stage did with one problem."""
+    """A stage's decision about one problem."""
 
     problem_id: str | None
     """None for a row without one."""
@@ -63,3 +66,66 @@ class DecisionLog:
 
 def _key(name: StageName) -> str:
     return f"stages/{STAGES.index(name) + 1}-{name}.json"
+
+
+def explain_problem(store: Store, problem_id: str) -> str:
+    """Lines for a person: one a stage that has decided, the last one says how it stands.
+
+    Raises `UsageError` where the preparation has no problem of this id.
+    """
+    log = DecisionLog(store)
+    known: dict[StageName, list[Decision]] = {}
+    for stage in STAGES:
+        found = log.read(stage)
+        if found is None:
+            break
+        known[stage] = found
+    mine = {stage: [d for d in decisions if d.problem_id == problem_id] for stage, decisions in known.items()}
+    if not mine.get("load"):
+        if "load" not in known:
+            raise UsageError(f"{store.uri} has read no problem yet: give the same command without --explain first.")
+        names = [decision.problem_id for decision in known["load"] if decision.problem_id is not None]
+        near = get_close_matches(problem_id, names, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; ids are those of the sources' rows."
+        raise UsageError(f"{store.uri} has no problem {problem_id!r}{hint}")
+    return "\n".join([problem_id, *_lines(mine)])
+
+
+def _lines(mine: dict[StageName, list[Decision]]) -> Iterator[str]:
+    for stage, decisions in mine.items():
+        used = [decision for decision in decisions if not decision.reason]
+        for decision in decisions:
+            yield f"  {stage:9}  {_told(stage, decision)}"
+        if not decisions and stage == "same":
+            yield "  same       no other problem is the same"
+        if decisions and not used:
+            yield f"Left out at {stage}: {decisions[0].reason}."
+            return
+    undecided = [stage for stage in STAGES if stage not in mine]
+    if undecided:
+        yield f"Still in the running: {', '.join(undecided)} {'is' if len(undecided) == 1 else 'are'} not done yet."
+        return
+    yield f"Kept, in {mine['split'][0].facts['split']}."
+
+
+def _told(stage: StageName, decision: Decision) -> str:
+    facts = decision.facts
+    if decision.reason:
+        row = f"{facts['source']}, row {facts['row']}: " if stage == "load" else ""
+        return f"{row}{decision.reason}"
+    if stage == "load":
+        return f"{facts['source']}, row {facts['row']}"
+    if stage == "solutions":
+        return {"passed": "its own solution passes", "none": "it has no solution to check by"}.get(
+            facts.get("solution", ""), "solutions were not run"
+        )
+    if stage == "prompts":
+        if "tokens" not in facts:
+            return "tokens were not counted"
+        cut = f", cut to {facts['tokens_now']}" if "tokens_now" in facts else ""
+        return f"{facts['tokens']} tokens{cut}"
+    if stage == "sampling":
+        if facts.get("passes") is None:
+            return "no model was asked"
+        return f"the base model solves it in {facts['passes']} of {facts['samples']} samples"
+    return str(facts.get("split", ""))

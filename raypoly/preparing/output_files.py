@@ -1,4 +1,4 @@
-"""The files that a preparation ends in: for each split a Parquet file with provenance, and the same as JSON lines.
+"""A preparation's result: for each split a Parquet file with provenance, and the same as JSON lines.
 
     data/train.parquet      raypoly's own row as columns (tests as JSON text) beside where each problem comes from
     data/train.jsonl        raypoly's own rows (docs/problem-formats.md), provenance in their metadata
@@ -9,14 +9,14 @@ Bytes are a function of the problems: no time, no path, no machine is in them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raypoly.preparing.candidates import Candidate, content_hash
+from raypoly.preparing.candidates import Candidate, SourceFacts, content_hash
 from raypoly.preparing.decision_log import Decision
 from raypoly.problems.formats import row_of
 from raypoly.problems.formats.long_integers import dumps
@@ -91,7 +91,7 @@ def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
             "problem_id": None if it.stage == "load" and it.problem_id in usable else it.problem_id,
             "reason": it.reason,
             "stage": it.stage,
-            **_without_prompt(it.facts),
+            **{name: value for name, value in it.facts.items() if name != "prompt"},
         }
         for it in decisions
         if it.reason
@@ -99,21 +99,11 @@ def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
     return b"".join(f"{json.dumps(row)}\n".encode() for row in rows)
 
 
-def _without_prompt(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name != "prompt"}
-
-
 def _told(it: Candidate) -> Problem:
     """The problem with its provenance among its metadata, as text."""
     problem, facts = it.problem, it.facts
-    told = {
-        "source": facts.source,
-        "revision": facts.revision,
-        "licence": facts.licence,
+    told = _provenance(problem, facts) | {
         "row": str(facts.row),
-        "sha256": content_hash(problem),
-        "date": facts.date,
-        "difficulty": facts.difficulty,
         "tags": ", ".join(facts.tags),
         "passes": None if it.passes is None else f"{it.passes} of {it.samples}",
     }
@@ -130,6 +120,15 @@ def _columns(it: Candidate) -> dict[str, Any]:
         "reference_seconds": problem.reference_seconds,
         "tests": dumps(row["tests"]),
         "metadata": json.dumps(dict(problem.metadata), sort_keys=True),
+        **_provenance(problem, facts),
+        "prompt_tokens": it.prompt_tokens,
+        "samples": it.samples or None,
+        "passes": it.passes,
+    }
+
+
+def _provenance(problem: Problem, facts: SourceFacts) -> dict[str, Any]:
+    return {
         "source": facts.source,
         "revision": facts.revision,
         "licence": facts.licence,
@@ -138,7 +137,4 @@ def _columns(it: Candidate) -> dict[str, Any]:
         "date": facts.date,
         "difficulty": facts.difficulty,
         "tags": list(facts.tags),
-        "prompt_tokens": it.prompt_tokens,
-        "samples": it.samples or None,
-        "passes": it.passes,
     }

@@ -1,4 +1,4 @@
-"""Where a preparation lives: a run directory of its own kind, with lease and journal; the same command finds it again.
+"""A preparation's folder, with lease and journal; the same command finds it again.
 
 folder = PreparationFolder.of(config)     # touches nothing
 store, lease = folder.open()              # makes the folder, takes the lease, commits preparation.json

@@ -1,4 +1,4 @@
-"""The keys of a preparation: its own sections, and those it shares with training (run, model, generator ...)."""
+"""The keys of a preparation: its own sections, and those shared with training (run, model, generator ...)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class PrepareConfig(Section):
         return values
 
     def of_a_run(self) -> Config:
-        """What the actors, and Ray's connection, take of a training's config. Programs need no evidence here."""
+        """A training config for the actors and Ray's connection. Programs need no evidence here."""
         return Config(
             run=self.run,
             model=self.model,

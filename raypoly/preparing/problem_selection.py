@@ -1,4 +1,4 @@
-"""What a preparation decides: which problems are there twice, which have something to teach, which split each is in."""
+"""Chooses problems: drops duplicates, keeps those in the band, assigns splits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _same(pair: DuplicatePair, what: str) -> Decision:
 
 @dataclass(frozen=True)
 class SampledPassRate:
-    """What the base model's samples of a problem came to."""
+    """The result of the base model's samples of a problem."""
 
     samples: int
     passes: int | None
@@ -44,20 +44,19 @@ class SampledPassRate:
 
 def decide_band(rates: Mapping[str, SampledPassRate], band: BandConfig) -> list[Decision]:
     """A decision for each problem, by how often the base model solves it; `rates` are by the problems' ids."""
-    return [_in_band(problem_id, rate, band) for problem_id, rate in rates.items()]
-
-
-def _in_band(problem_id: str, rate: SampledPassRate, band: BandConfig) -> Decision:
-    facts = {"samples": rate.samples, "passes": rate.passes}
-    if rate.passes is None:
-        return Decision(problem_id, "sampling", f"the samples could not be judged: {rate.detail}", facts)
-    solved = f"the base model solves it in {rate.passes} of {rate.samples} samples"
-    reason = ""
-    if rate.passes < band.low:
-        reason = f"{solved}, and band.low is {band.low}"
-    elif rate.passes > band.high:
-        reason = f"{solved}, and band.high is {band.high}"
-    return Decision(problem_id, "sampling", reason, facts)
+    decided = []
+    for problem_id, rate in rates.items():
+        solved = f"the base model solves it in {rate.passes} of {rate.samples} samples"
+        reason = ""
+        if rate.passes is None:
+            reason = f"the samples could not be judged: {rate.detail}"
+        elif rate.passes < band.low:
+            reason = f"{solved}, and band.low is {band.low}"
+        elif rate.passes > band.high:
+            reason = f"{solved}, and band.high is {band.high}"
+        facts = {"samples": rate.samples, "passes": rate.passes}
+        decided.append(Decision(problem_id, "sampling", reason, facts))
+    return decided
 
 
 def decide_splits(candidates: Sequence[Candidate], config: SplitConfig) -> list[Decision]:

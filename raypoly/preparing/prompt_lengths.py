@@ -19,9 +19,8 @@ from typing import Any
 from raypoly.preparing.candidates import Candidate, PromptMaker
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import PrepareConfig, PromptsConfig, SourceConfig
-from raypoly.problems.chat_templates import load_tokenizer
 from raypoly.problems.long_prompts import Encode, count_tokens, cut_statements
-from raypoly.problems.templates import load_template, prompt_maker
+from raypoly.problems.templates import load_template, load_tokenizer, prompt_maker
 from raypoly.values import TestSuite
 
 
@@ -32,8 +31,9 @@ def template_digests(config: PrepareConfig) -> dict[str, str]:
 
 
 def prompt_makers(config: PrepareConfig) -> dict[str, PromptMaker | None]:
-    """What gives each source's problems their prompts, by its own template or else the config's; None where they stay
-    as they are. Raises `UsageError` where a template can't be used.
+    """For each source a function that makes its prompts, by its own template or else the config's; None keeps them.
+
+    Raises `UsageError` where a template can't be used.
     """
     chat = config.prompts.chat_template
     made = {key: prompt_maker(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}

@@ -53,7 +53,7 @@ Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
 
 @dataclass(frozen=True)
 class LoadedSources:
-    """What the sources held."""
+    """The sources' problems and bad rows."""
 
     candidates: list[Candidate]
     """In the order of the config and of the files; each id once."""
@@ -109,14 +109,17 @@ def load_sources(
 
 
 def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
-    """What is in one row: a function of the row alone. A `ValueError` stands for one that can't be parsed."""
+    """The content of one row: a function of the row alone. A `ValueError` stands for a row that can't be parsed."""
     problem_id: str | None = None
     try:
         if isinstance(row, ValueError):
             raise row
         problem = problem_of(row, facts.source)
         problem_id = problem.id
-        _check_format(row, source.format)
+        if source.format is not None:
+            known = next((format_.name for format_ in FORMATS if format_.recognises(row)), "none")
+            if known != source.format:
+                raise ValueError(f"its format is {known}, not {source.format}")
         all_facts = facts_of(problem, facts)
         if source.split is not None and split_of(row) != source.split:
             raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.split}")
@@ -130,14 +133,6 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
     return ReadRow(all_facts, problem_id, "", problem)
 
 
-def _check_format(row: Mapping[str, Any], name: str | None) -> None:
-    if name is None:
-        return
-    known = next((format_.name for format_ in FORMATS if format_.recognises(row)), "none")
-    if known != name:
-        raise ValueError(f"its format is {known}, not {name}")
-
-
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
     """A file's rows in its order. Raises `UsageError`."""
     for number, row in rows_of(file.path):
@@ -145,7 +140,7 @@ def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
 
 
 def _unique(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem | None]:
-    """What becomes of a row beside those before it; `taken` has the source of each id."""
+    """Decide about a row, given those before it; `taken` has the source of each id."""
     facts, problem, reason, problem_id = row.facts, row.problem, row.reason, row.problem_id
     if problem is not None and problem.id in taken:
         if taken[problem.id] != facts.source:  # another data set counts its problems in the same way

@@ -1,4 +1,4 @@
-"""Problem sources: where problems come from.
+"""Problem sources.
 
     build_problem_set(config.problems).splits["train"]
 

@@ -30,7 +30,13 @@ def load_jsonl(config: ProblemsConfig) -> ProblemSet:
     if config.path is None:
         raise UsageError("problems.source=jsonl needs problems.path=FILE.")
     path = Path(config.path).expanduser()
-    problems = _in_window(_read_askable(path), config.since, config.until)
+    file = read_problems(path)
+    for row in file.rejected:
+        log.warning("%s line %d is left out: %s", row.source, row.line, row.reason)
+    for problem in file.problems:
+        if not problem.prompt:
+            log.warning("%s: problem %s is left out: its row has no text to ask the policy with", path, problem.id)
+    problems = _in_window([problem for problem in file.problems if problem.prompt], config.since, config.until)
     return problem_set_of(problems, config, path, "jsonl split")
 
 
@@ -62,14 +68,3 @@ def _in_window(problems: list[Problem], since: str | None, until: str | None) ->
         sum(not problem.metadata.get("date") for problem in problems),
     )
     return kept
-
-
-def _read_askable(path: Path) -> list[Problem]:
-    """The problems of a file, or of several, that have a prompt. Logs each that is left out."""
-    file = read_problems(path)
-    for row in file.rejected:
-        log.warning("%s line %d is left out: %s", row.source, row.line, row.reason)
-    for problem in file.problems:
-        if not problem.prompt:
-            log.warning("%s: problem %s is left out: its row has no text to ask the policy with", path, problem.id)
-    return [problem for problem in file.problems if problem.prompt]

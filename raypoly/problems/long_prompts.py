@@ -17,7 +17,7 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems.problem_set import ProblemSet
 from raypoly.problems.prompt_parts import PromptParts, split_prompt
-from raypoly.values import Problem, Split
+from raypoly.values import Problem
 
 MARK = "\n[...]\n"
 _WORD = re.compile(r"\S+\s*")
@@ -25,7 +25,6 @@ _BATCH = 512
 
 Encode = Callable[[Sequence[str]], Awaitable[Sequence[Sized]]]
 """Each text's tokens."""
-Place = tuple[Split, int]
 
 
 async def fit_prompts(
@@ -60,7 +59,11 @@ async def fit_prompts(
                     "without its statement: raise the limit, or set problems.over_long=drop."
                 )
             splits[name][index] = problem
-    note(_describe(rule, long, len(places), limit))
+    names = [name for name, _ in long]
+    where = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+    what = "their problems are left out" if rule == "drop" else "they were cut in their statements' middle"
+    many = f"{len(long)} of {len(places)} prompts have more than {limit} tokens ({where})"
+    note(f"{many}: {what} (problems.over_long={rule}).")
     if not splits["train"]:
         raise UsageError(
             f"Every training prompt has more than generator.max_prompt_tokens={limit} tokens, and problems.over_long="
@@ -105,10 +108,6 @@ class _Search:
     def next(self) -> int:
         return (self.fits + self.too_many) // 2
 
-    @property
-    def is_over(self) -> bool:
-        return self.too_many - self.fits <= 1
-
     def prompt(self, count: int) -> str:
         """The prompt with `count` words of the statement."""
         return f"{self.parts.head}{keep_ends(self.words, count)}{self.parts.tail}"
@@ -131,7 +130,7 @@ async def cut_statements(problems: Sequence[Problem], limit: int, encode: Encode
     searches = [_Search(part, text, 0, len(text)) for part, text in zip(parts, words, strict=True)]
     least = await count_tokens([search.prompt(0) for search in searches], encode)
     open_ = [search for search, size in zip(searches, least, strict=True) if size <= limit]
-    while open_ := [search for search in open_ if not search.is_over]:
+    while open_ := [search for search in open_ if search.too_many - search.fits > 1]:
         counts = await count_tokens([search.prompt(search.next) for search in open_], encode)
         for search, size in zip(open_, counts, strict=True):
             if size <= limit:
@@ -145,17 +144,8 @@ async def cut_statements(problems: Sequence[Problem], limit: int, encode: Encode
 
 
 async def count_tokens(texts: Sequence[str], encode: Encode) -> list[int]:
-    """How many tokens each text has."""
+    """The number of tokens of each text."""
     found: list[int] = []
     for start in range(0, len(texts), _BATCH):
         found += [len(tokens) for tokens in await encode(texts[start : start + _BATCH])]
     return found
-
-
-def _describe(rule: str, long: Sequence[Place], total: int, limit: int) -> str:
-    names = [name for name, _ in long]
-    where = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
-    what = "their problems are left out" if rule == "drop" else "they were cut in their statements' middle"
-    return (
-        f"{len(long)} of {total} prompts have more than {limit} tokens ({where}): {what} (problems.over_long={rule})."
-    )

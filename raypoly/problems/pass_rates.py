@@ -1,4 +1,4 @@
-"""How often each problem was solved in this run, and the order that prefers problems by it: `problems.order=pass_rate`.
+"""Pass rates of a run's problems, and the order that follows them: `problems.order=pass_rate`.
 
     rates = PassRates()
     rates.take(row)                  # the row of each completed step, in order
@@ -75,7 +75,6 @@ class PassRateOrder(ProblemOrder):
         self._ranked: tuple[tuple[int, int], Sequence[int]] = ((-1, -1), ())
 
     def cursor_at(self, step: int) -> int:
-        """The cursor at which a step begins."""
         return step * self.size
 
     def at(self, cursor: int) -> tuple[int, Problem]:
@@ -105,7 +104,7 @@ def pass_count_row(problems: Sequence[str], rewards: Sequence[Float64]) -> dict[
 
 
 def build_problem_order(config: Config, problems: Sequence[Problem], rates: PassRates) -> ProblemOrder:
-    """In which order a run's steps take its problems: `problems.order`."""
+    """The order of a run's problems: `problems.order`."""
     train = config.train
     if config.problems.order == "pass_rate":
         return PassRateOrder(problems, train.prompts_per_step, train.seed, rates, train.refill)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
@@ -31,10 +30,9 @@ def load_prepared(config: ProblemsConfig) -> ProblemSet:
     """
     if config.path is None:
         raise UsageError("problems.source=prepared needs problems.path, the folder that raypoly prepare printed.")
-    folder = _data_folder(Path(config.path).expanduser(), "problems.path")
-    test = (
-        folder if config.test_path is None else _data_folder(Path(config.test_path).expanduser(), "problems.test_path")
-    )
+    folder = test = _data_folder(config.path, "problems.path")
+    if config.test_path is not None:
+        test = _data_folder(config.test_path, "problems.test_path")
     splits: dict[Split, list[Problem]] = {
         "test": _read_split(test / "test.parquet"),
         "validation": _read_split(folder / "validation.parquet"),
@@ -49,14 +47,9 @@ def load_prepared(config: ProblemsConfig) -> ProblemSet:
     return ProblemSet(splits, content_hash(splits))
 
 
-def problem_of_columns(row: Mapping[str, Any], source: str = "") -> Problem:
-    """The problem of a row of columns. Raises `ValueError`."""
-    own = {name: row[name] for name in _COLUMNS if row.get(name)}
-    return problem_of({**own, "tests": loads(row["tests"]), "metadata": loads(row["metadata"])}, source)
-
-
-def _data_folder(path: Path, key: str) -> Path:
+def _data_folder(place: str, key: str) -> Path:
     """The folder of the Parquet files: `data` of a finished preparation, or the folder itself."""
+    path = Path(place).expanduser()
     for folder, done in ((path / _FOLDER, (path / _CARD).is_file()), (path, True)):
         if done and any((folder / f"{name}.parquet").is_file() for name in ("train", "validation", "test")):
             return folder
@@ -80,13 +73,14 @@ def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
 
 
 def _read_split(path: Path) -> list[Problem]:
-    return [_problem(path, number, row) for number, row in parquet_rows.read_parquet(path)] if path.is_file() else []
-
-
-def _problem(path: Path, number: int, row: Any) -> Problem:
-    try:
-        if isinstance(row, ValueError):
-            raise row
-        return problem_of_columns(row, row["source"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path} row {number} is no row of raypoly prepare's: {error}.") from error
+    found = []
+    for number, row in parquet_rows.read_parquet(path) if path.is_file() else ():
+        try:
+            if isinstance(row, ValueError):
+                raise row
+            own = {name: row[name] for name in _COLUMNS if row.get(name)}
+            own |= {"tests": loads(row["tests"]), "metadata": loads(row["metadata"])}
+            found.append(problem_of(own, row["source"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path} row {number} is no row of raypoly prepare's: {error}.") from error
+    return found

@@ -1,4 +1,4 @@
-"""Which problems a step trains on: an endless line of problems in a seeded order, of which each step takes some.
+"""The order of problems: an endless line of them, seeded; each step takes some.
 
     order = EpochOrder(problems, per_step=20, seed=0)
     order.batch(12)                                     # the problems of a step of fixed size
@@ -29,7 +29,14 @@ class ProblemOrder(ABC):
 
     def __init__(self, problems: Sequence[Problem], per_step: int, seed: int, refill: int = 0) -> None:
         """A step takes `per_step` problems and at most `refill` more. Raises `UsageError` where there are too few."""
-        _refuse_too_few(problems, per_step, refill)
+        there = f"but there are only {len(problems)} training problems"
+        if len(problems) < per_step:
+            raise UsageError(f"train.prompts_per_step={per_step}, {there}: lower it.")
+        if len(problems) < per_step + refill:
+            both = (
+                f"train.prompts_per_step={per_step} and train.refill={refill} are {per_step + refill} problems a step"
+            )
+            raise UsageError(f"{both}, {there}: lower either.")
         self._problems, self._per_step, self._seed = problems, per_step, seed
 
     def batch(self, step: int) -> tuple[Problem, ...]:
@@ -62,7 +69,6 @@ class EpochOrder(ProblemOrder):
         self._epoch = lru_cache(maxsize=4)(self._shuffled)
 
     def cursor_at(self, step: int) -> int:
-        """The cursor at which a step begins."""
         epoch, index = divmod(step, self.size // self._per_step)
         return epoch * self.size + index * self._per_step
 
@@ -109,16 +115,3 @@ class StepProblems:
                 self._numbers.add(number)
                 found.append(problem)
         return tuple(found)
-
-
-def _refuse_too_few(problems: Sequence[Problem], per_step: int, refill: int) -> None:
-    """Raise `UsageError` where a step would need more problems than there are."""
-    if len(problems) < per_step:
-        raise UsageError(
-            f"train.prompts_per_step={per_step}, but there are only {len(problems)} training problems: lower it."
-        )
-    if len(problems) < per_step + refill:
-        raise UsageError(
-            f"train.prompts_per_step={per_step} and train.refill={refill} are {per_step + refill} problems a step, "
-            f"but there are only {len(problems)} training problems: lower either."
-        )

@@ -86,22 +86,19 @@ def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
 
 
 def without_excluded(problems: list[Problem], path: Path) -> list[Problem]:
-    """The problems that the exclusion list in `path` does not name. Logs how many it leaves out."""
-    excluded = _read_exclusions(path)
-    kept = [problem for problem in problems if problem.id not in excluded]
-    log.warning("%s leaves out %d of %d problems", path, len(problems) - len(kept), len(problems))
-    return kept
+    """The problems that the exclusion list in `path` does not name. Logs how many it leaves out.
 
-
-def _read_exclusions(path: Path) -> set[str]:
-    """The ids on an exclusion list. Raises `UsageError` that names the line."""
-    ids = set()
+    Raises `UsageError` that names the list's bad line.
+    """
+    excluded = set()
     for number, line in read_lines(path):
         try:
-            ids.add(Exclusion.model_validate_json(line).problem_id or "")
+            excluded.add(Exclusion.model_validate_json(line).problem_id or "")
         except ValidationError as error:
             raise UsageError(
                 f"problems.exclude={str(path)!r} line {number} is no row of an exclusion list"
                 f" (problem_id, reason): {error_reason(error)}."
             ) from None
-    return ids
+    kept = [problem for problem in problems if problem.id not in excluded]
+    log.warning("%s leaves out %d of %d problems", path, len(problems) - len(kept), len(problems))
+    return kept

@@ -53,8 +53,9 @@ def split_prompt(problem: Problem) -> PromptParts:
     text = problem.prompt
     head = _HEAD if text.startswith(_HEAD) else ""
     end, signature = _code(text)
-    if not signature:
-        end = _statement_end(text)
+    if not signature:  # up to the sentence on how to answer
+        bare = text.rstrip()
+        end = next((len(bare) - len(last) for last in _ENDS if bare.endswith(last)), len(text))
     body = text[len(head) : end]
     statement = body.strip()
     start = len(head) + len(body) - len(body.lstrip())
@@ -66,9 +67,3 @@ def _code(text: str) -> tuple[int, str]:
     start, lead = max((text.rfind(lead), lead) for lead in _LEADS)
     found = _CODE.match(text, start + len(lead)) if start >= 0 else None
     return (start, found["signature"].rstrip()) if found else (len(text), "")
-
-
-def _statement_end(text: str) -> int:
-    """The index where the sentence on how to answer begins, or of the text's end where there is none."""
-    bare = text.rstrip()
-    return next((len(bare) - len(end) for end in _ENDS if bare.endswith(end)), len(text))

@@ -21,11 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
-from raypoly.problems.chat_templates import PLAIN, Render, chat_renderer
 from raypoly.problems.formats import parquet_rows, test_lists
 from raypoly.problems.formats.long_integers import dumps, loads
 from raypoly.problems.formats.row_fields import Identifier, error_reason
 from raypoly.problems.problem_set import ProblemSet, problem_set_of
+from raypoly.problems.templates import PLAIN, Render, chat_renderer
 from raypoly.values import Problem, TestSuite
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ NO_TEMPLATE = (
 
 @dataclass(frozen=True)
 class ComputeScoreArgs:
-    """What verl hands to a reward function beside the response."""
+    """The arguments that verl gives to a reward function beside the response."""
 
     data_source: str
     ground_truth: Any
@@ -93,7 +93,9 @@ def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> 
             "extra_info": _json_text("extra_info", truth.extra_info),
         }
         messages = [{key: value for key, value in message.items() if value is not None} for message in row["prompt"]]
-        problem = _with_tests(row, truth.ground_truth)
+        problem = Problem("", "", "", TestSuite("none", ""))
+        if _holds_tests(truth.ground_truth):
+            problem = test_lists.to_problem({"reward_model": row["reward_model"], "prompt": row["prompt"]})
     except ValueError as error:
         raise ValueError(error_reason(error)) from None
     content = hashlib.sha256(json.dumps([messages, metadata], sort_keys=True).encode()).hexdigest()
@@ -103,20 +105,13 @@ def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> 
 
 
 def compute_score_args(problem: Problem) -> ComputeScoreArgs:
-    """What the row that the problem was made of says. Raises `UsageError` where it was none of verl's."""
+    """The arguments of the problem's row. Raises `UsageError` if it was not one of verl's."""
     metadata = problem.metadata
     if not {"data_source", "ground_truth", "extra_info"} <= metadata.keys():
         raise UsageError(f"Problem {problem.id} has no ground truth of verl's: set problems.source=verl.")
     return ComputeScoreArgs(
         metadata["data_source"], json.loads(metadata["ground_truth"]), json.loads(metadata["extra_info"])
     )
-
-
-def _with_tests(row: Mapping[str, Any], ground_truth: Any) -> Problem:
-    """A problem with the tests that the ground truth holds, or with none."""
-    if _holds_tests(ground_truth):
-        return test_lists.to_problem({"reward_model": row["reward_model"], "prompt": row["prompt"]})
-    return Problem("", "", "", TestSuite("none", ""))
 
 
 def _holds_tests(ground_truth: Any) -> bool:
@@ -137,10 +132,17 @@ def _json_text(name: str, value: Any) -> str:
 
 
 def _read_problems(path: Path, render: Render) -> Iterator[Problem]:
-    """The problems of every file, each that is left out logged."""
+    """The problems of every file, each that is left out logged. Raises `UsageError` where a file lacks a column."""
     known: set[str] = set()
-    for file in _files(path):
-        for number, row in _rows(file):
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise UsageError(f"problems.path={str(path)!r} is a folder without a file *.parquet.")
+    for file in files:
+        names = parquet_rows.column_names(file)
+        if missing := [name for name in COLUMNS if name not in names]:
+            lacks = f"has no column {' and no '.join(missing)}"
+            raise UsageError(f"{file} {lacks}: rows of verl's have {', '.join(COLUMNS)}.")
+        for number, row in parquet_rows.read_parquet(file, (*COLUMNS, *_OPTIONAL)):
             try:
                 if isinstance(row, ValueError):
                     raise row
@@ -152,19 +154,3 @@ def _read_problems(path: Path, render: Render) -> Iterator[Problem]:
             else:
                 known.add(problem.id)
                 yield problem
-
-
-def _files(path: Path) -> list[Path]:
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files:
-        raise UsageError(f"problems.path={str(path)!r} is a folder without a file *.parquet.")
-    return files
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """As `parquet.rows`. Raises `UsageError` where the file lacks a column, too."""
-    names = parquet_rows.column_names(path)
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        raise UsageError(f"{path} has no column {' and no '.join(missing)}: rows of verl's have {', '.join(COLUMNS)}.")
-    return parquet_rows.read_parquet(path, (*COLUMNS, *_OPTIONAL))

@@ -14,7 +14,7 @@ from raypoly.problems.problem_set import ProblemSet
 from raypoly.values import Problem
 
 PROGRAMS = {"labels": "strategies", "outcomes": "outcomes", "statements": "statements"}
-"""What an objective may need that only programs have, and its name in messages."""
+"""Needs of an objective that only programs meet, and their names in messages."""
 
 
 def with_tests(problems: Sequence[Problem]) -> list[Problem]:

@@ -1,6 +1,6 @@
-"""What is shown of runs, experiments and preparations.
+"""Reports on runs, experiments and preparations.
 
-`tables`, `figures` and `pages` are the kit that all reports are made with. `run_*`, `step_times`, `judge_tables` and
-`rollout_samples` show one run, `experiment_*` compare arms over seeds, `data_card_page` shows a preparation, and
-`configuration_page` and `objectives_page` write pages of docs/.
+`tables`, `figures` and `pages` are the kit of all reports. `run_*`, `step_times` and `judge_tables` show one run,
+`experiment_*` compare arms over seeds, `data_card_page` shows a preparation, and `configuration_page` and
+`objectives_page` write pages of docs/.
 """

@@ -19,10 +19,10 @@ WORDS: Mapping[StageName, str] = {
     "sampling": "in the band of the base model's passes",
     "split": "kept",
 }
-"""What the problems that went on from a stage are."""
+"""Words for the problems that went on from a stage."""
 SPLITS: Mapping[str, str] = {"train": figures.BLUE, "validation": figures.ORANGE, "test": figures.GREEN}
 _TAGS = 20
-"""How many of the commonest tags are shown."""
+"""Most tags that are shown."""
 
 Values = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def card_page(values: Values, figure: str) -> str:
 
 
 def stage_table(values: Values) -> ReportTable:
-    """How many problems came to each stage and went on; stages that were not asked for say so."""
+    """Problems that came to each stage and went on; stages that were not asked for say so."""
     rows = [
         (
             WORDS[row["stage"]],

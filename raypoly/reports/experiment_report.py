@@ -1,4 +1,4 @@
-"""What an experiment leaves to be read: results.json, table.md and figure.png, and the same within a page of yours.
+"""An experiment's report: results.json, table.md and figure.png, and the same within a page of yours.
 
 write_experiment_report(experiment, out, runs, at_once=1)
 write_into_page(experiment, Path("docs/results.md"), out)
@@ -45,7 +45,8 @@ def write_experiment_report(
     _replace_file(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
     _replace_file(out / FIGURE, draw_experiment(experiment.name, compared))
     elsewhere = sum(run.elsewhere is not None for run in runs)
-    _replace_file(out / TABLE, experiment_tables(experiment.name, found, at_once, elsewhere).encode())
+    parts = _page_parts(experiment.name, found, at_once, elsewhere)
+    _replace_file(out / TABLE, ("\n".join(parts) + "\n").encode())
     return found
 
 
@@ -85,14 +86,12 @@ def _values(
         "config": experiment.config,
         "at_once": at_once,
         "arms": arms,
-        "runs": [_run(run, result) for run, result in zip(runs, found, strict=True)],
+        "runs": [
+            {key: value for key, value in asdict(result).items() if key != "start"} | {"overrides": list(run.keys)}
+            for run, result in zip(runs, found, strict=True)
+        ],
         "comparisons": [_comparison(each) for each in compared],
     }
-
-
-def _run(run: PlannedRun, result: RunResult) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(result).items() if key != "start"}
-    return {**values, "overrides": list(run.keys)}
 
 
 def _comparison(compared: ArmComparison) -> dict[str, Any]:
@@ -117,12 +116,8 @@ def _replace_file(path: Path, data: bytes) -> None:
     aside.replace(path)
 
 
-def experiment_tables(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> str:
-    """The tables of the experiment `name` in Markdown. `elsewhere`: how many runs were trained in other folders."""
-    return "\n".join(_page_parts(name, results, at_once, elsewhere)) + "\n"
-
-
 def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> Iterator[str]:
+    """The experiment's tables in Markdown. `elsewhere`: how many runs were trained in other folders."""
     finished = [result for result in results if result.finished]
     if not finished:
         yield "*No run is finished yet.*"
@@ -147,7 +142,7 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
         rows = [
             (
                 arm.name,
-                str(comparison.pairs(arm)),
+                str(len(comparison.pairs(arm))),
                 *(spread_cell(comparison.difference(arm, measure), sign="+") for measure in MEASURES),
             )
             for arm in others

@@ -1,4 +1,4 @@
-"""What the report says of the judge: what it was asked, what that cost, and whether it still judges as it did."""
+"""The report's table on the judge: calls, money, and whether it still judges as it did."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def judge_rows(run: RunFiles) -> list[tuple[str, str]]:
 
 
 def _labelled_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """How many training groups each judge labelled; a second server counts under its model's name."""
+    """Training groups by the judge that labelled them; a second server counts under its model's name."""
     groups: Counter[str] = Counter()
     for row in rows:
         groups.update(row.get("labelled_by", {}))

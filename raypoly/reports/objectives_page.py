@@ -62,7 +62,7 @@ WRONG_NOVELTY = Eight(
 
 
 def advantages(name: str, eight: Eight) -> Float64:
-    """What the objective of that name gives them with its default parameters, in a step of this group alone."""
+    """Advantages by the objective `name` with its default parameters, in a step of this group alone."""
     objective = build(name)
     objective.check(len(eight.rewards))
     prompts = prompts_of(objective, "prompt", len(eight.rewards))

@@ -1,4 +1,4 @@
-"""What a run leaves to be read: `report.html`, which opens offline, `figure.png`, and a table in the terminal.
+"""A run's report: `report.html`, which opens offline, `figure.png`, and a table in the terminal.
 
 All that a model, a judge or a user wrote is escaped.
 """
@@ -8,25 +8,29 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from rich.console import Console
+from tokenizers import Tokenizer
 
 from raypoly.metrics.sinks import MEASURES
 from raypoly.reports.figures import SMOOTHING
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.pages import html_page, image, quiet, section
-from raypoly.reports.rollout_samples import RolloutSample, sample_rollouts
 from raypoly.reports.run_figure import draw_run
 from raypoly.reports.run_table import first_and_last, results_table
 from raypoly.reports.step_times import Rows, draw_step_times, tail_words, time_rows
 from raypoly.reports.tables import ReportTable, number
 from raypoly.run_files import FIGURE, REPORT, RunFiles
 from raypoly.settings import dump
+from raypoly.store import Store
 
 _MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
+_SAMPLE_COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label")
+_MOST_SAMPLES = 12
+_TOKENIZER = "model/tokenizer.json"
 
 
 def write_report(run: RunFiles) -> str:
@@ -84,7 +88,7 @@ def _body(run: RunFiles, png: bytes) -> str:
             section("Pauses", _pauses(summary.get("pauses", []))),
             section("Problems set aside", _set_aside(summary.get("set_aside", {}))),
             section("Damaged files, set aside", _damage(summary)),
-            section("Sample rollouts", _samples(sample_rollouts(run))),
+            section("Sample rollouts", _samples(run)),
             section("Config", config),
         ]
     )
@@ -135,7 +139,7 @@ def _times(stages: Mapping[str, float], rows: Rows) -> str:
 
 
 def measure_rows(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """What the objective measured, the rows' `objective/...` numbers, one line for each: its name, the means of its
+    """The objective's measures, the rows' `objective/...` numbers, one line for each: its name, the means of its
     first and of its last `SMOOTHING` steps, least and most. Steps without a number are left out."""
     names = sorted({key for row in rows for key in row if key.startswith(MEASURES)})
     return [
@@ -182,13 +186,33 @@ def _damage(summary: Mapping[str, Any]) -> str:
     return ReportTable(("file", "now", "why"), rows, set()).html() + lost
 
 
-def _samples(shown: Iterable[RolloutSample]) -> str:
-    parts = []
-    for sample in shown:
-        kind = "sample passed" if sample.status == "passed" else "sample"
-        parts.append(
-            f'<div class="{kind}"><b>{escape(sample.status)}</b> &middot; {escape(sample.strategy)} &middot; '
-            f'<span class="quiet">step {sample.step}, {escape(sample.problem_id)} {escape(sample.detail)}</span>'
-            f'<pre><span class="quiet">{escape(sample.prompt)}</span>{escape(sample.text)}</pre></div>'
-        )
-    return "".join(parts) or quiet("None kept yet.")
+def _samples(run: RunFiles) -> str:
+    """Rollouts of the newest step that is kept, one for each (verdict, strategy), passed ones first."""
+    chosen: dict[tuple[str, str], Mapping[str, Any]] = {}
+    if run.steps:
+        table = run.rollouts(run.steps[-1])
+        for row in table.select([name for name in _SAMPLE_COLUMNS if name in table.column_names]).to_pylist():
+            chosen.setdefault((row.get("status") or "not scored", row.get("strategy") or ""), row)
+    order = sorted(chosen.items(), key=lambda item: (item[0][0] != "passed", item[0]))[:_MOST_SAMPLES]
+    decode = _decoder(run.store)
+    return "".join(_sample(run.steps[-1], row, decode) for _, row in order) or quiet("None kept yet.")
+
+
+def _sample(step: int, row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> str:
+    status = row.get("status") or "not scored"
+    judged = f", judged {row['label']} in its group" if row.get("label") else ""
+    strategy = (row.get("strategy") or "no strategy") + judged
+    where = f"step {step}, {row.get('problem_id', '')} {row.get('detail') or ''}"
+    return (
+        f'<div class="{"sample passed" if status == "passed" else "sample"}"><b>{escape(status)}</b> &middot; '
+        f'{escape(strategy)} &middot; <span class="quiet">{escape(where)}</span><pre><span class="quiet">'
+        f"{escape(decode(row.get('prompt_tokens') or []))}</span>{escape(str(row.get('text', '')))}</pre></div>"
+    )
+
+
+def _decoder(store: Store) -> Callable[[Sequence[int]], str]:
+    """Token ids to text by the tokenizer beside the final weights; no text where it is not there (yet)."""
+    if not store.exists(_TOKENIZER):
+        return lambda tokens: ""
+    loaded = Tokenizer.from_file(str(store.fetch(_TOKENIZER)))
+    return lambda tokens: str(loaded.decode(tokens))

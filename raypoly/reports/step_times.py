@@ -1,4 +1,4 @@
-"""Where the time of the steps went: a table and a waterfall of the mean step, and what each step waited for."""
+"""The steps' time: a table and a waterfall of the mean step, and the waits of each step."""
 
 from __future__ import annotations
 

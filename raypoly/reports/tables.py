@@ -52,7 +52,8 @@ class ReportTable:
         """For a terminal."""
         table = Table(title=self.title, title_justify="left")
         for column, name in enumerate(self.head):
-            table.add_column(name, justify="right" if self._is_number(column) else "left")
+            number = self._is_number(column)
+            table.add_column(name, justify="right" if number else "left", overflow="ellipsis" if number else "fold")
         for row in self.rows:
             table.add_row(*map(Text, row))
         return table

@@ -93,23 +93,22 @@ def _rows(facts: RunFacts, key: re.Match[str], data: bytes) -> None:
             raise CorruptData(f"line {number} is no step's row; the next start writes it anew") from error
 
 
-def _kind(area: str, pattern: str, check: Check | None) -> Kind:
-    return Kind(area, re.compile(pattern), check)
-
-
-KINDS = (
-    _kind("config", re.escape(CONFIG_KEY), _config),
-    _kind("config", r"starts/epoch-\d+\.json", _sealed),
-    _kind("lease", r"lease\.(?:lock|json)|lease/(?:epoch|beat)-\d+\.json", None),
-    _kind("journal", r"journal/step-(\d{6,9})/(\d{5,9})\.arrow", _journal),
-    _kind("steps", r"rollouts/step-(\d{6,9})\.parquet", _step),
-    _kind("steps", r"rollouts/steps-(\d{6,9})-(\d{6,9})\.parquet", _bundle),
-    _kind("index", r"index/steps-(\d{6,9})-(\d{6,9})\.parquet", _segment),
-    _kind("evaluations", r"rollouts/evaluation-[^/]+-step-\d{6,9}\.parquet", _evaluation),
-    _kind("evaluations", r"evaluations/[^/]+\.json", _sealed),
-    _kind("evaluations", r"evaluations/[^/]+\.parquet", _table),
-    _kind("derived", r"(?:summary|judge)\.json", _sealed),
-    _kind("derived", re.escape(METRICS), _rows),
-    _kind("derived", r"figure\.png|report\.html|model/.+|tensorboard/.+|stacks/.+|raypoly-error-[^/]+\.txt", None),
+KINDS = tuple(
+    Kind(area, re.compile(pattern), check)
+    for area, pattern, check in (
+        ("config", re.escape(CONFIG_KEY), _config),
+        ("config", r"starts/epoch-\d+\.json", _sealed),
+        ("lease", r"lease\.(?:lock|json)|lease/(?:epoch|beat)-\d+\.json", None),
+        ("journal", r"journal/step-(\d{6,9})/(\d{5,9})\.arrow", _journal),
+        ("steps", r"rollouts/step-(\d{6,9})\.parquet", _step),
+        ("steps", r"rollouts/steps-(\d{6,9})-(\d{6,9})\.parquet", _bundle),
+        ("index", r"index/steps-(\d{6,9})-(\d{6,9})\.parquet", _segment),
+        ("evaluations", r"rollouts/evaluation-[^/]+-step-\d{6,9}\.parquet", _evaluation),
+        ("evaluations", r"evaluations/[^/]+\.json", _sealed),
+        ("evaluations", r"evaluations/[^/]+\.parquet", _table),
+        ("derived", r"(?:summary|judge)\.json", _sealed),
+        ("derived", re.escape(METRICS), _rows),
+        ("derived", r"figure\.png|report\.html|model/.+|tensorboard/.+|stacks/.+|raypoly-error-[^/]+\.txt", None),
+    )
 )
 """Checkpoints are not among them: their manifests list their files."""

@@ -10,9 +10,9 @@ from dataclasses import asdict
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
+from raypoly.reports.tables import ReportTable
 from workflows.doctor.examination import examine
 from workflows.doctor.findings import BAD, DoctorReport, Finding, State
 
@@ -51,7 +51,7 @@ def _values(report: DoctorReport) -> dict[str, object]:
 
 def _print(report: DoctorReport, console: Console) -> None:
     console.print(report.uri, highlight=False, soft_wrap=True)
-    console.print(_table(report))
+    console.print(_table(report).rich())
     problems = [finding for finding in report.findings if finding.state not in _QUIET]
     for finding in sorted(problems, key=lambda finding: finding.state not in BAD)[:_NAMED_AT_MOST]:
         style = "red" if finding.state in BAD else "yellow"
@@ -63,8 +63,8 @@ def _print(report: DoctorReport, console: Console) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
 
-def _table(report: DoctorReport) -> Table:
-    table = Table("part", "objects", "MiB", "state")
+def _table(report: DoctorReport) -> ReportTable:
+    rows = []
     areas: dict[str, list[Finding]] = {}
     for finding in report.findings:
         areas.setdefault(finding.area, []).append(finding)
@@ -72,8 +72,8 @@ def _table(report: DoctorReport) -> Table:
         states = Counter(finding.state for finding in findings)
         size = sum(finding.bytes for finding in findings) / 2**20
         words = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        table.add_row(area, f"{len(findings):,}", f"{size:,.1f}" if size else "", words)
-    return table
+        rows.append((area, f"{len(findings):,}", f"{size:,.1f}" if size else "", words))
+    return ReportTable(("part", "objects", "MiB", "state"), rows, ())
 
 
 def _sentences(report: DoctorReport) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A preparation, told from top to bottom: from files of problems to a data set that is trained on.
+"""A preparation from top to bottom: from files of problems to a data set for training.
 
     load the sources                    rows that can't be used are set aside with reasons
     run known solutions                 what does not pass its own tests is left out      scorers, journal

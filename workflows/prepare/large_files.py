@@ -56,7 +56,7 @@ def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
 
 
 def _rows(blocks: Sequence[Any], parse: _Parse) -> Iterator[ReadRow]:
-    """What tasks make of some blocks, given as references."""
+    """The rows that tasks read from some blocks, given as references."""
     import ray.data
 
     found = ray.data.from_arrow_refs(blocks).map_batches(parse, batch_size=None, batch_format="pyarrow")

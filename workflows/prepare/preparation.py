@@ -1,4 +1,4 @@
-"""The driver of a preparation; what it decides is in `raypoly/preparing`."""
+"""The driver of a preparation; its decisions are made in `raypoly/preparing`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SOLUTIONS_CHUNK = 64
 _SPLITS = ("train", "validation", "test")
 
 Read = tuple[LoadedSources, LoadedSources | None]
-"""What is in the sources, and in the evaluation sets if there are any."""
+"""Content of the sources, and of the evaluation sets if there are any."""
 
 
 def prepare(config: PrepareConfig) -> None:
@@ -110,7 +110,7 @@ class Preparation:
         await asyncio.to_thread(self._write, loaded, against, candidates)
 
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
-        """Whose own solution passes, and who has none."""
+        """Decide by the problems' own solutions."""
         rule, known = self._config.solutions, self._log.read("solutions")
         with_solution = [it for it in candidates if it.has_solution] if rule.check else []
         first, self._steps = self._steps, self._steps + -(-len(with_solution) // _SOLUTIONS_CHUNK)
@@ -183,7 +183,7 @@ class Preparation:
             return await self._chunks.outcomes(first, candidates, size, work, count)
 
     def _write(self, loaded: LoadedSources, against: LoadedSources | None, candidates: Sequence[Candidate]) -> None:
-        """Everything that the preparation ends in; the card comes last, and says that it is done.
+        """Write all result files. The card comes last and marks the preparation as done.
 
         Where it was done under another band or split, its files are replaced.
         """
@@ -236,7 +236,7 @@ def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
 
 
 def _describe_loaded(loaded: LoadedSources) -> str:
-    """How many rows could be used, and why the first of the others could not."""
+    """Words for the number of usable rows, and for the first row that was set aside."""
     words = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows"
     first = next((decision for decision in loaded.decisions if decision.reason), None)
     if first is None:

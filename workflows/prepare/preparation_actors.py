@@ -30,7 +30,7 @@ from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray
 
 
 class Workers:
-    """Stopped by the stack that they are given."""
+    """Ray, scorers and engines; the given stack stops them."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Workers:
         return self._model
 
     def connect(self) -> None:
-        """Ray, and what watches over it and over the actors."""
+        """Connect Ray, and watch over it and the actors."""
         if self._watchdog is not None:
             return
         enter = self._stack.enter_context
@@ -97,7 +97,7 @@ class Workers:
         )
 
     def step_done(self) -> None:
-        """Something was completed: a stall is a first one again."""
+        """Tell the watchdog that a step is done: the next stall counts as the first."""
         if self._watchdog is not None:
             self._watchdog.step_done()
 

@@ -1,4 +1,4 @@
-"""The last words of a preparation: the table, the files, and the command that trains on them."""
+"""The end of a preparation: the table, the files, and the command that trains on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_done(store: Store, config: PrepareConfig) -> bool:
 
 
 def show(store: Store, config: PrepareConfig, console: Console) -> None:
-    """Print what the card says, where everything is, and how to train on it."""
+    """Print the card's table, the paths of the files, and how to train on them."""
     values = json.loads(store.read(CARD))
     console.print(stage_table(values).rich())
     splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
@@ -47,7 +47,7 @@ def show(store: Store, config: PrepareConfig, console: Console) -> None:
 
 
 def _next(store: Store, config: PrepareConfig, train: bool) -> str:
-    """How to go on."""
+    """The command that uses the data set."""
     purpose, key = ("to train on it", "problems.path") if train else ("to be tested on it", "problems.test_path")
     if store.location.folder is None:
         return (

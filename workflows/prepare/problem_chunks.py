@@ -1,4 +1,4 @@
-"""Problems through the journal, a chunk of them a step: what is dear to find out is durable as soon as it is known.
+"""Problems through the journal, a chunk of them a step: expensive results are durable as soon as they are known.
 
     outcomes = await Chunks(journal, care).outcomes(first_step, candidates, 64, work, notify)
 
@@ -37,7 +37,7 @@ _OPEN = 2
 
 @dataclass(frozen=True)
 class ChunkOutcome:
-    """What a group came to."""
+    """A group's result."""
 
     problem_id: str
     size: int
@@ -48,7 +48,7 @@ class ChunkOutcome:
 
 
 class Work(Protocol):
-    """How a chunk's groups are made and judged."""
+    """Makes and judges the groups of a chunk."""
 
     def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         """(slot, rollouts), for every slot, in any order."""
@@ -133,7 +133,7 @@ class Chunks:
     async def outcomes(
         self, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, notify: OnOutcome
     ) -> list[ChunkOutcome]:
-        """What each problem's group came to, in order. Chunks are `size` problems, their steps count from `first`.
+        """The result of each problem's group, in order. Chunks are `size` problems, their steps count from `first`.
 
         `work` may be None where nothing is `left`.
         """
@@ -213,7 +213,7 @@ class Chunks:
 
 
 def outcome_of(group: Group) -> ChunkOutcome:
-    """What a scored group came to."""
+    """The result of a scored group."""
     verdicts = group.verdicts or ()
     reason = skip_reason(group)
     if reason is not None:

@@ -1,4 +1,4 @@
-"""What `raypoly judge` does with files: label groups, audit a judge by gold groups.
+"""The work of `raypoly judge` on files: label groups, audit a judge by gold groups.
 
     label_file(Path("groups.jsonl"), "labels.jsonl", choose_judge("openai", ["judge.votes=3"]))
     (audited,) = audit(read_gold_groups(), [choose_judge("structural", [])], runs=2)

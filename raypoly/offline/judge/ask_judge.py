@@ -23,7 +23,7 @@ from raypoly.judge.structural import StructuralJudge, approach_of, signature
 from raypoly.offline.command_output import NOTES
 from raypoly.offline.command_progress import track
 from raypoly.offline.judge.program_groups import ObservedGroup
-from raypoly.values import Evidence, Labels
+from raypoly.values import Labels
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,18 +31,18 @@ R = TypeVar("R")
 _AT_ONCE = 16
 """Groups a judge is asked about at the same time; the judge itself limits the calls to its server."""
 TROUBLE = "the sandbox could not run its programs: "
-"""How the reason begins where the sandbox failed and the judge was not asked."""
+"""Start of the reason if the sandbox failed and the judge was not asked."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a judge said of one group."""
+    """A judge's answer about one group."""
 
     labels: Labels | None
     reason: str = ""
     """Why there are no labels."""
     strategies: Mapping[int, str] = field(default_factory=dict)
-    """What a strategy id stands for, where the judge says so."""
+    """The strategies' names by id, if the judge gives names."""
 
     @property
     def ids(self) -> list[int] | None:
@@ -87,7 +87,7 @@ def ask_judge(judge: Judge, seen: ObservedGroup) -> Answer:
 
 
 def describe_spending(judge: Judge) -> str:
-    """What a judge that counts has used, in one line; empty for one that counts nothing."""
+    """Calls, tokens and money of a judge, in one line; empty if it counts none."""
     count: Callable[[], Any] | None = getattr(judge, "stats", None)
     if count is None:
         return ""
@@ -132,9 +132,7 @@ def _structural_names(seen: ObservedGroup, labels: Labels) -> dict[int, str]:
     names: dict[int, str] = {}
     for strategy, verdict in zip(labels.ids, seen.verdicts, strict=True):
         if strategy and verdict.evidence is not None:
-            names.setdefault(int(strategy), _name_strategy(verdict.evidence))
+            features = frozenset(verdict.evidence.features)
+            name = approach_of(features) if features else ", ".join(sorted(signature(verdict.evidence)))
+            names.setdefault(int(strategy), name)
     return names
-
-
-def _name_strategy(evidence: Evidence) -> str:
-    return approach_of(frozenset(evidence.features)) if evidence.features else ", ".join(sorted(signature(evidence)))

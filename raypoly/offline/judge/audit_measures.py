@@ -1,4 +1,4 @@
-"""How good a judge is, in numbers: from labels of gold groups to one table of measures.
+"""Measures of a judge, from its labels of gold groups.
 
     measures = measure_judge(results)
     measures["ari"].value, measures["ari"].interval.low     # 0.83, 0.76

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from raypoly.errors import RaypolyError, StorageError, UsageError
 from raypoly.judge.gold import GoldGroup, read_gold_groups
@@ -27,6 +26,7 @@ from raypoly.offline.judge.audit_measures import (
     parse_requirements,
 )
 from raypoly.offline.judge.judge_audit import AuditResult, audit
+from raypoly.reports.tables import ReportTable
 
 
 def audit_file(
@@ -43,19 +43,27 @@ def audit_file(
 
     Raises `UsageError` before anything starts, and `RaypolyError` at the end where a requirement is not met.
     """
-    required = _check_possible(parse_requirements(require), runs, consistency)
+    required = parse_requirements(require)
+    if "run_to_run" in required and runs < 2:
+        raise UsageError("--require run_to_run needs --runs 2 or more.")
+    if not consistency and (asked := [name for name in required if name in CONSISTENCIES]):
+        raise UsageError(f"--require {asked[0]} and --no-consistency don't go together: drop one.")
     golds = read_gold_groups(gold)
     if json_out is not None and not json_out.absolute().parent.is_dir():
         raise UsageError(f"--json {json_out} can't be written: there is no such folder.")
     audited = audit(golds, choices, runs, consistency)
     tables = [measure_judge(each.results) for each in audited]
     tests = compare_judges(audited[0].results, audited[1].results) if len(audited) > 1 else {}
-    console = _wide_console()
-    console.print(_table(audited, tables, tests))
+    console = Console()
+    if not console.is_terminal:  # nobody says how wide it is: room for two judges
+        console = Console(width=max(console.width, 120))
+    console.print(_table(audited, tables, tests).rich())
     for each in audited:
         if each.spent:
             say(console, f"{each.judge}: {each.spent}")
-    for result in _worst_groups(audited[0].results, worst):
+    # refused groups first, then by adjusted Rand index; groups that are wholly right are left out
+    ranked = sorted(audited[0].results, key=lambda result: -2.0 if result.ari is None else result.ari)
+    for result in [result for result in ranked if result.ari is None or result.ari < 1][:worst]:
         say(console, _describe_group(result, next(each for each in golds if each.id == result.id)))
     if json_out is not None:
         _write(json_out, gold, audited, tables, tests)
@@ -63,38 +71,18 @@ def audit_file(
         raise RaypolyError(f"The judge {audited[0].judge} is not good enough: {'; '.join(short)}.")
 
 
-def _check_possible(required: dict[str, float], runs: int, consistency: bool) -> dict[str, float]:
-    """Raises `UsageError` for a requirement that this audit will not measure."""
-    if "run_to_run" in required and runs < 2:
-        raise UsageError("--require run_to_run needs --runs 2 or more.")
-    if not consistency and (asked := [name for name in required if name in CONSISTENCIES]):
-        raise UsageError(f"--require {asked[0]} and --no-consistency don't go together: drop one.")
-    return required
-
-
 def _table(
     audited: Sequence[AuditResult], tables: Sequence[Mapping[str, Measure]], tests: Mapping[str, LabelComparison]
-) -> Table:
-    table = Table(title=f"{len(audited[0].results)} groups; 95 % intervals over groups", title_justify="left")
-    table.add_column("measure")
-    for column in _columns(audited):
-        table.add_column(column, justify="right")
-    if tests:
-        table.add_column("difference", justify="right")
-        table.add_column("p", justify="right")
+) -> ReportTable:
+    rows = []
     for name in tables[0]:
         cells = [_cell(each.get(name, Measure(None))) for each in tables]
         if tests:
             test = tests.get(name)
             cells += ["", ""] if test is None else [f"{test.difference:+.3f}", f"{test.p_value:.3g}"]
-        table.add_row(MEASURES[name], *cells)
-    return table
-
-
-def _wide_console() -> Console:
-    """Standard output, wide enough for two judges where no terminal says how wide it is."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, 120))
+        rows.append((MEASURES[name], *cells))
+    head = ("measure", *_columns(audited), *(("difference", "p") if tests else ()))
+    return ReportTable(head, rows, title=f"{len(audited[0].results)} groups; 95 % intervals over groups")
 
 
 def _columns(audited: Sequence[AuditResult]) -> list[str]:
@@ -114,12 +102,6 @@ def _cell(measure: Measure) -> str:
         return "-"
     text = f"{measure.value:.3f}"
     return text if measure.interval is None else f"{text} [{measure.interval.low:.2f}, {measure.interval.high:.2f}]"
-
-
-def _worst_groups(results: Sequence[AuditedGroup], count: int) -> list[AuditedGroup]:
-    """Refused groups first, then by adjusted Rand index; groups that are wholly right are left out."""
-    ranked = sorted(results, key=lambda result: -2.0 if result.ari is None else result.ari)
-    return [result for result in ranked if result.ari is None or result.ari < 1][:count]
 
 
 def _describe_group(result: AuditedGroup, gold: GoldGroup) -> str:

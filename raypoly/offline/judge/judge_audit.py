@@ -115,14 +115,16 @@ def _audit_one(
         every = [answer.ids for answer in (answers[_AS_IT_IS], *(run[place] for run in more))]
         if len(repeated := [ids for ids in every if ids is not None]) > 1:
             agreements["run_to_run"] = run_to_run(repeated)
-        results.append(_result(gold, answers[_AS_IT_IS], agreements))
+        plain = answers[_AS_IT_IS]
+        labels = None if plain.ids is None else tuple(plain.ids)
+        results.append(AuditedGroup(gold.id, gold.labels, labels, plain.reason, agreements))
     names = {answer.labels.judge for answer in asked[_AS_IT_IS] if answer.labels is not None}
     spent = "; again, ".join(filter(None, [describe_spending(judge), describe_spending(again) if more else ""]))
     return AuditResult(" and ".join(sorted(names)) or repr(judge), config, tuple(results), spent)
 
 
 def _agreements(answers: Mapping[str, Answer], order: Sequence[int]) -> dict[str, float]:
-    """How far the labels after each change agree with those before it; nothing where either is missing."""
+    """Agreement of the labels after each change with those before it; nothing if either is missing."""
     found: dict[str, float] = {}
     before = answers[_AS_IT_IS].ids
     for name, answer in answers.items():
@@ -143,8 +145,3 @@ def _without_cache(config: JudgeConfig, judge: Judge) -> Judge:
 def _ask(judge: Judge, groups: Sequence[ObservedGroup], name: str) -> list[Answer]:
     what = f"groups labelled {name}".rstrip()
     return [answer for _, answer in track(ask_all(judge, groups), len(groups), what, NOTES)]
-
-
-def _result(gold: GoldGroup, answer: Answer, agreements: Mapping[str, float]) -> AuditedGroup:
-    found = None if answer.ids is None else tuple(answer.ids)
-    return AuditedGroup(gold.id, gold.labels, found, answer.reason, agreements)

@@ -1,22 +1,19 @@
-"""`raypoly judge label`: cluster the groups of a file, and show what the judge saw of them."""
+"""`raypoly judge label`: cluster the groups of a file, and show the judge's view of them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from raypoly.errors import SandboxError
 from raypoly.judge import Judge, build_judge
 from raypoly.offline.command_config import JudgeChoice
 from raypoly.offline.command_output import NOTES, results_console, say, say_where
 from raypoly.offline.judge.ask_judge import TROUBLE, Answer, ask_with_progress, describe_spending
-from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup, observing, read_groups
-from raypoly.offline.row_writer import Row, RowWriter, open_rows, refuse_overwriting
+from raypoly.offline.judge.program_groups import ObservedGroup, observing, read_groups
+from raypoly.offline.row_writer import Row, open_rows, refuse_overwriting
 
 
 def label_file(path: Path, out: str | None, choice: JudgeChoice, show: bool = False) -> None:
@@ -29,15 +26,22 @@ def label_file(path: Path, out: str | None, choice: JudgeChoice, show: bool = Fa
     groups = read_groups(path)
     judge = build_judge(choice.judge)
     console = results_console(out)
-    with ExitStack() as stack:
-        rows = stack.enter_context(open_rows(out, _identity(path, choice, judge)))
+    with open_rows(out, _identity(path, choice, judge)) as rows:
         kept = list(rows.read_kept())
         for row, group in zip(kept, groups, strict=False):
             say(console, describe_clusters(row, group.programs))
         left = groups[len(kept) :]
         failed = sum(map(_sandbox_failed, kept))
         if left:
-            failed += _label(judge, left, choice, rows, out is not None, console, show)
+            quiet = console.is_terminal  # it shows the clusters themselves
+            with observing(choice.scorer, sum(len(group.programs) for group in left)) as observe:
+                for seen, answer in ask_with_progress(judge, observe(left), len(left), out is not None, quiet=quiet):
+                    row = label_row(seen, answer)
+                    rows.write(row)
+                    if show:
+                        say(console, show_to_judge(judge, seen))
+                    say(console, describe_clusters(row, seen.group.programs))
+                    failed += _sandbox_failed(row)
         rows.finish()
     if spent := describe_spending(judge):
         say(NOTES, spent)
@@ -73,7 +77,7 @@ def describe_clusters(row: Row, programs: Sequence[str]) -> str:
 
 
 def show_to_judge(judge: Judge, seen: ObservedGroup) -> str:
-    """What the judge sees of a group: the messages it would send, else each program in canonical form."""
+    """The judge's view of a group: the messages it would send, else each program in canonical form."""
     preview: Callable[..., list[dict[str, str]]] | None = getattr(judge, "preview", None)
     if preview is not None:
         messages = preview(seen.group.problem, seen.rollouts, seen.verdicts)
@@ -87,30 +91,6 @@ def show_to_judge(judge: Judge, seen: ObservedGroup) -> str:
         text = canonical if canonical.strip() else program
         texts.append(f"--- program {place}, {form}{features}\n{text.rstrip()}")
     return "\n".join(texts)
-
-
-def _label(
-    judge: Judge,
-    groups: Sequence[ProgramGroup],
-    choice: JudgeChoice,
-    rows: RowWriter,
-    resumes: bool,
-    console: Console,
-    show: bool,
-) -> int:
-    """Label and print; returns how many groups the sandbox failed on."""
-    failed = 0
-    with observing(choice.scorer, sum(len(group.programs) for group in groups)) as observe:
-        # a terminal shows the clusters themselves
-        answers = ask_with_progress(judge, observe(groups), len(groups), resumes, quiet=console.is_terminal)
-        for seen, answer in answers:
-            row = label_row(seen, answer)
-            rows.write(row)
-            if show:
-                say(console, show_to_judge(judge, seen))
-            say(console, describe_clusters(row, seen.group.programs))
-            failed += _sandbox_failed(row)
-    return failed
 
 
 def _sandbox_failed(row: Row) -> bool:

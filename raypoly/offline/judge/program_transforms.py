@@ -120,7 +120,7 @@ def _tree(source: str) -> ast.Module | None:
 
 
 def _shape(source: str, back: Mapping[str, str]) -> str | None:
-    """What the text says, layout aside, with names put back."""
+    """The text's syntax without its layout, with the names put back."""
     tree = _tree(source)
     if tree is None:
         return None

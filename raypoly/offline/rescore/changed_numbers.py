@@ -1,4 +1,4 @@
-"""What other verdicts do to every number that a run reported.
+"""A run's reported numbers under other verdicts.
 
     numbers = ChangedNumbers()
     for row in rows:

@@ -1,4 +1,4 @@
-"""What `raypoly judge label --run` does: label a run's stored groups again, and say what that does to its diversity.
+"""`raypoly judge label --run`: label a run's stored groups again, and compare its diversity then and now.
 
     relabel("~/raypoly-runs/mine", "labels.jsonl", "openai", ["judge.votes=3"])
 
@@ -16,25 +16,22 @@ from itertools import islice
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from raypoly.errors import UsageError
-from raypoly.judge import Judge, build_judge
+from raypoly.judge import build_judge
 from raypoly.judge.label_agreement import adjusted_rand, mean_interval
 from raypoly.metrics.pass_at_k import distinct, drawn_strategies
 from raypoly.offline.command_config import choose_run_judge
-from raypoly.offline.command_output import NOTES, SHOWN, make_table, results_console, say, say_where
+from raypoly.offline.command_output import NOTES, SHOWN, results_console, say, say_where
 from raypoly.offline.judge.ask_judge import Answer, ask_with_progress, describe_spending
 from raypoly.offline.judge.program_groups import ObservedGroup, ProgramGroup
 from raypoly.offline.rescore.changed_numbers import ChangedNumber
 from raypoly.offline.rescore.stored_groups import CurrentProblems, read_current_problems
 from raypoly.offline.rescore.verdict_diff import number_table
-from raypoly.offline.row_writer import RowWriter, open_rows
+from raypoly.offline.row_writer import open_rows
+from raypoly.reports.tables import ReportTable
 from raypoly.run import Run
 from raypoly.values import Group
-
-GroupFilter = Callable[[Group], bool]
 
 
 def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[str]) -> None:
@@ -57,38 +54,29 @@ def relabel(place: str, out: str | None, name: str | None, overrides: Sequence[s
     # a file of instructions may change under its name; a run may have grown between two starts
     prompt = str(getattr(judge, "version", ""))
     identity = {"run": run.uri, "problems": today.hash, "prompt": prompt, "judge": choice.identity["judge"]}
+    partitions = Partitions()
+    waiting: deque[Group] = deque()
+
+    def draw(done: int) -> Iterator[ObservedGroup]:
+        for group, seen in islice(groups, done, None):
+            waiting.append(group)
+            yield seen
+
     with open_rows(out, identity) as rows:
-        partitions = _label(groups, judge, asked or total, rows, out is not None)
+        for row in rows.read_kept():
+            partitions.add(row)
+        if done := len(partitions.groups):
+            say(NOTES, f"{done:,} groups are labelled already.")
+        for seen, answer in ask_with_progress(judge, draw(done), (asked or total) - done, out is not None):
+            made = relabelled_row(waiting.popleft(), seen, answer)
+            partitions.add(made)
+            rows.write(made)
         rows.finish()
     console = results_console(out)
     partitions.show(console, {row["step"]: row for row in run.rows})
     if spent := describe_spending(judge):
         say(NOTES, spent)
     say_where(console, "rows", out)
-
-
-def _label(
-    groups: Iterator[tuple[Group, ObservedGroup]], judge: Judge, total: int, rows: RowWriter, resumes: bool
-) -> Partitions:
-    """Every group's labels: those that an earlier start wrote, then those that are asked for."""
-    found = Partitions()
-    for row in rows.read_kept():
-        found.add(row)
-    done = len(found.groups)
-    if done:
-        say(NOTES, f"{done:,} groups are labelled already.")
-    waiting: deque[Group] = deque()
-
-    def draw() -> Iterator[ObservedGroup]:
-        for group, seen in islice(groups, done, None):
-            waiting.append(group)
-            yield seen
-
-    for seen, answer in ask_with_progress(judge, draw(), total - done, resumes):
-        row = relabelled_row(waiting.popleft(), seen, answer)
-        found.add(row)
-        rows.write(row)
-    return found
 
 
 def relabelled_row(group: Group, seen: ObservedGroup, answer: Answer) -> dict[str, Any]:
@@ -106,7 +94,7 @@ def relabelled_row(group: Group, seen: ObservedGroup, answer: Answer) -> dict[st
 
 
 def _count_groups(run: Run) -> tuple[int, int]:
-    """How many sound groups of training there are, and about how many of them the run's judge was asked."""
+    """(Sound groups of training, groups about which the run's judge was asked)."""
     total = asked = 0
     for step in run.steps:
         for group in run.completed(step).groups:
@@ -115,7 +103,9 @@ def _count_groups(run: Run) -> tuple[int, int]:
     return total, asked
 
 
-def _read_groups(run: Run, today: CurrentProblems, wanted: GroupFilter) -> Iterator[tuple[Group, ObservedGroup]]:
+def _read_groups(
+    run: Run, today: CurrentProblems, wanted: Callable[[Group], bool]
+) -> Iterator[tuple[Group, ObservedGroup]]:
     """The groups to label, in the run's order, as a judge reads them.
 
     Raises `UsageError` where a problem is gone: a judge is shown its statement.
@@ -147,7 +137,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Diversity:
-    """How two labellings of one group compare."""
+    """Two labellings of one group, compared."""
 
     step: int
     problem_id: str
@@ -169,7 +159,7 @@ class Diversity:
             row["problem_id"],
             adjusted_rand(then, now) if both else None,
             sum((one == 0) != (two == 0) for one, two in zip(then, now, strict=True)) if both else 0,
-            (_count_distinct(then), _count_distinct(now)),
+            (None if then is None else float(distinct(then)), None if now is None else float(distinct(now))),
             (_count_correct(then, passed), _count_correct(now, passed)),
         )
 
@@ -212,17 +202,8 @@ class Partitions:
             around = f"{interval.low:.3f} to {interval.high:.3f}"
             say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 %: {around})")
         if changed:
-            console.print(self._problem_table(changed))
+            console.print(_problem_table(changed).rich())
         console.print(number_table(self._numbers(reported)))
-
-    def _problem_table(self, changed: Sequence[Diversity]) -> Table:
-        table = make_table(["problem"], ["groups that differ", "least ARI", "degenerate in one alone"])
-        counts = Counter(group.problem_id for group in changed)
-        for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
-            own = [group for group in changed if group.problem_id == name]
-            least = min(group.ari for group in own if group.ari is not None)
-            table.add_row(Text(name), f"{count:,}", f"{least:.3f}", f"{sum(group.degenerate for group in own):,}")
-        return table
 
     def _numbers(self, reported: Mapping[int, Mapping[str, Any]]) -> Iterator[ChangedNumber]:
         yield from _mean_numbers("training", self.groups, None)
@@ -232,20 +213,25 @@ class Partitions:
             yield from _mean_numbers(f"step {step}", own, reported.get(step, {}).get("strategies"))
 
 
+def _problem_table(changed: Sequence[Diversity]) -> ReportTable:
+    rows = []
+    counts = Counter(group.problem_id for group in changed)
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
+        own = [group for group in changed if group.problem_id == name]
+        least = min(group.ari for group in own if group.ari is not None)
+        rows.append((name, f"{count:,}", f"{least:.3f}", f"{sum(group.degenerate for group in own):,}"))
+    return ReportTable(("problem", "groups that differ", "least ARI", "degenerate in one alone"), rows)
+
+
 def _mean_numbers(of: str, groups: Sequence[Diversity], reported: float | None) -> Iterator[ChangedNumber]:
     """Distinct strategies of a group, and those of its correct programs."""
-    compared = [group for group in groups if group.ari is not None]
-    used = compared or groups
-    for name, pairs in (
-        ("strategies", [group.strategies for group in used]),
-        ("correct strategies", [group.correct for group in used]),
+    used = [group for group in groups if group.ari is not None] or groups
+    for name, pairs, known in (
+        ("strategies", [group.strategies for group in used], reported),
+        ("correct strategies", [group.correct for group in used], None),
     ):
         then, now = (_mean([pair[side] for pair in pairs]) for side in (0, 1))
-        yield ChangedNumber(of, name, len(used), reported if name == "strategies" else None, then, now)
-
-
-def _count_distinct(ids: Sequence[int] | None) -> float | None:
-    return None if ids is None else float(distinct(ids))
+        yield ChangedNumber(of, name, len(used), known, then, now)
 
 
 def _count_correct(ids: Sequence[int] | None, passed: Sequence[bool]) -> float | None:

@@ -1,4 +1,4 @@
-"""What `raypoly score --run` does: score a run's stored programs again, and say what that does to its numbers.
+"""`raypoly score --run`: score a run's stored programs again, and compare its numbers then and now.
 
     rescore("~/raypoly-runs/mine", "diff.jsonl", None, [], workers=4)
 

@@ -1,4 +1,4 @@
-"""What changed when a run was scored again: added up by problem from the rows of its groups, and shown in tables."""
+"""The changes after a run was scored again, added up by problem from its groups' rows and shown in tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from raypoly.offline.command_output import SHOWN, count_of, make_table, say
+from raypoly.offline.command_output import SHOWN, count_of, say
 from raypoly.offline.rescore.changed_numbers import ChangedNumber
 from raypoly.offline.rescore.stored_groups import StoredPart
 from raypoly.offline.row_writer import Row
+from raypoly.reports.tables import DASH, ReportTable
 
 UNKNOWN = "unknown"
 
@@ -29,7 +29,7 @@ class ProblemDiff:
     unknown: int = 0
     """Rollouts without a verdict, then or now."""
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How many rollouts went from which status to which; equal ones have another reward."""
+    """Rollouts by (status then, status now); equal ones have another reward."""
 
 
 @dataclass
@@ -93,8 +93,8 @@ class VerdictDiff:
         """Print counts, the problems with a change, and the numbers; where nothing differs, that alone."""
         self._show_counts(console, parts)
         if changes := self.changes:
-            console.print(_change_table(changes))
-            console.print(_problem_table(self.changed[:SHOWN]))
+            console.print(_change_table(changes).rich())
+            console.print(_problem_table(self.changed[:SHOWN]).rich())
             if len(self.changed) > SHOWN:
                 say(console, f"the first {SHOWN} of {len(self.changed):,} problems are shown")
         moved = [number for number in numbers if number.change and number.of.startswith("step ")]
@@ -121,26 +121,29 @@ class VerdictDiff:
 
 def number_table(numbers: Iterable[ChangedNumber]) -> Table:
     """A line for each number; `-` or `unknown` where it is not known."""
-    table = make_table(["of", "number"], ["groups", "reported", "then", "now", "change"])
-    table.columns[1].no_wrap = True
+    rows = []
     for number in numbers:
-        values = ("-" if value is None else f"{value:.4f}" for value in (number.reported, number.then, number.now))
-        change = "unknown" if number.change is None else f"{number.change:+.4f}" if number.change else "-"
-        table.add_row(number.of, number.name, f"{number.groups:,}", *values, change)
+        values = (DASH if value is None else f"{value:.4f}" for value in (number.reported, number.then, number.now))
+        change = "unknown" if number.change is None else f"{number.change:+.4f}" if number.change else DASH
+        rows.append((number.of, number.name, f"{number.groups:,}", *values, change))
+    head = ("of", "number", "groups", "reported", "then", "now", "change")
+    table = ReportTable(head, rows, range(2, len(head))).rich()
+    table.columns[1].no_wrap = True
     return table
 
 
-def _change_table(changes: Counter[tuple[str, str]]) -> Table:
-    table = make_table(["then", "now"], ["rollouts"])
-    for (then, now), count in changes.most_common():
-        table.add_row(then, now if now != then else f"{now}, another reward", f"{count:,}")
-    return table
+def _change_table(changes: Counter[tuple[str, str]]) -> ReportTable:
+    rows = [
+        (then, now if now != then else f"{now}, another reward", f"{count:,}")
+        for (then, now), count in changes.most_common()
+    ]
+    return ReportTable(("then", "now", "rollouts"), rows, {2})
 
 
-def _problem_table(changed: Sequence[tuple[str, ProblemDiff]]) -> Table:
-    table = make_table(["problem"], ["rollouts", "passed then", "passed now"], last="what changed")
+def _problem_table(changed: Sequence[tuple[str, ProblemDiff]]) -> ReportTable:
+    rows = []
     for name, found in changed:
         words = ", ".join(f"{count:,} {then} -> {now}" for (then, now), count in found.changes.most_common())
         counts = (found.rollouts, found.passed_then, found.passed_now)
-        table.add_row(Text(name), *(f"{count:,}" for count in counts), words)
-    return table
+        rows.append((name, *(f"{count:,}" for count in counts), words))
+    return ReportTable(("problem", "rollouts", "passed then", "passed now", "what changed"), rows, {1, 2, 3})

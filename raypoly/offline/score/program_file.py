@@ -25,7 +25,7 @@ from raypoly.values import Problem
 
 @dataclass(frozen=True)
 class Survey:
-    """What a file of programs holds."""
+    """A file of programs, counted."""
 
     programs: int
     sha256: str

@@ -1,19 +1,16 @@
-"""What `raypoly score` does with files: score programs, run the problems' own solutions, find duplicate problems."""
+"""The work of `raypoly score` on files: score programs, run the problems' own solutions, find duplicate problems."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-
-from rich.table import Table
-from rich.text import Text
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import SandboxError
@@ -21,7 +18,6 @@ from raypoly.offline.command_config import lasting_keys, limit_workers
 from raypoly.offline.command_output import (
     NOTES,
     SHOWN,
-    make_table,
     note_rejected,
     raise_failures,
     results_console,
@@ -33,6 +29,7 @@ from raypoly.offline.row_writer import Row, open_rows, refuse_overwriting
 from raypoly.offline.score.program_file import ProblemIndex, Survey, check_programs, read_programs
 from raypoly.problems.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.problems.similar import DuplicatePair, find_duplicates, find_overlaps
+from raypoly.reports.tables import ReportTable
 from raypoly.scoring.local_pool import LocalPool
 from raypoly.scoring.program_queue import BROKEN
 from raypoly.scoring.score_programs import FAILED, NO_SOLUTION, Program, scored, validated
@@ -96,7 +93,7 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
         seconds = time.monotonic() - begin
         rows.finish()
     console = results_console(out)
-    console.print(status_table(tally.statuses))
+    console.print(status_table(tally.statuses).rich())
     if left:
         say(console, f"{left:,} in {seconds:.1f} s, {left / seconds:,.1f}/s; {pool.cpu_seconds:,.1f} s of CPU in them")
     say_where(console, "verdicts", out)
@@ -130,13 +127,18 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
                     excluded.write(found.row)
                 if calibrate and found.reason in ("", NO_SOLUTION):
                     usable.write(row_of(found.problem))
-        for row in _rejected_rows(stream):
+        for rejected in stream.rejected:
             statuses["rejected"] += 1
-            excluded.write(row)
+            # a second row of an id that is usable must not exclude the first
+            name = None if rejected.id in stream.ids else rejected.id
+            detail = f"line {rejected.line}: {rejected.reason}"
+            excluded.write(
+                {"problem_id": name, "reason": "its row can't be used", "status": "rejected", "detail": detail}
+            )
         excluded.finish()
         usable.finish()
     console = results_console(out, calibrated)
-    console.print(status_table(statuses, first="its solution"))
+    console.print(status_table(statuses, first="its solution").rich())
     say_where(console, "exclusion list", out)
     say_where(console, "calibrated problems", calibrated)
     if failed:
@@ -178,20 +180,11 @@ def verdict_row(program: Program, verdict: Verdict, evidence: bool) -> dict[str,
     return row
 
 
-def status_table(counts: Mapping[str, int], first: str = "status") -> Table:
-    """How many there are of each status: those of verdicts in their usual order, others behind them."""
-    table = make_table([first], ["programs" if first == "status" else "problems"])
-    for status in sorted(counts, key=lambda name: (*STATUSES, name).index(name)):
-        table.add_row(status, f"{counts[status]:,}")
-    return table
-
-
-def _rejected_rows(stream: ProblemStream) -> Iterator[dict[str, Any]]:
-    """Rows of the exclusion list. A second row of an id that is usable must not exclude the first."""
-    for rejected in stream.rejected:
-        name = None if rejected.id in stream.ids else rejected.id
-        detail = f"line {rejected.line}: {rejected.reason}"
-        yield {"problem_id": name, "reason": "its row can't be used", "status": "rejected", "detail": detail}
+def status_table(counts: Mapping[str, int], first: str = "status") -> ReportTable:
+    """The number of each status: those of verdicts in their usual order, others behind them."""
+    order = sorted(counts, key=lambda name: (*STATUSES, name).index(name))
+    head = (first, "programs" if first == "status" else "problems")
+    return ReportTable(head, [(status, f"{counts[status]:,}") for status in order])
 
 
 def compare_files(problems: Path, against: Path | None, out: str | None) -> None:
@@ -208,7 +201,12 @@ def compare_files(problems: Path, against: Path | None, out: str | None) -> None
         rows.finish()
     console = results_console(out)
     if pairs:
-        console.print(_pair_table(pairs[:SHOWN]))
+        head = ("problem", "is the same as", "because of", "similarity")
+        shown = [
+            (it.dropped.id, it.kept.id, it.reason, "unknown" if it.similarity is None else f"{it.similarity:.2f}")
+            for it in pairs[:SHOWN]
+        ]
+        console.print(ReportTable(head, shown, {3}).rich())
     where = f"are in {against} as well" if against else "are there a second time"
     more = f" (the first {SHOWN} are shown)" if len(pairs) > SHOWN else ""
     say(console, f"{len(pairs):,} of {len(ours.ids):,} problems of {problems} {where}{more}")
@@ -224,11 +222,3 @@ def row_of_pair(pair: DuplicatePair) -> dict[str, Any]:
         "source": pair.kept.source,
         "similarity": None if pair.similarity is None else round(pair.similarity, 4),
     }
-
-
-def _pair_table(pairs: list[DuplicatePair]) -> Table:
-    table = make_table(["problem", "is the same as", "because of"], ["similarity"])
-    for pair in pairs:
-        similarity = "unknown" if pair.similarity is None else f"{pair.similarity:.2f}"
-        table.add_row(Text(pair.dropped.id), Text(pair.kept.id), pair.reason, similarity)
-    return table

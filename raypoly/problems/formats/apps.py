@@ -15,9 +15,16 @@ from pydantic import BaseModel
 
 from raypoly.problems.formats.livecodebench import PRELUDE
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_python, prelude_without
-from raypoly.problems.formats.row_fields import OptionalIdentifier, SourceRow, Text, prompt_of, stdin_description
-from raypoly.problems.formats.test_suites import call_suite, stdin_suite
+from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_python
+from raypoly.problems.formats.row_fields import (
+    OptionalIdentifier,
+    SourceRow,
+    Text,
+    call_suite,
+    prompt_of,
+    stdin_description,
+    stdin_suite,
+)
 from raypoly.values import Problem, TestSuite
 
 
@@ -58,16 +65,9 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     suite = suite_of(tests, it.starter_code)
     entry_point = entry_point_of(it.starter_code.strip() or solution, tests.fn_name) if tests.fn_name else ""
     description = it.question if tests.fn_name else stdin_description(it.question)
-    return Problem(
-        id=it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite),
-        prompt=prompt_of(description, it.starter_code),
-        entry_point=entry_point,
-        tests=suite,
-        prelude=prelude_without(PRELUDE, entry_point),
-        solution=solution,
-        reference_seconds=it.reference_seconds,
-        metadata=it.about(),
-    )
+    name = it.problem_id or it.task_id or it.id or it.name or it.url or content_id(it.question, suite)
+    prompt = prompt_of(description, it.starter_code)
+    return it.make_problem(name, prompt, suite, entry_point, PRELUDE, solution=solution)
 
 
 def suite_of(tests: InputOutput, starter: str) -> TestSuite:
@@ -81,17 +81,11 @@ def suite_of(tests: InputOutput, starter: str) -> TestSuite:
         if not isinstance(arguments, list):
             raise ValueError(f"input_output: inputs.{number} is not a list of arguments")
     outputs = tests.outputs
-    if is_wrapped(outputs, starter, tests.fn_name):
-        outputs = [output[0] for output in outputs]
+    if all(isinstance(output, list) and len(output) == 1 for output in outputs):
+        declared = _declared_depth(starter, tests.fn_name)
+        if declared is None or declared < max(map(_depth, outputs), default=0):
+            outputs = [output[0] for output in outputs]
     return call_suite(zip(tests.inputs, outputs, strict=True))
-
-
-def is_wrapped(outputs: list[Any], starter: str, name: str) -> bool:
-    """Whether each output stands in a list that is not part of it (the rule is this module's docstring)."""
-    if not all(isinstance(output, list) and len(output) == 1 for output in outputs):
-        return False
-    declared = _declared_depth(starter, name)
-    return declared is None or declared < max(map(_depth, outputs), default=0)
 
 
 def _lines(value: Any, where: str) -> str:
@@ -117,7 +111,7 @@ def _depth(value: Any) -> int:
 
 
 def _declared_depth(starter: str, name: str) -> int | None:
-    """How deep the lists are that the function is annotated to return; None where nothing says so."""
+    """Depth of the lists that the function is annotated to return; None without such an annotation."""
     try:
         tree = parse_python(
             f"{starter.rstrip()}\n        pass\n" if starter.rstrip().endswith(":") else starter, "starter_code"

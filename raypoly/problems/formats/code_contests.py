@@ -1,4 +1,8 @@
-"""CodeContests: whole programs; public, private and generated tests as lists of inputs and outputs."""
+"""CodeContests: whole programs; public, private and generated tests as lists of inputs and outputs.
+
+CodeContests+ has tests of its own for the same problems, in the configurations `1x` to `5x`, and a checker. A problem
+that names a checker takes several answers; the checkers are C++ for testlib, and nothing here compiles.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from pydantic import BaseModel, FailFast, ValidationError
 
 from raypoly.problems.formats.python_source import first_program
 from raypoly.problems.formats.row_fields import (
+    Identifier,
     OptionalIdentifier,
     SourceRow,
     Text,
@@ -17,11 +22,12 @@ from raypoly.problems.formats.row_fields import (
     nonempty_texts,
     prompt_of,
     stdin_description,
+    stdin_suite,
 )
-from raypoly.problems.formats.test_suites import stdin_suite
 from raypoly.values import Problem
 
 _PYTHON3 = (3, "3", "PYTHON3")
+_PYTHON3_PLUS = ("py3", "python3", "PYTHON3", 3)
 
 
 class _Tests(BaseModel):
@@ -41,9 +47,32 @@ class _Row(SourceRow):
     cf_rating: OptionalIdentifier = ""
     cf_tags: Any = None
 
+    def about(self) -> dict[str, str]:
+        """Beside the common columns, Codeforces' tags and rating, which is 0 where it has none."""
+        own = {"difficulty": self.cf_rating.removeprefix("0"), "tags": join_tags(self.cf_tags)}
+        return super().about() | nonempty_texts(own)
+
+
+class _PlusRow(SourceRow):
+    id: Identifier
+    test_cases: Any = None
+    checker: Text = ""
+    description: Text = ""
+    correct_submissions: Any = None
+    true_positive_rate: float | None = None
+    true_negative_rate: float | None = None
+
+    def about(self) -> dict[str, str]:
+        rates = {name: getattr(self, name) for name in ("true_positive_rate", "true_negative_rate")}
+        return super().about() | {name: f"{rate:g}" for name, rate in rates.items() if rate is not None}
+
 
 def recognises(row: Mapping[str, Any]) -> bool:
     return "public_tests" in row or "private_tests" in row
+
+
+def recognises_plus(row: Mapping[str, Any]) -> bool:
+    return "correct_submissions" in row or ("test_cases" in row and "checker" in row)
 
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
@@ -54,25 +83,25 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         raise ValueError("description: it needs an <image>, which is not in the row")
     if it.input_file or it.output_file:
         raise ValueError(f"input_file: the program reads or writes the file {it.input_file or it.output_file}")
-    columns = {
-        "public_tests": it.public_tests,
-        "private_tests": it.private_tests,
-        "generated_tests": it.generated_tests,
-    }
-    return Problem(
-        id=it.name,
-        prompt=prompt_of(stdin_description(it.description)),
-        entry_point="",
-        tests=stdin_suite(pair for name, tests in columns.items() for pair in pairs_of(tests, name)),
-        solution=first_program(_in_python(it.solutions)),
-        reference_seconds=it.reference_seconds,
-        metadata=_about(it),
-    )
+    columns = ("public_tests", "private_tests", "generated_tests")
+    tests = stdin_suite(pair for name in columns for pair in pairs_of(getattr(it, name), name))
+    prompt, solution = prompt_of(stdin_description(it.description)), first_program(_in_python(it.solutions))
+    return it.make_problem(it.name, prompt, tests, solution=solution)
 
 
-def _about(it: _Row) -> dict[str, str]:
-    """Codeforces' rating, which is 0 where it has none, and tags."""
-    return it.about() | nonempty_texts({"difficulty": it.cf_rating.removeprefix("0"), "tags": join_tags(it.cf_tags)})
+def to_problem_plus(row: Mapping[str, Any]) -> Problem:
+    it = _PlusRow.model_validate(row)
+    if it.checker.strip():
+        compiled = "#include" in it.checker
+        how = "C++, which is not compiled here" if compiled else "a program with an unknown way to call it"
+        raise ValueError(f"checker: {how}, and without it right answers would be refused")
+    if not it.test_cases:
+        raise ValueError("test_cases: there are none; they are in the configurations 1x to 5x")
+    tests = stdin_suite(pairs_of(it.test_cases, "test_cases"))
+    rows = it.correct_submissions if isinstance(it.correct_submissions, list) else []
+    programs = (s.get("code") for s in rows if isinstance(s, Mapping) and s.get("language") in _PYTHON3_PLUS)
+    prompt, solution = prompt_of(stdin_description(it.description)), first_program(programs)
+    return it.make_problem(it.id, prompt, tests, solution=solution)
 
 
 def pairs_of(tests: Any, column: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ any is missing. What is left still refuses wrong programs, and may let slow ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,11 +20,9 @@ from raypoly.problems.formats.row_fields import (
     SourceRow,
     Text,
     prompt_of,
+    stdin_suite,
 )
-from raypoly.problems.formats.test_suites import stdin_suite
 from raypoly.values import Problem
-
-_CUT = "..."
 
 
 class _Row(SourceRow):
@@ -46,6 +44,21 @@ class _Row(SourceRow):
     contest_start: int | None = None
     rating: OptionalIdentifier = ""
 
+    def about(self) -> dict[str, str]:
+        told = super().about()
+        if self.rating:
+            told["difficulty"] = self.rating
+        if self.contest_id and self.index:
+            told["url"] = f"https://codeforces.com/problemset/problem/{self.contest_id}/{self.index}"
+        if self.contest_start is not None:
+            try:
+                told["date"] = datetime.fromtimestamp(self.contest_start, UTC).date().isoformat()
+            except (OverflowError, OSError):
+                raise ValueError("contest_start: no time in seconds since 1970") from None
+        if self.official_tests_complete is False:
+            told["tests"] = "incomplete"
+        return told
+
 
 def recognises(row: Mapping[str, Any]) -> bool:
     return "official_tests" in row
@@ -61,19 +74,9 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         parse_python(it.generated_checker, "generated_checker")
     if not it.official_tests:
         raise ValueError("official_tests: there are none; those in generated_tests/ are rows of their own")
-    return Problem(
-        id=it.id,
-        prompt=prompt_of(_statement(it)),
-        entry_point="",
-        tests=stdin_suite(_whole(pairs_of(it.official_tests, "official_tests")), it.generated_checker.strip()),
-        reference_seconds=it.reference_seconds,
-        metadata=_about(it),
-    )
-
-
-def _whole(tests: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Those that Codeforces has not cut off."""
-    return (test for test in tests if not any(text.rstrip().endswith(_CUT) for text in test))
+    prompt, tests = prompt_of(_statement(it)), pairs_of(it.official_tests, "official_tests")
+    whole = (test for test in tests if not any(text.rstrip().endswith("...") for text in test))
+    return it.make_problem(it.id, prompt, stdin_suite(whole, it.generated_checker.strip()))
 
 
 def _statement(it: _Row) -> str:
@@ -87,19 +90,3 @@ def _statement(it: _Row) -> str:
     limits = f"Time limit: {it.time_limit:g} s. " if it.time_limit else ""
     limits += f"Memory limit: {it.memory_limit:g} MB. " if it.memory_limit else ""
     return f"{it.description.strip()}{sections}\n\n{limits}{READ_AND_PRINT}"
-
-
-def _about(it: _Row) -> dict[str, str]:
-    told = it.about()
-    if it.rating:
-        told["difficulty"] = it.rating
-    if it.contest_id and it.index:
-        told["url"] = f"https://codeforces.com/problemset/problem/{it.contest_id}/{it.index}"
-    if it.contest_start is not None:
-        try:
-            told["date"] = datetime.fromtimestamp(it.contest_start, UTC).date().isoformat()
-        except (OverflowError, OSError):
-            raise ValueError("contest_start: no time in seconds since 1970") from None
-    if it.official_tests_complete is False:
-        told["tests"] = "incomplete"
-    return told

@@ -7,9 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats.python_source import prelude_without
-from raypoly.problems.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text
-from raypoly.problems.formats.test_suites import check_suite
+from raypoly.problems.formats.row_fields import ANSWER, EntryPoint, Identifier, SourceRow, Text, check_suite
 from raypoly.values import Problem
 
 
@@ -32,27 +30,20 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
-    """What stands before the signature runs before candidate and tests alike: a check may use a helper of it."""
+    """Code before the signature runs before candidate and tests alike: a check may use its helpers."""
     it = _Row.model_validate(row)
     start = _signature(it.prompt, it.entry_point)
     if start < 0:
         raise ValueError(f"prompt: does not define {it.entry_point}")
     prefix = it.prompt[start:]
-    return Problem(
-        id=it.task_id,
-        prompt=f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}",
-        entry_point=it.entry_point,
-        tests=check_suite(it.test),
-        prelude=prelude_without(it.prompt[:start], it.entry_point),
-        prefix=prefix,
-        solution=prefix + it.canonical_solution if it.canonical_solution.strip() else "",
-        reference_seconds=it.reference_seconds,
-        metadata=it.about(),
-    )
+    prompt = f"Complete this code:\n```python\n{it.prompt.strip()}\n```\n\n{ANSWER}"
+    solution = prefix + it.canonical_solution if it.canonical_solution.strip() else ""
+    tests, prelude = check_suite(it.test), it.prompt[:start]
+    return it.make_problem(it.task_id, prompt, tests, it.entry_point, prelude, prefix=prefix, solution=solution)
 
 
 def _signature(prompt: str, name: str) -> int:
-    """Where the definition of `name` begins, decorators included; -1 where there is none."""
+    """Index of the definition of `name`, decorators included; -1 if there is none."""
     found = re.search(rf"^(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", prompt, re.MULTILINE)
     if found is None:
         return -1

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.problems.formats.python_source import prelude_without
 from raypoly.problems.formats.row_fields import (
     EntryPoint,
     Identifier,
     SourceRow,
     Text,
+    check_suite,
     day_of,
     join_tags,
     nonempty_texts,
     prompt_of,
 )
-from raypoly.problems.formats.test_suites import check_suite
 from raypoly.values import Problem
 
 PRELUDE = """\
@@ -95,6 +94,13 @@ class _Row(SourceRow):
     problem_description: Text = ""
     meta: Any = None
 
+    def about(self) -> dict[str, str]:
+        """v0.2 has difficulty, day and tags inside `meta`; its `question_title` is the statement."""
+        meta = self.meta if isinstance(self.meta, Mapping) else {}
+        day = day_of(meta.get("estimated_date") or meta.get("question_date"))
+        inner = {"difficulty": meta.get("difficulty"), "date": day, "tags": join_tags(meta.get("tags"))}
+        return nonempty_texts(inner) | super().about()
+
 
 def recognises(row: Mapping[str, Any]) -> bool:
     return "task_id" in row or ("entry_point" in row and "test" in row)
@@ -103,21 +109,7 @@ def recognises(row: Mapping[str, Any]) -> bool:
 def to_problem(row: Mapping[str, Any]) -> Problem:
     """The prompt is empty where the row has neither query nor description: enough for scoring, not for training."""
     it = _Row.model_validate(row)
-    return Problem(
-        id=it.task_id,
-        prompt=it.query if it.query.strip() else prompt_of(it.problem_description, it.starter_code),
-        entry_point=it.entry_point,
-        tests=check_suite(it.test),
-        prelude=prelude_without(it.prompt, it.entry_point),
-        solution=it.completion,
-        reference_seconds=it.reference_seconds,
-        metadata=_meta(it.meta) | it.about(),
+    prompt = it.query if it.query.strip() else prompt_of(it.problem_description, it.starter_code)
+    return it.make_problem(
+        it.task_id, prompt, check_suite(it.test), it.entry_point, prelude=it.prompt, solution=it.completion
     )
-
-
-def _meta(meta: Any) -> dict[str, str]:
-    """Of the columns of v0.2, which has the difficulty inside `meta`; its `question_title` is the statement."""
-    if not isinstance(meta, Mapping):
-        return {}
-    day = day_of(meta.get("estimated_date") or meta.get("question_date"))
-    return nonempty_texts({"difficulty": meta.get("difficulty"), "date": day, "tags": join_tags(meta.get("tags"))})

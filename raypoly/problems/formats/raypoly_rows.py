@@ -19,7 +19,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class BudgetRow(TypedDict, total=False):
-    """What a call may spend."""
+    """The limits of a call."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     steps: Annotated[int, Field(ge=0)]
@@ -121,18 +121,7 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         comparison = "exact" if isinstance(tests, StdinTests) else tests.comparison
         checker = tests.checker if isinstance(tests, StdinTests) else ""
         suite = TestSuite(tests.kind, dumps(row["tests"]["cases"]), comparison, checker)
-    return Problem(
-        it.id,
-        it.prompt,
-        it.entry_point,
-        suite,
-        prelude=it.prelude,
-        answer=it.answer,
-        prefix=it.prefix,
-        solution=it.solution,
-        reference_seconds=it.reference_seconds,
-        metadata=it.metadata,
-    )
+    return Problem(tests=suite, **{name: value for name, value in it if name != "tests"})
 
 
 def row_of(problem: Problem) -> dict[str, Any]:
@@ -149,14 +138,7 @@ def row_of(problem: Problem) -> dict[str, Any]:
         tests["comparison"] = problem.tests.comparison
     if problem.tests.checker:
         tests["checker"] = problem.tests.checker
-    parts = {
-        "prompt": problem.prompt,
-        "entry_point": problem.entry_point,
-        "prelude": problem.prelude,
-        "prefix": problem.prefix,
-        "answer": "" if problem.answer == "fenced" else problem.answer,
-        "solution": problem.solution,
-        "reference_seconds": problem.reference_seconds,
-        "metadata": dict(problem.metadata),
-    }
-    return {"id": problem.id, **{name: value for name, value in parts.items() if value}, "tests": tests}
+    names = ("prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
+    parts = {name: getattr(problem, name) for name in names} | {"metadata": dict(problem.metadata)}
+    kept = {name: value for name, value in parts.items() if value and (name, value) != ("answer", "fenced")}
+    return {"id": problem.id, **kept, "tests": tests}

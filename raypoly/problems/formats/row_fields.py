@@ -1,15 +1,17 @@
-"""What the rows of all formats share: kinds of column, prompts, and one readable reason for a row that is wrong."""
+"""Common parts of all formats' rows: kinds of column, prompts, tests, and one readable reason for a wrong row."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from raypoly.problems.formats.python_source import parse_literal
+from raypoly.problems.formats.long_integers import dumps
+from raypoly.problems.formats.python_source import parse_literal, prelude_without
+from raypoly.values import Comparison, Problem, TestSuite
 
 ANSWER = "Answer with one Python code block.\n"
 READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
@@ -17,14 +19,11 @@ LONGEST_REASON = 300
 _IDS = ("task_id", "id", "question_id", "problem_id", "name")
 """Columns that a row may be called by."""
 _ENTRY_POINT = re.compile(r"[^\W\d]\w*(\(\))?(\.[^\W\d]\w*(\(\))?)*")
+_RUNS_CHECK = re.compile(r"\ncheck\([\w.() \t]*\)\s*\Z")
 
 
 def _identifier(value: Any) -> Any:
     return str(value) if type(value) is int else value
-
-
-def _optional(value: Any) -> Any:
-    return _text(_identifier(value))
 
 
 def _text(value: Any) -> Any:
@@ -39,7 +38,7 @@ def _entry_point(value: str) -> str:
 
 Identifier = Annotated[str, BeforeValidator(_identifier), Field(min_length=1)]
 """Text or a whole number; a problem's id is always text."""
-OptionalIdentifier = Annotated[str, BeforeValidator(_optional)]
+OptionalIdentifier = Annotated[str, BeforeValidator(lambda value: _text(_identifier(value)))]
 """The same, empty where there is none."""
 Text = Annotated[str, BeforeValidator(_text)]
 """Text; null is the empty text."""
@@ -71,6 +70,21 @@ class SourceRow(BaseModel):
             "date": day_of(self.contest_date or self.estimated_date or self.date),
         }
         return nonempty_texts(columns)
+
+    def make_problem(
+        self, name: str, prompt: str, tests: TestSuite, entry_point: str = "", prelude: str = "", **parts: Any
+    ) -> Problem:
+        """The row as the problem `name`, less what the prelude must not define; `parts` are other parts of it."""
+        return Problem(
+            name,
+            prompt,
+            entry_point,
+            tests,
+            prelude=prelude_without(prelude, entry_point),
+            reference_seconds=self.reference_seconds,
+            metadata=self.about(),
+            **parts,
+        )
 
 
 def nonempty_texts(columns: Mapping[str, Any]) -> dict[str, str]:
@@ -119,6 +133,34 @@ def prompt_of(description: str, starter: str = "") -> str:
 def stdin_description(description: str) -> str:
     """The description, with the sentence that the program reads input and prints output; empty where there is none."""
     return f"{description.strip()}\n\n{READ_AND_PRINT}" if description.strip() else ""
+
+
+def call_suite(cases: Iterable[tuple[list[Any], Any]], comparison: Comparison = "json") -> TestSuite:
+    """Tests that call a function: (arguments, expected). Raises `ValueError` where there is none."""
+    return TestSuite("calls", _json_list({"args": args, "expected": expected} for args, expected in cases), comparison)
+
+
+def stdin_suite(cases: Iterable[tuple[str, str]], checker: str = "") -> TestSuite:
+    """Tests that run a whole program: (standard input, expected output). Raises `ValueError` where there is none."""
+    source = _json_list({"input": given, "output": output} for given, output in cases)
+    return TestSuite("stdin", source, checker=checker)
+
+
+def check_suite(source: str) -> TestSuite:
+    """Tests that are a function `check(candidate)`; a last line that would run it here and now is cut off.
+
+    Raises `ValueError` where there is no such function.
+    """
+    if "def check(" not in source:
+        raise ValueError("test: does not define check(candidate)")
+    return TestSuite("check", _RUNS_CHECK.sub("\n", source))
+
+
+def _json_list(cases: Iterable[dict[str, Any]]) -> str:
+    text = ", ".join([dumps(case) for case in cases])
+    if not text:
+        raise ValueError("there are no tests")
+    return f"[{text}]"
 
 
 def row_id(row: Any) -> str | None:

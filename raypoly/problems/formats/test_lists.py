@@ -10,9 +10,8 @@ from pydantic import BaseModel, FailFast, TypeAdapter
 
 from raypoly.problems.formats import apps, leetcode, livecodebench
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_literal, prelude_without
-from raypoly.problems.formats.row_fields import EntryPoint, OptionalIdentifier, SourceRow, Text, prompt_of
-from raypoly.problems.formats.test_suites import check_suite
+from raypoly.problems.formats.python_source import entry_point_of, first_program, parse_literal
+from raypoly.problems.formats.row_fields import EntryPoint, OptionalIdentifier, SourceRow, Text, check_suite, prompt_of
 from raypoly.values import Problem, TestSuite
 
 
@@ -52,20 +51,13 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    solution = first_program([it.gold_standard_solution, *apps.solution_list(it.solutions), _reference(it.extra_info)])
+    beside = it.extra_info.get("reference") if isinstance(it.extra_info, Mapping) else None  # where code-r1 keeps it
+    solution = first_program([it.gold_standard_solution, *apps.solution_list(it.solutions), beside])
     name, suite = _suite(it, it.starter_code.strip() or solution)
     question = it.problem or _question(it.prompt)
     prelude = leetcode.PRELUDE if suite.kind == "check" else livecodebench.PRELUDE
-    return Problem(
-        id=it.problem_id or apps.content_id(question, suite),
-        prompt=prompt_of(question, it.starter_code),
-        entry_point=name,
-        tests=suite,
-        prelude=prelude_without(prelude, name),
-        solution=solution,
-        reference_seconds=it.reference_seconds,
-        metadata=it.about(),
-    )
+    known_as, prompt = it.problem_id or apps.content_id(question, suite), prompt_of(question, it.starter_code)
+    return it.make_problem(known_as, prompt, suite, name, prelude, solution=solution)
 
 
 def _suite(it: _Row, starter: str) -> tuple[str, TestSuite]:
@@ -90,7 +82,7 @@ def _suite(it: _Row, starter: str) -> tuple[str, TestSuite]:
 
 
 def _held(it: _Row) -> Any:
-    """The tests, out of the JSON or the Python literal that they come in."""
+    """The tests, read from JSON or from a Python literal."""
     if it.tests is not None:
         return _value(it.tests, "tests")
     if it.verification_info is not None:
@@ -118,11 +110,6 @@ def _parsed(test: ListedTest) -> tuple[Any, Any]:
         return loads(test.input), loads(test.output) if isinstance(test.output, str) else test.output
     except ValueError as error:
         raise ValueError(f"test_cases: the arguments of {test.fn_name} are not JSON: {error}") from None
-
-
-def _reference(extra: Any) -> Any:
-    """The solution that code-r1 keeps beside its rows."""
-    return extra.get("reference") if isinstance(extra, Mapping) else None
 
 
 def _checked(source: Any) -> tuple[str, TestSuite]:

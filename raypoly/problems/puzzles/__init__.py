@@ -42,9 +42,8 @@ def _big(puzzle: Puzzle, rng: random.Random) -> tuple[int | str, ...]:
 def _suite(puzzle: Puzzle, profile: Profile, rng: random.Random) -> TestSuite:
     """Small tests, then the big one under the profile's budget."""
     big = _big(puzzle, rng)
-    calls = [(args, STEP_LIMIT) for args in _SMALL[puzzle.source.parameters]] + [
-        (big, call_budget(profile, puzzle, big))
-    ]
+    calls = [(args, STEP_LIMIT) for args in _SMALL[puzzle.source.parameters]]
+    calls.append((big, call_budget(profile, puzzle, big)))
     rows = [{"args": list(args), "expected": puzzle.answer(*args), "budget": limits} for args, limits in calls]
     return TestSuite("calls", json.dumps(rows))
 
@@ -64,16 +63,6 @@ def _problem(puzzle: Puzzle, profile: Profile, seed: int) -> Problem:
     )
 
 
-def puzzle_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
-    """SHA-256, hex, over all that the problems say, in order."""
-    rows = [
-        [name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, p.answer, p.prefix]
-        for name in sorted(splits)
-        for p in splits[name]
-    ]
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
 def load_puzzles(config: ProblemsConfig) -> ProblemSet:
     """All 924 puzzles, split and given budgets by `config.seed`; each split has every profile in its share.
 
@@ -85,7 +74,12 @@ def load_puzzles(config: ProblemsConfig) -> ProblemSet:
         rng = random.Random(derive(config.seed, "puzzle budgets", name))
         profiles = draw_profiles(len(members), rng) if config.budgets else [FREE] * len(members)
         splits[name] = [_problem(p, profile, config.seed) for p, profile in zip(members, profiles, strict=True)]
-    return ProblemSet(splits, puzzle_hash(splits))
+    rows = [
+        [name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, p.answer, p.prefix]
+        for name in sorted(splits)
+        for p in splits[name]
+    ]
+    return ProblemSet(splits, hashlib.sha256(json.dumps(rows).encode()).hexdigest())
 
 
 def puzzle_of(problem: Problem) -> Puzzle:

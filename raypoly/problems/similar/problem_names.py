@@ -1,4 +1,4 @@
-"""What a problem is called where its source says so: `two-sum`, `Two Sum II`, `1268_B. Domino for Young`, an address.
+"""A problem's names by its source: `two-sum`, `Two Sum II`, `1268_B. Domino for Young`, an address.
 
     names_of(problem).slugs        # frozenset({"two-sum-ii", ...})
     are_variants(one, another)         # True for "Two Sum" and "Two Sum II": their sources say that they differ

@@ -9,14 +9,14 @@ Names are known from signatures (else from `name = value`), from code spans, and
 
 from __future__ import annotations
 
-import hashlib
+import html
 import re
 import sys
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from raypoly.problems.formats.row_fields import ANSWER, READ_AND_PRINT
-from raypoly.problems.similar.markup import strip_markup
 from raypoly.problems.similar.sections import cut_sections
 
 _FRAMES = (
@@ -51,6 +51,18 @@ _FRAME = re.compile(
     re.IGNORECASE,
 )
 """Sentences that data sets and loaders put around a statement to make a prompt of it."""
+_BLOCKS = "p|br|div|li|ul|ol|pre|h[1-6]|table|tr|td|th|hr|section|blockquote|center|tbody|thead"
+_INLINE = "sup|sub|code|strong|b|em|i|u|span|font|img|a|var|tt|small|big|kbd|s"
+_ATTRIBUTES = r"""(?:\s+[\w:-]+(?:\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s<>"']+)))*\s*/?"""
+_BLOCK = re.compile(rf"</?(?:{_BLOCKS}){_ATTRIBUTES}>", re.IGNORECASE)
+_CODE_SPAN = re.compile(r"<(code|var|tt|kbd)>([^<>]{1,80})</\1>", re.IGNORECASE)
+_TAG = re.compile(rf"</?(?:{_INLINE}){_ATTRIBUTES}>|<!--.{{0,2000}}?-->", re.IGNORECASE | re.DOTALL)
+_FENCE = re.compile(r"```[^\n`]*\n(.*?)(?:```|\Z)|~~~[^\n~]*\n(.*?)(?:~~~|\Z)", re.DOTALL)
+_TICKS = re.compile(r"`([^`\n]{1,80})`")
+_MATH = re.compile(r"\${1,3}([^$\n]{1,200})\${1,3}")
+_LINK = re.compile(r"!?\[([^\]\n]{0,200})\]\([^)\s]{1,500}\)")
+_POWER = re.compile(r"(?<=\w)(?: ?\^ ?|\*\*|(?<=\d) \*\* (?=\d))[{(]?(-?\w+)[})]?")
+_COMMAND = re.compile(r"\\(?:[a-zA-Z]+|[^a-zA-Z\s])")
 _SIGNATURE = re.compile(r"\bdef\s+\w+\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _PARAMETER = re.compile(r"(?:^|,)\s*\*{0,2}([^\W\d]\w*)\s*(?=[:=,]|$)")
 _DOCSTRING = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
@@ -73,33 +85,45 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True)
 class StatementWords:
-    """What is compared of a problem's text."""
+    """A statement's words, with and without names of variables."""
 
     words: tuple[str, ...]
     """Without names of variables."""
     all_words: tuple[str, ...]
     """With those that are words of a language: `preorder` may be both."""
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the words, hex."""
-        return hashlib.sha256(" ".join(self.words).encode(errors="surrogatepass")).hexdigest()
-
 
 def words_of_prompt(prompt: str) -> StatementWords:
     """The statement within a prompt; without a word where there is none. Takes any text."""
-    it = strip_markup(prompt)
-    code = "\n".join(it.code)
+    text, spans, blocks = strip_markup(prompt)
+    code = "\n".join(blocks)
     docstrings = "\n".join(_DOCTEST.sub("", first or second) for first, second in _DOCSTRING.findall(code))
-    outside = _FRAME.sub(" ", it.text)
+    outside = _FRAME.sub(" ", text)
     if not _WORD.search(f"{outside}{docstrings}") and not _CODE_LINE.search(code):
         outside = _FRAME.sub(" ", code)
     text = _APOSTROPHE.sub("", f"{outside}\n{docstrings}")
-    variables = set(_variables(code, text, it.spans))
+    variables = set(_variables(code, text, spans))
     tokens = [token for token in _TOKEN.findall(cut_sections(_CODE_LINE.sub("", text))) if not _is_name(token)]
     return StatementWords(
         tuple(_words(token for token in tokens if token not in variables)), tuple(_words(iter(tokens)))
     )
+
+
+def strip_markup(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """(Text in lines, spans, fenced blocks of code, which are no part of the text) of HTML, Markdown or LaTeX.
+
+    A span was set as code or mathematics within a line: mostly names of variables. Tags that no browser knows (`i <n`)
+    are text. Powers lose their mark (`10^5`, `10**5`, `10<sup>5</sup>` and `10⁵` are `105`): some data sets lost it.
+    """
+    text = _BLOCK.sub("\n", _CODE_SPAN.sub(r"`\2`", text))
+    text = html.unescape(_TAG.sub("", text))
+    text = unicodedata.normalize("NFKC", _TAG.sub("", _BLOCK.sub("\n", text)))
+    text = "".join(c for c in text.replace("\r", "\n") if c.isascii() or unicodedata.category(c) != "Cf")
+    code = tuple(first or second for first, second in _FENCE.findall(text))
+    text = _FENCE.sub("\n", text)
+    spans = (*_TICKS.findall(text), *_MATH.findall(text))
+    text = _MATH.sub(r" \1 ", _LINK.sub(r"\1", text.replace("`", "")))
+    return _COMMAND.sub(" ", _POWER.sub(r"\1", text)), spans, code
 
 
 def _words(tokens: Iterator[str]) -> Iterator[str]:

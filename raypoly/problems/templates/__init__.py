@@ -12,15 +12,19 @@ between blank lines) whose placeholder is empty is left out: some problems have 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.problems.chat_templates import Render, chat_renderer
 from raypoly.problems.prompt_parts import STATEMENT, split_prompt
 from raypoly.values import Problem
 
+PLAIN = "plain"
+
+Render = Callable[[Sequence[Mapping[str, Any]]], str]
+"""The prompt of chat messages, each `{"role": ..., "content": ...}`."""
 OWN = ("base", "chat", "statement")
 """Templates that lie beside this file; the one named `statement` is the statement alone."""
 _ROLE = re.compile(r"^<<(system|user|assistant)>>[ \t]*\n", re.MULTILINE)
@@ -71,6 +75,37 @@ def load_template(name: str, key: str = "problems.template") -> PromptTemplate:
     if first.strip():
         raise UsageError(f"{key}={name} has text before its first <<role>>: nobody would say it.")
     return PromptTemplate(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
+
+
+def load_tokenizer(name: str, key: str) -> Any:
+    """The tokenizer in a folder, or of the Hugging Face hub. Raises `UsageError` that names the config key `key`."""
+    from transformers import AutoTokenizer  # takes seconds to import
+
+    folder = Path(name).expanduser()
+    try:
+        return AutoTokenizer.from_pretrained(folder if folder.exists() else name)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{key}={name} is no tokenizer here and could not be had from the Hugging Face hub "
+            f"({str(error).partition(chr(10))[0]})."
+        ) from error
+
+
+def chat_renderer(template: str, key: str = "problems.chat_template") -> Render:
+    """Renders messages by the chat template of the tokenizer `template`, or with `PLAIN` joins their texts.
+
+    Raises `UsageError` where there is no such tokenizer, or it has no chat template.
+    """
+    if template == PLAIN:
+        return lambda messages: "\n\n".join(message["content"] for message in messages)
+    tokenizer = load_tokenizer(template, key)
+    if not tokenizer.chat_template:
+        raise UsageError(f"{key}={template} is a tokenizer without a chat template: name another, or {PLAIN}.")
+
+    def render(messages: Sequence[Mapping[str, Any]]) -> str:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    return render
 
 
 def prompt_maker(

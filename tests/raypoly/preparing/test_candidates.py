@@ -18,10 +18,10 @@ def test_what_is_kept_comes_back_in_any_order_from_memory_and_from_a_file() -> N
     for memory in (1 << 20, 1000):
         buffer = ProblemBuffer(memory)
         kept = [buffer.add(problem(number)) for number in range(50)]
-        assert [kept[number].problem for number in (49, 0, 25, 0)] == [problem(number) for number in (49, 0, 25, 0)]
-        assert buffer.add(problem(50)).problem == problem(50), "one more after others were read"
+        assert [kept[number]() for number in (49, 0, 25, 0)] == [problem(number) for number in (49, 0, 25, 0)]
+        assert buffer.add(problem(50))() == problem(50), "one more after others were read"
         with ThreadPoolExecutor(4) as threads:
-            found = list(threads.map(lambda place: place.problem, kept * 20))
+            found = list(threads.map(lambda read: read(), kept * 20))
         assert found == [problem(number) for number in range(50)] * 20
 
 

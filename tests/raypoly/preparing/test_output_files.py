@@ -16,8 +16,7 @@ from raypoly.errors import LeaseHeld, UsageError
 from raypoly.preparing import PrepareConfig, output_files
 from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, content_hash
 from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
-from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
-from raypoly.preparing.explain import explain_problem
+from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName, explain_problem
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import BandConfig, SourceConfig
 from raypoly.preparing.sources import LoadedSources, SourceFile

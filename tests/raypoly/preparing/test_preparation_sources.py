@@ -62,6 +62,7 @@ def test_rows_of_parquet_are_those_of_json_lines(tmp_path: Path) -> None:
     plain = load_sources({"mine": SourceConfig(path=str(write_rows(tmp_path / "rows.jsonl", rows)))})
     table = load_sources({"mine": SourceConfig(path=str(tmp_path / "rows.parquet"))})
     assert table.candidates == plain.candidates
+    assert [it.problem for it in table.candidates] == [it.problem for it in plain.candidates]
     assert table.candidates[0].facts.tags == ("x", "y")
     assert table.candidates[0].facts.difficulty == "hard"
 

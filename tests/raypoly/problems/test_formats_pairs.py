@@ -88,7 +88,7 @@ def test_livecodebench_rows_that_cannot_be_used_say_why(changes: Row, reason: st
 
 
 def test_unpacked_tests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raypoly.problems.formats.private_tests.LARGEST", 1000)
+    monkeypatch.setattr("raypoly.problems.formats.livecodebench.LARGEST", 1000)
     bomb = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()
     assert "MiB unpacked" in refusal(LCB | {"private_test_cases": bomb})
 

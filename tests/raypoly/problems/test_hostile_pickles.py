@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from raypoly.problems.formats import read_problems
-from raypoly.problems.formats.private_tests import LARGEST
+from raypoly.problems.formats.livecodebench import LARGEST
 from tests.raypoly.problems.source_rows import MORE_STDIN, STDIN, livecodebench
 
 TEXT = json.dumps(MORE_STDIN)

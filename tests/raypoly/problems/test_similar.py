@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from raypoly.problems.formats import problem_of
 from raypoly.problems.formats.row_fields import prompt_of
 from raypoly.problems.similar import find_duplicates, find_overlaps
-from raypoly.problems.similar.markup import strip_markup
 from raypoly.problems.similar.ngrams import GramHasher, jaccard, similar_pairs
-from raypoly.problems.similar.statement_words import words_of_prompt
+from raypoly.problems.similar.statement_words import strip_markup, words_of_prompt
 from raypoly.values import Problem
 from tests.raypoly.problems.statements import PROBLEMS, problem, prompt
 from tests.support.planted_copies import KINDS
@@ -91,7 +90,7 @@ def test_one_word_can_make_another_problem(before: str, after: str) -> None:
 
 
 def test_a_comment_in_html_says_nothing() -> None:
-    assert strip_markup("Add <!-- not -->two numbers.<!--\n by hand -->").text == "Add two numbers."
+    assert strip_markup("Add <!-- not -->two numbers.<!--\n by hand -->")[0] == "Add two numbers."
 
 
 def test_sequels_are_different_problems_even_with_one_text() -> None:

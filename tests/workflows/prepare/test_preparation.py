@@ -19,7 +19,7 @@ import ray
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.preparing import PrepareConfig
-from raypoly.preparing.explain import explain_problem
+from raypoly.preparing.decision_log import explain_problem
 from raypoly.preparing.preparation_folder import PreparationFolder
 from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.sources import SourceFile
