@@ -46,7 +46,7 @@ class Workers:
         self._stack, self._name, self._store, self._lease = stack, name, store, lease
         self._journal, self._ending, self._note = journal, ending, note
         self._config = config.of_a_run()
-        self.care = CallContext(Retries(config.run.retries, note), InFlightCalls())
+        self.context = CallContext(Retries(config.run.retries, note), InFlightCalls())
         self._scorers: ScorerPool | None = None
         self._generator: Generator | None = None
         self._model: Path | None = None
@@ -56,7 +56,7 @@ class Workers:
         """The pool, up."""
         self.connect()
         if self._scorers is None:
-            self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.care)
+            self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.context)
             self._stack.callback(self._scorers.stop)
             await self._scorers.start()
         return self._scorers
@@ -67,7 +67,7 @@ class Workers:
         self.connect()
         if self._generator is None:
             placement, options = _places(self._config.generator)
-            self._generator = Generator(self._config, model, options, self.care, placement)
+            self._generator = Generator(self._config, model, options, self.context, placement)
             self._stack.callback(self._generator.stop)
             await self._generator.start()
         return self._generator
@@ -93,7 +93,7 @@ class Workers:
         enter(RayLiveness(lambda why: ending.end_without_ray(ray_gone(why), flushed, release)))
         seconds, stacks = self._config.run.stall_seconds, Stacks(self._store)
         self._watchdog = enter(
-            Watchdog(seconds, self.care.in_flight, self._actors, stacks, self._note, failed=ending.request)
+            Watchdog(seconds, self.context.in_flight, self._actors, stacks, self._note, failed=ending.request)
         )
 
     def step_done(self) -> None:

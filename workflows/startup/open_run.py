@@ -161,7 +161,9 @@ async def open_run(
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         places = await asyncio.to_thread(reserve_resources, config)
-        refuse_asking_between(config, places.placement.sleeps, any(s.used and s.turn == "learner" for s in stages))
+        refuse_asking_between(
+            config, places.placement.sleeps, [s.name for s in stages if s.used and s.turn == "learner"]
+        )
         usage = RunJudgeUsage(store)
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note)
         stack.push_async_callback(writer.close)

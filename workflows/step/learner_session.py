@@ -64,11 +64,11 @@ class LearnerSession:
         saver: CheckpointWriter,
         options: Callable[[int], dict[str, Any]],
         note: Callable[[str], None],
-        care: CallContext | None = None,
+        context: CallContext | None = None,
     ) -> None:
         self._config, self._journal, self._saver, self._note = config, journal, saver, note
-        self._care = care or CallContext()
-        self._learners = LearnerGroup(config, model_path, options, self._care, note)
+        self._context = context or CallContext()
+        self._learners = LearnerGroup(config, model_path, options, self._context, note)
         self._restoring = asyncio.Lock()
         self.version = 0
         """Of the weights: how many steps were applied."""
@@ -233,7 +233,7 @@ class LearnerSession:
                 lost = used
                 if self.started == used:
                     self.stop()
-                await self._care.retries.again("The learner", error)
+                await self._context.retries.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:
         """Other actors with the newest checkpoint's state."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.offline.row_reader import FileRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
+from raypoly.problems.formats.row_reader import FileRow, read_rows_by_id
 from raypoly.values import Problem, TestSuite
 
 _SHIPPED = Path(__file__).with_name("gold.jsonl")

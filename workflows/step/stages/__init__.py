@@ -142,7 +142,7 @@ class StageRunner:
         probe = partial(stage.probe, group, problem, self._services)
         with watch.stage(stage.timed_as, group.slot):
             try:
-                part = await self._pause.ask(ask, probe)
+                part = await self._pause.ask(stage.name, ask, probe)
             except Unknown:
                 return UNKNOWN
             except Infra as error:
@@ -153,8 +153,10 @@ class StageRunner:
 
     def _count(self, group: Group, stage: GroupStage) -> None:
         stage.seen(group, self._services)
-        if isinstance(group.parts[stage.name], Skipped):
-            self._services.skipped.count(0, 1)
+        part = group.parts[stage.name]
+        if isinstance(part, Skipped):
+            reason = f"{part.reason.rstrip('.')} (stage {stage.name}, problem {group.problem_id})"
+            self._services.skipped.count(0, 1, reason)
 
 
 def _decoded(stage: GroupStage, part: Any) -> Any:
