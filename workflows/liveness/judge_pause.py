@@ -43,8 +43,10 @@ class JudgeOutagePause:
         self._pauses: list[dict[str, Any]] = []
 
     async def ask(self, stage: str, question: Callable[[], Awaitable[T]], probe: Callable[[], Awaitable[None]]) -> T:
-        """The answer, after any pause. In a pause `probe` is called again and again until it no longer raises `Away`.
-        `stage` is the name of the stage that asks. Raises `PausedTooLong`, and the question's errors other than `Away`."""
+        """The answer to a stage's question, after any pause. A pause calls `probe` until it no longer raises `Away`.
+
+        Raises `PausedTooLong`, and the question's errors other than `Away`.
+        """
         while True:
             await self._open.wait()
             try:
@@ -94,8 +96,8 @@ class JudgeOutagePause:
             except Away as error:
                 if self._seconds_left(started) <= 0:
                     raise PausedTooLong(
-                        f"What the stage {stage} asks stayed away for judge.max_pause={self._config.max_pause:g} s ({error}); "
-                        "everything is committed, resume with the same command."
+                        f"What the stage {stage} asks stayed away for judge.max_pause={self._config.max_pause:g} s "
+                        f"({error}); everything is committed, resume with the same command."
                     ) from error
                 wait = min(2 * wait, LONGEST_WAIT)
 
