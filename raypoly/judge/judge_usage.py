@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -59,13 +59,8 @@ class JudgeSpending:
     """The first step that was counted."""
 
 
-@dataclass(frozen=True)
-class _Question:
-    terms: QuestionTerms
-    usage: Counter[str] = field(default_factory=Counter)
-
-
-_QUESTION: ContextVar[_Question | None] = ContextVar("judge_question", default=None)
+_QUESTION: ContextVar[tuple[QuestionTerms, Counter[str]] | None] = ContextVar("judge_question", default=None)
+"""The terms of this thread's question, and what it used."""
 
 
 def current_asker() -> str:
@@ -86,10 +81,10 @@ def asking_for(name: str) -> Iterator[None]:
 @contextmanager
 def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
     """In the block this thread asks the judge on these terms; gives the counts of what that uses."""
-    question = _Question(terms)
-    token = _QUESTION.set(question)
+    usage: Counter[str] = Counter()
+    token = _QUESTION.set((terms, usage))
     try:
-        yield question.usage
+        yield usage
     finally:
         _QUESTION.reset(token)
 
@@ -97,14 +92,14 @@ def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
 def current_terms() -> QuestionTerms | None:
     """The terms of this thread's question; None where they are not set."""
     question = _QUESTION.get()
-    return None if question is None else question.terms
+    return None if question is None else question[0]
 
 
 def add_usage(name: str, amount: float) -> None:
     """Count for this thread's question; ignored where usage is not counted."""
     question = _QUESTION.get()
     if question is not None and amount:
-        question.usage[name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
+        question[1][name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
 
 
 def usage_to_json(use: UsageCounts) -> dict[str, Any]:

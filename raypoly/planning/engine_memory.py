@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.planning.activations import width
-from raypoly.planning.device_layout import DeviceLayout
-from raypoly.planning.gpus import GIB, Device
-from raypoly.planning.learner_memory import CONTEXT
+from raypoly.planning.gpus import GIB, Device, DeviceLayout
+from raypoly.planning.learner_memory import CONTEXT, width
 from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
 

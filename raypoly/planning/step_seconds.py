@@ -26,11 +26,9 @@ from dataclasses import dataclass
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.objectives.objective_hooks import distinct_prompts
-from raypoly.planning.activations import width
-from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.engine_memory import engine_room
-from raypoly.planning.gpus import Device
-from raypoly.planning.learner_memory import trained_weights
+from raypoly.planning.gpus import Device, DeviceLayout
+from raypoly.planning.learner_memory import trained_weights, width
 from raypoly.planning.model_shape import ModelShape
 
 _READING = 0.6

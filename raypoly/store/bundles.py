@@ -21,7 +21,7 @@ from raypoly.store.catalogue import PREFIX, Catalogue, Span, step_key
 from raypoly.store.checked_parquet import decode_table, encode_tables, open_checked
 from raypoly.store.rollout_columns import migrated, padded
 from raypoly.store.rollout_files import decode_step, head_of, metadata_of, read_head, read_step_table
-from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.sealed_json import SCHEMA, check_schema
 from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
 

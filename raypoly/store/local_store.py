@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from raypoly.errors import StorageError
-from raypoly.store.lease_owner import is_alive
+from raypoly.store.lease import is_alive
 from raypoly.store.location import Location
 from raypoly.store.store import Store, check_key
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from raypoly.errors import StorageError
 from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
-from raypoly.store.lease_owner import is_alive
+from raypoly.store.lease import is_alive
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.store import Store, check_key
 
@@ -75,7 +75,7 @@ class RemoteStore(Store):
     def put_mutable(self, key: str, data: bytes) -> None:
         check_key(key)
         if len(data) > _ONE_REQUEST:
-            self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
+            self._do("written", key, lambda: self._backend.upload(key, _parts(data)), changes=True)
         else:
             self._do("written", key, lambda: self._backend.put(key, data), changes=True)
 
@@ -85,7 +85,7 @@ class RemoteStore(Store):
             if source.stat().st_size <= _ONE_REQUEST:
                 self.put_mutable(key, source.read_bytes())
             else:
-                self._do("written", key, lambda: self._backend.upload(key, _parts(_chunks(source))), changes=True)
+                self._do("written", key, lambda: self._backend.upload(key, _chunks(source)), changes=True)
         except OSError as error:
             raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
 
@@ -153,7 +153,7 @@ class RemoteStore(Store):
     def _commit_large(self, key: str, data: bytes) -> None:
         """Look, then upload in parts: only the lease and a manifest's checksum protect it from other writers."""
         if not self.exists(key):
-            self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
+            self._do("written", key, lambda: self._backend.upload(key, _parts(data)), changes=True)
         elif self.digest(key)[0] != hashlib.sha256(data).hexdigest():
             raise self._taken(key)
 
@@ -215,8 +215,6 @@ def _chunks(source: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of `PART`."""
-    for chunk in chunks:
-        view = memoryview(chunk)
-        yield from (bytes(view[start : start + PART]) for start in range(0, len(view), PART))
+def _parts(data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    return (bytes(view[start : start + PART]) for start in range(0, len(view), PART))

@@ -18,17 +18,20 @@ import pyarrow as pa
 from raypoly.errors import CorruptData
 from raypoly.store.catalogue import evaluation_key, step_key
 from raypoly.store.checked_parquet import decode_table, encode_table, open_checked
-from raypoly.store.part_columns import ON_DISK, extra_columns, extra_parts, part_of_rows
 from raypoly.store.record_encoding import runs
 from raypoly.store.rollout_columns import (
+    ON_DISK,
     cross_columns,
+    extra_columns,
+    extra_parts,
     labels_columns,
     migrated,
+    part_of_rows,
     rollout_columns,
     rollouts_of,
     verdict_columns,
 )
-from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.sealed_json import SCHEMA, check_schema
 from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
 from raypoly.values import UNKNOWN, Float64, Group

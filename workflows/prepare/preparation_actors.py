@@ -10,9 +10,8 @@ from typing import Any
 
 import ray
 
-from actors.calls import CallContext, InFlightCalls
+from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
-from actors.retries import Retries
 from actors.scorer import ScorerPool
 from raypoly import problems
 from raypoly.config import GeneratorConfig, ProblemsConfig
@@ -23,8 +22,7 @@ from raypoly.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.startup.open_run import model_path
 from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url
 

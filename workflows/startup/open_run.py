@@ -15,10 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from actors.calls import CallContext, InFlightCalls
+from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.retries import Retries
 from actors.scorer import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
@@ -35,24 +34,20 @@ from raypoly.store import Lease, Store
 from raypoly.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
-from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
-from workflows.durability.run_memory import RunMemory
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
-from workflows.observers.summary import Summary
-from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
-from workflows.startup.resources import ActorResources, reserve_resources
+from workflows.observers.summary import Summary, format_step_ranges
+from workflows.startup.ray_cluster import ActorResources, actor_options, connect_ray, dashboard_url, reserve_resources
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
-from workflows.step.run_durability import RunDurability
+from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
 from workflows.step.seal_step import StepSealer
 from workflows.step.services import Around, Services
@@ -161,9 +156,8 @@ async def open_run(
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         places = await asyncio.to_thread(reserve_resources, config)
-        refuse_asking_between(
-            config, places.placement.sleeps, [s.name for s in stages if s.used and s.turn == "learner"]
-        )
+        asking = [stage.name for stage in stages if stage.used and stage.turn == "learner"]
+        refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note)
         stack.push_async_callback(writer.close)

@@ -10,9 +10,8 @@ from raypoly.errors import RaypolyError
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems.pass_rates import pass_count_row
 from raypoly.store.step_records import Applied
-from workflows.durability.run_memory import CURSOR
 from workflows.step.learner_session import RANKS, TrainingGroup
-from workflows.step.run_durability import RunDurability
+from workflows.step.run_durability import CURSOR, RunDurability
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
 from workflows.step.stages import StageRunner

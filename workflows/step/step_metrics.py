@@ -18,11 +18,11 @@ from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct
 from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
-from raypoly.store.part_columns import ON_DISK
+from raypoly.store.rollout_columns import ON_DISK
 from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
-from workflows.step.waterfall import Waterfall
+from workflows.step.stopwatch import Waterfall
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from raypoly.config import Config
-from raypoly.planning.device_layout import DeviceLayout
-from raypoly.planning.dry_run import forecast, planned_evaluations
-from raypoly.planning.gpus import Device, find_board
-from raypoly.planning.judge_forecast import SAMPLED_SHARE, forecast_judge
+from raypoly.planning.dry_run import SAMPLED_SHARE, forecast, forecast_judge, planned_evaluations
+from raypoly.planning.gpus import Device, DeviceLayout, find_board
 from raypoly.planning.model_shape import PUBLISHED, from_config
 from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
 from raypoly.reports.tables import duration

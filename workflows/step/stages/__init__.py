@@ -25,7 +25,7 @@ from raypoly.group_stage import GroupStage
 from raypoly.objectives import Objective, ScoredGroup
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.plugins import load_plugin
-from raypoly.store.part_columns import ON_DISK
+from raypoly.store.rollout_columns import ON_DISK
 from raypoly.store.step_records import Record, StagePart
 from raypoly.values import UNKNOWN, Group, Problem, Skipped
 from workflows.liveness.judge_pause import JudgeOutagePause
