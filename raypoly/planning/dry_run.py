@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from raypoly import objectives, problems
 from raypoly.config import Config
+from raypoly.judge import SAMPLED_SHARE
 from raypoly.judge.judge_usage import dollars
 from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
 from raypoly.planning.engine_memory import engine_room
@@ -231,8 +232,6 @@ _A_PROGRAM = (956 - _INSTRUCTIONS) / 8
 """Tokens of one program, its part of the problem's text with it."""
 _AN_ANSWER = 100 / 8
 """Tokens of the answer for one program."""
-SAMPLED_SHARE = 10
-"""With `judge.when=sampled` one group in so many is judged."""
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,8 @@ def _explain_error(error: Exception, family: str, timeout: float) -> BackendFail
     text = " ".join(str(error).split())
     message = text.partition(" Debug source:")[0]
     status = _STATUS.search(message)
-    if _lacks_credentials(error, message):
+    asked_a_machine = "169.254." in message or "metadata.google" in message or "token request" in message
+    if isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message:
         # The machine that gives credentials may just be slow.
         silent = "HTTP error" in message and (status is None or status[1].startswith("5"))
         return BackendFailure("no valid credentials were found", _CREDENTIALS[family], transient=silent)
@@ -255,11 +256,6 @@ def _lacks_conditional_writes(error: Exception) -> bool:
     """Whether the error says that the store has no conditional writes."""
     text = str(error)
     return isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text
-
-
-def _lacks_credentials(error: Exception, message: str) -> bool:
-    asked_a_machine = "169.254." in message or "metadata.google" in message or "token request" in message
-    return isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message
 
 
 def _unanswered(text: str, message: str, timeout: float) -> BackendFailure:

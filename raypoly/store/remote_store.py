@@ -67,10 +67,16 @@ class RemoteStore(Store):
         return self._do("written", key, lambda: self._create(key, data), changes=True)
 
     def commit(self, key: str, data: bytes) -> None:
-        if len(data) > _ONE_REQUEST:
-            self._commit_large(check_key(key), data)
-        elif not self.create(key, data):
-            raise self._taken(key)
+        if len(data) <= _ONE_REQUEST:
+            taken = not self.create(key, data)
+        elif taken := self.exists(key):
+            taken = self.digest(key)[0] != hashlib.sha256(data).hexdigest()
+        else:  # in parts: only the lease and a manifest's checksum protect it from other writers
+            self.put_mutable(key, data)
+        if taken:
+            raise StorageError(
+                f"{self.place(key)} is committed with other content and can't be replaced: this is a bug."
+            )
 
     def put_mutable(self, key: str, data: bytes) -> None:
         check_key(key)
@@ -150,13 +156,6 @@ class RemoteStore(Store):
         self._backend.put(key, data)
         return True
 
-    def _commit_large(self, key: str, data: bytes) -> None:
-        """Look, then upload in parts: only the lease and a manifest's checksum protect it from other writers."""
-        if not self.exists(key):
-            self._do("written", key, lambda: self._backend.upload(key, _parts(data)), changes=True)
-        elif self.digest(key)[0] != hashlib.sha256(data).hexdigest():
-            raise self._taken(key)
-
     def _read_parts(self, key: str) -> Iterator[bytes]:
         size = self._do("read", key, lambda: self._backend.size(key))
         if size is None:
@@ -179,9 +178,6 @@ class RemoteStore(Store):
 
     def _listed(self, folder: str) -> tuple[tuple[str, int], ...]:
         return self._do("listed", folder, lambda: tuple(self._backend.list_below(folder)))
-
-    def _taken(self, key: str) -> StorageError:
-        return StorageError(f"{self.place(key)} is committed with other content and can't be replaced: this is a bug.")
 
     def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
         """The request's result. A transient failure is repeated for `patience` seconds."""

@@ -93,7 +93,7 @@ async def open_timed_run(
         Watchdog(600.0, context.in_flight, dict, Stacks(store), _unheard, _raised),
     )
     problems = ProblemSet({"train": timed_problems(len(times.groups)), "validation": (), "test": ()}, "")
-    return OpenRun.of(folder, config, problems, objective, services, durability, observers)
+    return OpenRun(folder, config, problems, objective, services, durability, observers)
 
 
 async def close_run(opened: OpenRun) -> None:

@@ -23,7 +23,7 @@ from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate, contents_hash
 from raypoly.preparing.prepare_config import SamplingConfig
 from raypoly.seeds import derive
-from raypoly.store.bundles import BLOCK
+from raypoly.store.rollout_files import BLOCK
 from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group, Problem, Rollout, Verdict
 from workflows.durability.journal import Journal

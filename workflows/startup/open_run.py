@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
@@ -58,7 +58,7 @@ from workflows.step.weight_sync import WeightSync
 
 @dataclass
 class OpenRun:
-    """A run that is ready to go on: its config, problems and objective, and what works for it."""
+    """A run that is ready to go on: its config, problems and objective, what works for it, and the parts of a step."""
 
     path: Path
     config: Config
@@ -67,29 +67,13 @@ class OpenRun:
     services: Services
     durability: RunDurability
     observers: RunObservers
-    stages: StageRunner
-    estimator: AdvantageEstimator
-    weights: WeightSync
-    sealer: StepSealer
 
-    @classmethod
-    def of(
-        cls,
-        path: Path,
-        config: Config,
-        problem_set: ProblemSet,
-        objective: Objective,
-        services: Services,
-        durability: RunDurability,
-        observers: RunObservers,
-    ) -> Self:
-        """The run over these services, with the parts of a step that follow from them."""
-        stages = StageRunner(config, objective, services, observers.judge_pause, durability.commit)
-        weights = WeightSync(config, services, problem_set.splits["train"])
-        sealer = StepSealer(config, services, durability, observers, stages)
-        estimator = AdvantageEstimator(config, objective)
-        parts = (services, durability, observers, stages, estimator, weights, sealer)
-        return cls(path, config, problem_set, objective, *parts)
+    def __post_init__(self) -> None:
+        config, services, durability, observers = self.config, self.services, self.durability, self.observers
+        self.stages = StageRunner(config, self.objective, services, observers.judge_pause, durability.commit)
+        self.estimator = AdvantageEstimator(config, self.objective)
+        self.weights = WeightSync(config, services, self.problems.splits["train"])
+        self.sealer = StepSealer(config, services, durability, observers, self.stages)
 
     def restore(self) -> None:
         """Take up what a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
@@ -175,7 +159,7 @@ async def open_run(
             services.context,
             await services.generator.tokenizer_files(),
         )
-        opened = OpenRun.of(directory.path, config, problem_set, objective, services, durability, observers)
+        opened = OpenRun(directory.path, config, problem_set, objective, services, durability, observers)
         opened.restore()
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
         yield opened

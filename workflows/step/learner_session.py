@@ -21,7 +21,7 @@ from actors.learner_group import LearnerGroup
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
-from raypoly.losses import of_run
+from raypoly.losses import Loss, of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.policy.training_rows import rows_of
@@ -245,7 +245,8 @@ class LearnerSession:
         return checkpoint
 
     async def _begin(self, step: int) -> None:
-        normalisers = self._normalisers()
+        train = self._config.train
+        normalisers = Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)
         await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
 
     def _pieces(self, groups: Sequence[TrainingGroup], taken: int) -> Iterator[Sequence[TrainingGroup]]:
@@ -275,17 +276,15 @@ class LearnerSession:
     def _counts(self, trained: TrainingGroup) -> bool:
         """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
         its KL and entropy terms too. So is one whose advantages are unknown where the loss would fit their zeros."""
-        if self._fits_advantages and self._unknown(trained.group):
-            return False
+        if self._loss.fits_advantages:
+            needed, group = needed_stages(objectives.of_run(self._config)), trained.group
+            if skip_reason(group) is not None or not all(map(group.knows, needed)):
+                return False
         return not self._config.train.refill or bool(trained.advantages.any())
 
     @cached_property
-    def _fits_advantages(self) -> bool:
-        return of_run(self._config).fits_advantages
-
-    def _unknown(self, group: Group) -> bool:
-        needed = needed_stages(objectives.of_run(self._config))
-        return skip_reason(group) is not None or not all(map(group.knows, needed))
+    def _loss(self) -> Loss:
+        return of_run(self._config)
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())
@@ -341,9 +340,5 @@ class LearnerSession:
         why = "GPU kernels are not bit-exact" if ranks == now else f"with train.ranks={ranks}, now {now}"
         self._note(
             f"{message} ({why}): groups sampled since are kept as off-policy"
-            + ("." if of_run(self._config).corrects else "; loss.importance_cap corrects them.")
+            + ("." if self._loss.corrects else "; loss.importance_cap corrects them.")
         )
-
-    def _normalisers(self) -> Normalisers:
-        train = self._config.train
-        return Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)

@@ -59,7 +59,7 @@ def metrics_row(
         "step": step,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "reward": _mean(float(t.rewards.mean()) for t in sound if np.isfinite(t.rewards).all()),
-        "strategies": _mean(_judged_strategies(t.group) for t in groups if t.group.labels is not None),
+        "strategies": _mean(distinct(t.group.labels.strategies) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
         "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
         "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
@@ -115,11 +115,6 @@ def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:
         f"{MEASURES}{name}": _mean(trained.measures[name] for trained in groups if name in trained.measures)
         for name in names
     }
-
-
-def _judged_strategies(group: Group) -> int:
-    assert group.labels is not None
-    return distinct(group.labels.strategies)
 
 
 def _structural_strategies(groups: Sequence[Group]) -> list[int]:

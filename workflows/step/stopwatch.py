@@ -28,8 +28,6 @@ _GENERATE = "generate"
 _CROSS = "cross"
 PRIORITY = (_GENERATE, "learn", _CROSS, "judge", "score", "sync")
 """The stages, those first that a step can't do without: others hide behind them; a user's own come last."""
-_SOMETIMES = (_CROSS,)
-"""Those that are told of where they were at work alone."""
 IDLE = "idle"
 HIDEABLE = ("score", "judge")
 """The stages that are meant to hide."""
@@ -53,7 +51,7 @@ class Waterfall:
     seconds: Mapping[str, float]
     """By stage, with at least one group in it, and `total`."""
     exposed: Mapping[str, float]
-    """By stage of PRIORITY (but those of SOMETIMES that never worked) and `idle`: what the step waited for; adds up to
+    """By stage of PRIORITY (without `cross` where it never worked) and `idle`: what the step waited for; adds up to
     `total`."""
     tail: Mapping[str, float | None]
     """`seconds`, and of them those of scoring and judging that are `exposed`; None where nothing was generated (the
@@ -66,7 +64,7 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
     seconds: Counter[str] = Counter()
     at_work = {each.stage for each in intervals}
     order = (*PRIORITY, *sorted(at_work - {*PRIORITY}))
-    exposed = {name: 0.0 for name in (*order, IDLE) if name in at_work or name not in _SOMETIMES}
+    exposed = {name: 0.0 for name in (*order, IDLE) if name in at_work or name != _CROSS}
     exposed_tail = 0.0
     busy: Counter[str] = Counter()
     now = start

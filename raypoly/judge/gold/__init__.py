@@ -172,17 +172,11 @@ def read_gold_groups(path: Path | None = None) -> list[GoldGroup]:
 
 def _read_group(source: FileRow) -> GoldGroup:
     row = source.parse_as(_Row)
-    return GoldGroup(
-        id=row.id,
-        problem=row.problem,
-        programs=tuple(row.programs),
-        labels=tuple(row.labels),
-        task_id=row.task_id,
-        entry_point=row.entry_point,
-        strategies={int(key): text for key, text in row.strategies.items()},
-        notes={int(key): text for key, text in row.notes.items()},
-        certainty=row.certainty,
-        reasons=row.reasons,
-        passes=None if row.passes is None else tuple(row.passes),
-        tests=row.tests,
-    )
+    own = {
+        "programs": tuple(row.programs),
+        "labels": tuple(row.labels),
+        "strategies": {int(key): text for key, text in row.strategies.items()},
+        "notes": {int(key): text for key, text in row.notes.items()},
+        "passes": None if row.passes is None else tuple(row.passes),
+    }
+    return GoldGroup(**row.model_dump() | own)

@@ -41,8 +41,6 @@ KNOWN = {
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TAKEN = {"generated", "applied", "slot", *ON_DISK.values(), *(field.name for field in fields(ScoredGroup))}
 """Names that journal objects, or objectives, use for something else."""
-Commit = Callable[[Record], Awaitable[None]]
-"""Makes a record durable."""
 
 
 def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
@@ -74,7 +72,12 @@ class StageRunner:
     """Takes a run's groups through its stages."""
 
     def __init__(
-        self, config: Config, objective: Objective, services: Services, pause: JudgeOutagePause, commit: Commit
+        self,
+        config: Config,
+        objective: Objective,
+        services: Services,
+        pause: JudgeOutagePause,
+        commit: Callable[[Record], Awaitable[None]],
     ) -> None:
         self._by_name = {stage.name: stage for stage in build_stages(config, objective)}
         self.stages = [stage for stage in self._by_name.values() if stage.used]
@@ -104,7 +107,8 @@ class StageRunner:
             group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
             self._count(group, stage)
             return group
-        if self.has_no_gradient(group) or not stage.wanted(group):
+        no_gradient = skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
+        if no_gradient or not stage.wanted(group):
             return group
         group = await self.compute(group, problem, stage, watch)
         self._count(group, stage)
@@ -122,10 +126,6 @@ class StageRunner:
         else:
             part = await self._run(group, problem, stage, watch)
         return group.with_parts(**{stage.name: part})
-
-    def has_no_gradient(self, group: Group) -> bool:
-        """Whether the group is skipped, or a part that the objective needs is unknown."""
-        return skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
 
     def encode(self, group: Group) -> Group:
         """The group with its parts as the store takes them."""
