@@ -43,7 +43,7 @@ class QuestionTerms:
     spent_usd: float = 0.0
     """What the asker has spent of that before, as far as it knows."""
     fresh: bool = False
-    """Whether the judge has to be asked even where its cache holds an answer."""
+    """Whether to ask the judge even if its cache has an answer."""
 
 
 @dataclass(frozen=True)

@@ -236,10 +236,10 @@ _AN_ANSWER = 100 / 8
 
 @dataclass(frozen=True)
 class JudgeForecast:
-    """Of one step."""
+    """The judge's part in one step."""
 
     groups: float
-    """That are judged; 0 where nobody asks."""
+    """Groups that are judged; 0 if none is."""
     usd: float | None
     """None where the judge's prices are unknown."""
 
@@ -247,9 +247,7 @@ class JudgeForecast:
 def forecast_judge(config: Config) -> JudgeForecast:
     """`usd` is 0 for a judge without a server."""
     needs = "labels" in objectives.of_run(config).needs
-    share = 1.0 if needs or config.judge.when == "always" else 1 / SAMPLED_SHARE
-    if not needs and config.judge.when == "needed":
-        share = 0.0
+    share = 1.0 if needs else {"always": 1.0, "sampled": 1 / SAMPLED_SHARE, "needed": 0.0}[config.judge.when]
     groups = share * config.train.prompts_per_step
     return JudgeForecast(groups, groups * usd if (usd := group_cost_usd(config)) is not None else None)
 

@@ -28,18 +28,18 @@ _ASLEEP = 2 * GIB
 
 @dataclass(frozen=True)
 class EngineRoom:
-    """For sequences."""
+    """The engine's room for sequences."""
 
     tokens: int
-    """That the KV cache holds."""
+    """Tokens that the KV cache holds."""
     longest: int
     """Tokens of a sequence at its limits."""
     wanted: int
-    """Sequences that are decoded at once where the cache has room."""
+    """Sequences that are decoded at once if the cache has room."""
 
     @property
     def sequences(self) -> float:
-        """At their limits, of those wanted."""
+        """Sequences at their limits that fit, of those wanted."""
         return min(float(self.wanted), self.tokens / self.longest)
 
 

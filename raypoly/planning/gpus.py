@@ -30,15 +30,15 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Device:
-    """What is unknown is None."""
+    """A device's numbers; None where unknown."""
 
     name: str
     memory: int
-    """Bytes, of each where there are several."""
+    """Bytes of one board."""
     flops: float | None = None
     """Dense bf16 products, floating-point operations a second."""
     bandwidth: float | None = None
-    """Of its memory, bytes a second."""
+    """Bytes a second of its memory."""
     gpu: bool = True
     count: int | None = None
     """How many there are on this machine; None where it was only named."""
@@ -155,7 +155,7 @@ class DeviceLayout:
 
     kind: Kind
     ranks: int = 1
-    """Of the learner; each holds its share of weights, gradients and moments."""
+    """The learner's ranks; each holds its share of weights, gradients and moments."""
     engines: int = 1
     through_host: bool = True
     """Whether new weights reach the engines through the host's memory."""
@@ -169,7 +169,7 @@ class DeviceLayout:
 
 
 def layout_of(config: Config, device: Device) -> DeviceLayout:
-    """What the config asks for on this machine, or on as many boards as it takes where one is only named.
+    """The config's layout on this machine, or on as many boards as it takes if one is only named.
 
     Raises `UsageError` where there are too few.
     """

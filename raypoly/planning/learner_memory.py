@@ -59,7 +59,7 @@ class Activations:
 
     @property
     def layer(self) -> int:
-        """Of one layer of which nothing is computed again."""
+        """Kept of one layer, without recomputation."""
         H, A, K, w = self.shape.hidden, self.shape.queries, self.shape.keys, width(self.bf16)
         norms = 16 * H
         inputs = (5 if self.bf16 else 2) * w * H
@@ -74,7 +74,7 @@ class Activations:
 
     @property
     def kept(self) -> int:
-        """Of all layers, while the backward pass has not begun."""
+        """Kept of all layers before the backward pass begins."""
         shape, w = self.shape, width(self.bf16)
         if self.compiled and self.kind != "layers":
             return shape.layers * self._compiled_layer(self.kind)
@@ -84,7 +84,7 @@ class Activations:
         return shape.layers * (4 * shape.hidden + (products if self.kind == "products" else 0))
 
     def _compiled_layer(self, kind: str) -> int:
-        """What one keeps."""
+        """Kept of one compiled layer."""
         H, w = self.shape.hidden, width(self.bf16)
         head_norms = w * (self.shape.queries + self.shape.keys) if self.shape.head_norm else 0
         multiplied = 0 if kind == "products" else self._multiplied
@@ -96,13 +96,13 @@ class Activations:
 
     @property
     def at_the_head(self) -> int:
-        """For a moment beside them, while logits exist: the last norm, the head's input, and their gradients."""
+        """Held in addition while logits exist: the last norm, the head's input, and their gradients."""
         return 20 * self.shape.hidden
 
     @property
     def at_a_layer(self) -> int:
-        """For a moment beside them: what of a layer is computed again, and the gradients within it, two as wide as the
-        MLP and two as the stream."""
+        """Held in addition in a layer's backward pass: what is computed again, and gradients, two as wide as the MLP
+        and two as the stream."""
         w, intermediate = width(self.bf16), self.shape.intermediate
         again = {"off": 0, "products": self.layer - w * (2 * intermediate + self.shape.queries), "layers": self.layer}
         if self.compiled:
@@ -121,7 +121,7 @@ CONTEXT = 3 << 29
 
 
 def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """Of the rank that holds most."""
+    """The parts of the rank that holds most."""
     yield from _state(config, shape, layout)
     yield from _micro_batch(config, shape, layout)
     if layout.ranks > 1:
@@ -131,7 +131,7 @@ def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> It
 
 
 def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """What stays from step to step; gradients do until the next step begins, or an engine that slept is woken."""
+    """What stays between steps. Gradients stay until the next step begins, or until a sleeping engine wakes."""
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0
     keys = () if lora else ("model.lora_rank",)
@@ -176,12 +176,12 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
 
 
 def trained_weights(config: Config, shape: ModelShape) -> int:
-    """All, or those of the adapters."""
+    """How many weights are trained: all, or the adapters'."""
     return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
 
 
 def head_weights(config: Config, shape: ModelShape) -> int:
-    """Those that the loss trains beside the policy."""
+    """How many weights the loss trains beside the policy."""
     with torch.device("meta"):
         head = losses.of_run(config).head(shape.hidden)
     return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())

@@ -101,11 +101,6 @@ class Checkpoint:
     store: Store = field(repr=False)
 
     @property
-    def epoch(self) -> int:
-        """The lease under which it was written."""
-        return self.manifest.epoch
-
-    @property
     def files(self) -> tuple[str, ...]:
         """Their names relative to `folder`, sorted, without the manifest."""
         return tuple(sorted(self.manifest.files))

@@ -153,7 +153,8 @@ class Watchdog:
         while not self._over.wait(self._every):
             now = time.monotonic()
             if now - last > self._every + self._seconds / 4:  # this process itself was stopped
-                self._restart_all_clocks()
+                for call in [*self._calls.open, self._driver]:
+                    call.beat()
             last = now
             try:
                 self._loop.call_soon_threadsafe(self._driver.beat)
@@ -162,10 +163,6 @@ class Watchdog:
                 if self._over.is_set():
                     return
                 self._note(f"The watchdog could not look: {type(error).__name__}: {error}")
-
-    def _restart_all_clocks(self) -> None:
-        for call in [*self._calls.open, self._driver]:
-            call.beat()
 
     def _find_stall(self) -> None:
         self._read_pulses()

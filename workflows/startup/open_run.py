@@ -76,7 +76,7 @@ class OpenRun:
         self.sealer = StepSealer(config, services, durability, observers, self.stages)
 
     def restore(self) -> None:
-        """Take up what a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
+        """Restore the numbers and the objective's memory from the completed steps."""
         learner, journal, memory = self.services.learner, self.durability.journal, self.durability.memory
         if learner.checkpoint is not None:
             memory.load(learner.checkpoint)
@@ -118,10 +118,10 @@ async def _wait(name: str, start: Awaitable[None]) -> None:
 async def open_run(
     directory: RunDirectory, shutdown: Shutdown | None = None, around: Around = _wait
 ) -> AsyncIterator[OpenRun]:
-    """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
+    """Start all that a run needs, restore the run to where it stood, and stop all on the way out."""
     config, shutdown = directory.config, shutdown or Shutdown()
     objective = objectives.of_run(config)
-    stages = build_stages(config, objective)  # first: one that can't be had is said before anything starts
+    stages = build_stages(config, objective)  # first, so that a missing stage is reported before anything starts
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
         progress = make_progress()
@@ -168,7 +168,7 @@ async def open_run(
 def _held(
     stack: AsyncExitStack, directory: RunDirectory, problem_set: ProblemSet, note: Callable[[str], None]
 ) -> tuple[Store, Lease]:
-    """The folder, until the stack releases it."""
+    """Take the run's folder. The stack releases it."""
     store, lease = directory.open(problems=problem_set.hash)
     stack.callback(lease.release)
     if directory.resumes and len(problem_sets(store)) > 1:
@@ -177,7 +177,7 @@ def _held(
 
 
 async def _stopped_early(durability: RunDurability, shutdown: Shutdown, note: Callable[[str], None]) -> None:
-    """Where the run was told to stop: what it has to do before its actors go."""
+    """If the run was told to stop, save what there is time for before its actors end."""
     if shutdown.seconds_left:
         await durability.stop_early(shutdown.seconds_left, note)
 
@@ -192,7 +192,7 @@ def _services(
     places: ActorResources,
     note: Callable[[str], None],
 ) -> Services:
-    """Not started yet; stopped by the stack."""
+    """The services, not started yet. The stack stops them."""
     config = directory.config
     context = CallContext(Retries(config.run.retries, note), InFlightCalls())
     stack.push_async_callback(usage.close)
@@ -223,7 +223,7 @@ def _observers(
     progress: Progress,
     shutdown: Shutdown,
 ) -> RunObservers:
-    """Those that watch something are stopped by the stack."""
+    """The observers. The stack stops those that watch something."""
     config = directory.config
     summary, ray_metrics = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
 
@@ -249,7 +249,7 @@ def _observers(
 
 
 def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:
-    """Closed by the stack."""
+    """The sinks. The stack closes them."""
     copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
     sinks = open_sinks(directory.config, store.workspace, copies)
     stack.callback(sinks.close)

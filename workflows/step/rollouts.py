@@ -58,7 +58,7 @@ class RolloutSubmission:
     tasks: asyncio.TaskGroup
     step: int
     known: Mapping[int, Group]
-    """What the journal holds of the step, by slot."""
+    """The step's groups in the journal, by slot."""
     watch: Stopwatch
 
     def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:

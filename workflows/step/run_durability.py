@@ -31,7 +31,7 @@ CURSOR = "problems_taken"
 
 
 class RunMemory:
-    """Of one run, as it was after the last completed step: what is under way comes again whole after a resume."""
+    """One run's memory after its last completed step. A resume repeats the step that was under way."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self._refills = bool(config.train.refill)
@@ -39,11 +39,11 @@ class RunMemory:
         self.cursor = 0
         """With `train.refill`: where in the order the problems of the next step begin."""
         self.pass_rates = PassRates()
-        """What the completed steps say of each problem; empty where the order does not depend on it."""
+        """By problem, from the completed steps; empty if the order does not depend on them."""
         self.objective_state = b"{}"
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take up what `files` gave."""
+        """Restore the memory from the files of a checkpoint."""
         self._objective.load_state_dict(json.loads(checkpoint.read(_OBJECTIVE_STATE)))
         if self._refills:
             self.cursor = json.loads(checkpoint.read(_ORDER_STATE))["place"]
@@ -66,7 +66,7 @@ class RunMemory:
 
 @dataclass
 class RunDurability:
-    """Of one run."""
+    """One run's store, journal, checkpoints and memory."""
 
     store: Store
     journal: Journal
@@ -76,7 +76,7 @@ class RunDurability:
     context: CallContext
     tokenizer_files: Mapping[str, bytes]
     model_files: dict[str, bytes] = field(default_factory=dict)
-    """What makes a checkpoint's folder a Hugging Face one; the same at every step."""
+    """The files that make a checkpoint a Hugging Face folder; the same at every step."""
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable."""
@@ -92,7 +92,7 @@ class RunDurability:
             )
 
     async def checkpoint(self) -> None:
-        """Return when a copy of this version is taken, of weights and memory alike; it is written meanwhile."""
+        """Return when weights and memory are copied; the checkpoint is written beside training."""
         if not self.model_files:
             self.model_files = {**await self.learner.pretrained_config(), **self.tokenizer_files}
         files = {**self.model_files, **self.memory.files()}

@@ -24,20 +24,20 @@ _ALWAYS_ALLOWED = 3
 
 
 class SkippedGroups:
-    """One run's problems whose groups are skipped, and their share of its groups."""
+    """Counts one run's skipped groups, and keeps the reasons."""
 
     def __init__(self, limit: float, note: Callable[[str], None]) -> None:
         self._limit, self._note = limit, note
         self._reasons: dict[str, str] = {}
-        """By problem, of this start: another start tries again, for the data or the machine may be mended."""
+        """By problem. The next start tries again, since the data or the machine may be mended."""
         self.groups = self._skipped = 0
 
     async def verdicts(
         self, problem: Problem, size: int, score: Callable[[], Awaitable[Sequence[Verdict]]]
     ) -> tuple[Verdict, ...]:
-        """What `score` gives; `infra` for all `size` programs where the problem fails time and again.
+        """The verdicts of `score`; `infra` for all `size` programs if it fails three times.
 
-        Raises `IsolationMissing`: that is no problem's fault.
+        Raises `IsolationMissing`, which no problem causes.
         """
         if problem.id not in self._reasons:
             for attempt in range(TRIES):

@@ -103,8 +103,8 @@ def _tail(intervals: Sequence[StageInterval]) -> tuple[float, float] | None:
 
 
 class Stopwatch:
-    """Intervals by stage, by the running event loop's clock; `on_done(stage, groups)` hears of each group that passed
-    one."""
+    """Intervals by stage, by the running event loop's clock; `on_done(stage, groups)` is called when groups have
+    passed one."""
 
     def __init__(
         self,
@@ -129,10 +129,10 @@ class Stopwatch:
             self._intervals.append(StageInterval(name, since, self._clock(), slot))
 
     def done(self, name: str, groups: int = 1) -> None:
-        """So many more groups have passed the stage."""
+        """Count groups that have passed the stage."""
         self._done[name] += groups
         self._on_done(name, self._done[name])
 
     def waterfall(self) -> Waterfall:
-        """Of what has ended since this stopwatch was made, up to now."""
+        """The waterfall from this stopwatch's start until now."""
         return waterfall(self._intervals, self._started, self._clock())

@@ -182,7 +182,7 @@ class CompletionClient:
             future.cancel()
 
     def close(self) -> None:
-        """Let go of the connections and the thread."""
+        """Close the connections and end the thread."""
         with self._lock:
             loop, self._loop, client, self._client = self._loop, None, self._client, None
         if loop is not None and client is not None:

@@ -20,10 +20,9 @@ from typing import Any
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, MissingKey, UsageError
 from raypoly.judge.judge_usage import JudgeCounters
-from raypoly.judge.openai.circuit_breaker import CircuitBreaker
 from raypoly.judge.openai.completion_request import Completion, CompletionClient, RequestFault
 from raypoly.judge.openai.judge_prompt import Message
-from raypoly.judge.openai.rate_limiter import RateLimiter, RequestGate, parse_retry_after
+from raypoly.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, RequestGate, parse_retry_after
 from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, TokenPrices, configured_prices, list_prices_of
 
 _DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"

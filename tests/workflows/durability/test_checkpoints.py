@@ -35,7 +35,7 @@ def test_newest_checkpoint_comes_back_whole(checkpoints: Checkpoints) -> None:
         save_checkpoint(checkpoints, step, contents(step))
     found = checkpoints.newest_valid()
     assert found is not None
-    assert (found.step, found.epoch) == (20, 1)
+    assert (found.step, found.manifest.epoch) == (20, 1)
     assert {name: found.read(name) for name in found.files} == contents(20)
     assert (found.folder / "state" / "optimizer.bin").read_bytes() == b"moments"
 

@@ -104,7 +104,7 @@ def test_late_shards_of_an_overtaken_driver_spoil_nothing(store: LocalStore) -> 
     (checkpoints,) = taken_over
     found = checkpoints.newest_valid()
     assert found is not None
-    assert (found.step, found.epoch) == (10, 2)
+    assert (found.step, found.manifest.epoch) == (10, 2)
     assert dict(found.reader.read(0)) == {"optimizer.bin": b"new", "rng.bin": b"new"}
     with pytest.raises(StaleEpoch, match="epoch 2"):
         write(old, 0)

@@ -44,10 +44,10 @@ _TAKEN = {"generated", "applied", "slot", *ON_DISK.values(), *(field.name for fi
 
 
 def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
-    """Those of raypoly, then those of `stages.own`, each behind the stages that it reads.
+    """raypoly's stages and those of `stages.own`, each after the stages that it reads.
 
-    Raises `UsageError` for a stage that can't be found or reads one that does not exist, and where the objective needs
-    a stage that the run has not.
+    Raises `UsageError` if a stage can't be found or reads one that does not exist, or if the objective needs a stage
+    that the run does not have.
     """
     found: dict[str, GroupStage] = {}
     for place in (*KNOWN, *config.stages.own):
@@ -101,8 +101,8 @@ class StageRunner:
         return any(stage.turn == "learner" for stage in self.stages)
 
     async def advance(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the stage's part: as the journal has it, else computed, counted and committed; as it is where
-        the stage is not wanted, or the group has no gradient anyway."""
+        """The group with the stage's part, from the journal, or else computed, counted and committed. Unchanged if the
+        stage is not wanted, or the group has no gradient anyway."""
         if stage.name in group.parts:
             group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
             self._count(group, stage)
@@ -118,7 +118,7 @@ class StageRunner:
         return group
 
     async def compute(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the part that the stage gives now; nothing is journalled or counted."""
+        """The group with the stage's part, computed now, without journal or count."""
         if stage.turn == "learner":
             await self._services.generator.idle()
             async with self._learner_turn:
@@ -133,7 +133,7 @@ class StageRunner:
         return group.with_parts(**{name: self[name].encode(part, group.size) for name, part in known.items()})
 
     def decode(self, group: Group) -> Group:
-        """The group with its parts as its stages gave them; the inverse of `encode`."""
+        """The inverse of `encode`."""
         return group.with_parts(**{name: _decoded(self[name], part) for name, part in group.parts.items()})
 
     async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
