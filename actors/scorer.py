@@ -257,8 +257,7 @@ class ScorerPool:
         raise SandboxError(f"The workers that measured the solution of problem {problem.id} were lost, one by one.")
 
     def _reference(self, tests: TestSuite) -> Any:
-        """The suite itself where it is short, else where it lies in the object store, as long as a chunk refers to
-        it."""
+        """The suite itself if it is short, else its reference in the object store."""
         if len(tests.source) <= _SHORT_SUITE:
             return tests
         if tests.hash in self._suites:

@@ -29,7 +29,7 @@ class FairQueue(Generic[T]):
         return sum(len(queue) for queue in self._queues.values())
 
     def add(self, asker: str, item: T) -> None:
-        """`item` waits behind all of its asker's."""
+        """Add an item behind its asker's others."""
         self._queues.setdefault(asker, deque()).append(item)
 
     def first(self) -> T | None:
@@ -38,7 +38,7 @@ class FairQueue(Generic[T]):
         return None
 
     def take(self) -> T | None:
-        """The first one, which leaves; its asker is served last from now on."""
+        """Remove and return the first item. Its asker is served last from now on."""
         for asker, queue in self._queues.items():
             item = queue.popleft()
             self._queues.move_to_end(asker)
@@ -48,7 +48,7 @@ class FairQueue(Generic[T]):
         return None
 
     def drop(self, asker: str, item: T) -> None:
-        """`item` waits no more; its asker's place among the others stays."""
+        """Remove an item. Its asker keeps its place among the others."""
         queue = self._queues[asker]
         queue.remove(item)
         if not queue:

@@ -1,4 +1,4 @@
-"""What a question to a judge used (calls, tokens, money), for whom it was asked, and what a run's judge cost so far.
+"""What questions to a judge use (calls, tokens, money), who asks them, and what a run's judge has cost so far.
 
     with asking_for("run-3f2a"), count_usage(QuestionTerms(budget_usd=5.0, spent_usd=1.2)) as usage:
         judge.label(problem, rollouts, verdicts)            # in this thread current_asker() == "run-3f2a"
@@ -28,7 +28,7 @@ _ASKER: ContextVar[str] = ContextVar("judge_asker", default="")
 UsageCounts = Mapping[str, float]
 """Counts by name (those of `raypoly.judge.judge_usage.JudgeStats`); what is missing is 0. Money stands under
 `known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
-`unpriced` (answers whose cost nobody knows); `cached_of` are the prompt tokens of answers that say what was cached."""
+`unpriced` (answers of unknown cost); `cached_of` are the prompt tokens of answers that tell what was cached."""
 _COUNTS = (
     "groups", "free", "cache_hits", "answers", "calls", "retries", "limited", "repairs", "refusals", "invalid",
     "unjudged", "failovers", "probes", "prompt_tokens", "cached_tokens", "completion_tokens",

@@ -139,8 +139,8 @@ def labels_of(table: pa.Table) -> Labels | None:
 
 
 def cross_columns(found: Sequence[CrossLogprobs | None], sizes: Sequence[int]) -> dict[str, pa.Array]:
-    """Of several groups of the given sizes: a prompt's number, and [P, T] as one list, a prompt behind the other; null
-    and empty throughout for a group without."""
+    """Log-probabilities of several groups of the given sizes: a prompt's number, and [P, T] as one list, row by row.
+    Null and empty for a group without."""
     own: list[Any] = []
     rows: list[NDArray[np.float32]] = []
     for cross, size in zip(found, sizes, strict=True):
@@ -150,7 +150,7 @@ def cross_columns(found: Sequence[CrossLogprobs | None], sizes: Sequence[int]) -
 
 
 def cross_of(table: pa.Table) -> CrossLogprobs | None:
-    """Those of one group's rows; None where they are null, or their columns are not there."""
+    """The log-probabilities of one group's rows; None if they are null or have no columns."""
     if "own_prompt" not in table.column_names or table.column("own_prompt")[0].as_py() is None:
         return None
     own = table.column("own_prompt").to_numpy().astype(np.int32)

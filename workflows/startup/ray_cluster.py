@@ -55,8 +55,10 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     }
     if os.environ.get("RAY_ADDRESS"):
         _join_cluster(common)
-        with _shut_down_ray():
+        try:
             yield
+        finally:
+            ray.shutdown()
         return
     _remove_stale_folders()
     others = descendants(os.getpid())  # the caller's own, not Ray's
@@ -147,8 +149,10 @@ def local_ray(hidden: Sequence[str] = (), **options: Any) -> Iterator[None]:
     with _own_authentication():
         with _without_variables(hidden):
             _start({"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
-        with _shut_down_ray():
+        try:
             yield
+        finally:
+            ray.shutdown()
 
 
 def _start(options: dict[str, Any]) -> None:
@@ -162,14 +166,6 @@ def _start(options: dict[str, Any]) -> None:
             ray.shutdown()
             if last:
                 raise RaypolyError(f"Ray did not start on this machine: {error}") from error
-
-
-@contextmanager
-def _shut_down_ray() -> Iterator[None]:
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def dashboard_url() -> str | None:

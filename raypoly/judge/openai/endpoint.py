@@ -161,7 +161,7 @@ class Endpoint:
         return body
 
     def _never(self, fault: RequestFault) -> Exception:
-        """What to raise where the server does not take a request. If it answered before, the config is not to blame."""
+        """The error for a request that the server refuses. If it answered before, the config is not to blame."""
         if fault.about_group:
             return JudgeRefused(f"{self.name} {fault.reason}.")
         if self._served and fault.status == 404:

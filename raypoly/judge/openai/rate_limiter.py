@@ -80,7 +80,7 @@ class RateLimiter:
         return SentRequest(now, self.requests.use(now, 1), self.tokens.use(now, tokens))
 
     def answered(self, sent: SentRequest, now: float, tokens: float | None, headers: Mapping[str, str]) -> None:
-        """It was served; `tokens` is what it used, None where the server did not say."""
+        """Note that it was served. `tokens`: what it used; None if the server does not say."""
         self._in_flight -= 1
         self._refusals = 0
         self._refused_share *= 1 - _LATELY
@@ -90,7 +90,7 @@ class RateLimiter:
         self._allowed = min(self._most, self._allowed + (1 if self._starting else 1 / self._allowed))
 
     def refused(self, sent: SentRequest, now: float, headers: Mapping[str, str]) -> None:
-        """It was answered 429. Nothing goes before the moment that the server names, or a growing pause of our own."""
+        """Note an answer 429. Nothing goes before the moment that the server names, or within a growing pause."""
         self._in_flight -= 1
         self.tokens.correct(sent.tokens, 0)
         self._refused_share += _LATELY * (1 - self._refused_share)
@@ -112,18 +112,18 @@ class RateLimiter:
         self._paused_until = max(self._paused_until, now + pause)
 
     def failed(self, sent: SentRequest, now: float) -> None:
-        """It was not answered at all, or by an error of the server's: fewer at once."""
+        """Note that it got no answer, or an error of the server's: fewer go at once."""
         self._in_flight -= 1
         if sent.at >= self._cut_at:
             self._cut(now)
 
     def resume(self, now: float) -> None:
-        """A probe was served: no pause holds any more."""
+        """Note that a probe was served: any pause ends."""
         self._paused_until = now
         self._starting = True
 
     def _cut(self, now: float) -> None:
-        """Once for all the calls that were in flight together."""
+        """Halve the calls in flight, once for all that were in flight together."""
         self._starting = False
         self._allowed = max(1.0, self._allowed / 2)
         self._cut_at = now
@@ -204,7 +204,7 @@ def parse_duration(duration: str) -> float | None:
 
 
 def _reset(headers: Mapping[str, str]) -> float | None:
-    """When the kind that ran out comes back, at most a minute; None where no header tells."""
+    """Seconds until the used-up limit comes back, at most a minute; None if no header tells."""
     waits = []
     for kind in ("requests", "tokens"):
         wait = parse_duration(headers.get(f"x-ratelimit-reset-{kind}", ""))
@@ -264,7 +264,7 @@ class CircuitBreaker:
             return True
 
     def opened(self, reason: str, trial: bool = False) -> JudgeUnavailable:
-        """The server is away; returns what to raise."""
+        """Note that the server is away. Returns the error to raise."""
         with self._lock:
             if self._since is None:
                 self._since, self._rest = datetime.now(UTC), _FIRST_REST
@@ -276,7 +276,7 @@ class CircuitBreaker:
             return JudgeUnavailable(self._sentence())
 
     def closed(self) -> None:
-        """The server answered."""
+        """Note that the server answered."""
         with self._lock:
             self._since = None
 
