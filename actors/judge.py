@@ -24,11 +24,11 @@ import numpy as np
 import ray
 
 from actors.calls import LOST, START, CallContext, result
-from actors.fair_threads import FairThreads
 from actors.watched import Pulse, Watched, all_stacks
 from raypoly.config import JudgeConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge import Judge, build_judge, is_shared, key_variable_names
+from raypoly.judge.fair_queue import FairThreads
 from raypoly.judge.judge_usage import QuestionTerms, UsageCounts, asking_for, count_usage
 from raypoly.values import Labels, Problem, Rollout, TestSuite, Verdict
 
@@ -198,8 +198,8 @@ class JudgeClient:
     ) -> Labels:
         """Labels of the N rollouts. Only texts and evidence travel: no tokens, no tests. `fresh`: past kept answers."""
         shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), solution="")
-        texts = [_without_tokens(rollout) for rollout in rollouts]
-
+        tokens, logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        texts = [replace(each, prompt_tokens=tokens, tokens=tokens, logprobs=logprobs) for each in rollouts]
         answer: JudgeAnswer[Labels] = await self._call(
             "judge", lambda actor: actor.label.remote(shown, texts, list(verdicts), self._name, self._terms(fresh))
         )
@@ -296,11 +296,3 @@ def _count_work(terms: QuestionTerms, work: Callable[[], T]) -> Callable[[], Jud
                 return None, error, dict(usage)
 
     return counted
-
-
-_NO_TOKENS = np.zeros(0, np.int32)
-_NO_LOGPROBS = np.zeros(0, np.float32)
-
-
-def _without_tokens(rollout: Rollout) -> Rollout:
-    return replace(rollout, prompt_tokens=_NO_TOKENS, tokens=_NO_TOKENS, logprobs=_NO_LOGPROBS)

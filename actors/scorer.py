@@ -23,8 +23,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from actors.calls import LOST, START, CallContext, result
-from actors.retries import reason
+from actors.calls import LOST, START, CallContext, reason, result
 from actors.watched import WATCHED, Watched
 from raypoly.config import ScorerConfig
 from raypoly.errors import RaypolyError, SandboxError
@@ -166,7 +165,7 @@ class ScorerPool:
 
     async def start(self) -> None:
         """Start the actors. Raises `IsolationMissing` where programs can't be confined."""
-        await asyncio.gather(*(self._start_with_retries(worker) for worker in self._workers))
+        await asyncio.gather(*(self._start(worker) for worker in self._workers))
         self._tasks = [asyncio.create_task(self._serve(worker)) for worker in self._workers for _ in range(_IN_FLIGHT)]
 
     async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
@@ -258,18 +257,12 @@ class ScorerPool:
         raise SandboxError(f"The workers that measured the solution of problem {problem.id} were lost, one by one.")
 
     def _reference(self, tests: TestSuite) -> Any:
-        """The suite itself where it is short, else where it lies in the object store, as long as a chunk refers to
-        it."""
+        """The suite itself if it is short, else its reference in the object store."""
         if len(tests.source) <= _SHORT_SUITE:
             return tests
         if tests.hash in self._suites:
             return self._suites[tests.hash]
         return self._suites.put(tests.hash, ray.put(tests), len(tests.source))
-
-    @property
-    def _short(self) -> bool:
-        """Whether the newest programs were short, so that an actor may get its next chunk early."""
-        return self._program_seconds < _SHORT_SECONDS
 
     async def _serve(self, worker: _Worker) -> None:
         while True:
@@ -286,7 +279,8 @@ class ScorerPool:
         """Wait for the first chunk that this worker may run. It gets none behind a program that may be slow."""
         async with self._changed:
             while True:
-                for chunk in self._queue if self._short or not worker.chunks else ():
+                short = self._program_seconds < _SHORT_SECONDS
+                for chunk in self._queue if short or not worker.chunks else ():
                     if chunk.avoid != worker.index or len(self._workers) == 1:
                         self._queue.remove(chunk)
                         worker.chunks += 1
@@ -342,17 +336,16 @@ class ScorerPool:
             job.done.set_exception(error)
 
     async def _start(self, worker: _Worker) -> None:
-        worker.started += 1
-        worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
-        actor = ray.remote(**WATCHED)(Scorer).options(name=worker.name, **self._options)
-        worker.actor = actor.remote(self._config, worker.index)
-        with self._context.in_flight.waiting(START, f"scorer-{worker.index}", worker.actor):
-            await result(worker.actor.setup.remote())
-
-    async def _start_with_retries(self, worker: _Worker) -> None:
+        """Start an actor, and another one if it is lost meanwhile."""
         while True:
+            worker.started += 1
+            worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
             try:
-                return await self._start(worker)
+                actor = ray.remote(**WATCHED)(Scorer).options(name=worker.name, **self._options)
+                worker.actor = actor.remote(self._config, worker.index)
+                with self._context.in_flight.waiting(START, f"scorer-{worker.index}", worker.actor):
+                    await result(worker.actor.setup.remote())
+                return
             except LOST as error:
                 ray.kill(worker.actor)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
@@ -363,4 +356,4 @@ class ScorerPool:
             if worker.started == started:
                 ray.kill(worker.actor)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
-                await self._start_with_retries(worker)
+                await self._start(worker)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -216,13 +216,15 @@ def _updates(config: Config) -> None:
         )
 
 
-def refuse_asking_between(config: Config, sleeps: bool, asks_learner: bool = False) -> None:
-    """Raise `UsageError` where the learner would be asked about groups before it is known whether more are sampled, on
-    a device that it gets (`sleeps`) when nothing more is."""
-    asks_learner = asks_learner or "prompt_logprobs" in needed_stages(objectives.of_run(config))
-    if sleeps and config.train.refill and asks_learner:
+def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = ()) -> None:
+    """Raise `UsageError` if the learner would be asked about groups before it is known whether more are sampled, on a
+    device that it gets (`sleeps`) only afterwards. `stages`: the names of the stages that ask it."""
+    asking = [f"The stage {name} asks" for name in stages]
+    if "prompt_logprobs" in needed_stages(objectives.of_run(config)):
+        asking.insert(0, f"objective.name={config.objective.name} asks")
+    if sleeps and config.train.refill and asking:
         raise UsageError(
-            f"objective.name={config.objective.name} asks the learner about each group, which with "
+            f"{asking[0]} the learner about each group, which with "
             f"generator.placement=colocated has to wait until nothing more is sampled, and train.refill="
             f"{config.train.refill} samples more when groups are valued: set train.refill=0, or "
             "generator.placement=split."

@@ -15,9 +15,9 @@ from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.metrics.sinks import METRICS
 from raypoly.run_identity import CONFIG_KEY, STARTS, parse_config, problem_sets
 from raypoly.store import open_store
-from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import PREFIX, Catalogue
 from raypoly.store.location import Location, StorageOptions
+from raypoly.store.rollout_files import RolloutFiles
 from raypoly.store.sealed_json import unseal
 from raypoly.store.step_records import CompletedStep
 

@@ -1,4 +1,4 @@
-"""Measuring the policy: unbiased pass@k and distinct correct strategies on problems that it was not trained on.
+"""Measures the policy: unbiased pass@k and distinct correct strategies on problems that it was not trained on.
 
 Test is measured first and last, for claiming; validation every k steps, for choosing. An evaluation is committed
 whole; one that was interrupted is repeated whole, with the same seeds, hence with the same result.
@@ -69,7 +69,7 @@ class Evaluator:
 
 
 async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tuple[dict[str, Any], pa.Table]:
-    """What an evaluation came to (JSON values), and its table of one row a sample."""
+    """An evaluation's results (JSON values), and its table of one row a sample."""
     config, generator, observers = opened.config, opened.services.generator, opened.observers
     problems = with_tests(opened.problems.splits[split])
     if not problems:

@@ -1,4 +1,4 @@
-"""The training loop, told from top to bottom.
+"""The training loop, from top to bottom.
 
     for each step:                                            (Algorithm 2 of the Poly-EPO code study)
         sample N rollouts for each of |B| problems            generator, one ordered submission
@@ -71,7 +71,7 @@ class Training:
         await self.opened.finish()
 
     async def step(self, step: int) -> None:
-        """One optimizer step. Whatever of it the journal holds is taken from there."""
+        """One optimizer step. What the journal holds of it is taken from there."""
         opened = self.opened
         problems = StepProblems.of_step(self.config, self.order, step, self.durability.memory.cursor)
         watch = Stopwatch(lambda stage, groups: self.observers.progress.stage(stage, groups, problems.count))

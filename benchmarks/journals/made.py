@@ -18,6 +18,7 @@ from raypoly.store import Applied, Store
 from raypoly.store.local_store import Disk, LocalStore
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import STATUSES, Evidence, Group, Labels, Rollout, Verdict
+from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.history import History
 
@@ -42,7 +43,7 @@ def config_of(folder: Path, steps: int, overrides: Sequence[str] = ()) -> Config
 
 def blank(checkpoints: Checkpoints, step: int) -> None:
     """A checkpoint that can be opened, of a model of zeros."""
-    checkpoints.save(step, {"model.safetensors": bytes(1 << 20)})
+    save_checkpoint(checkpoints, step, {"model.safetensors": bytes(1 << 20)})
 
 
 def make(

@@ -16,6 +16,9 @@ KNOWN: Mapping[str, str] = {
     "ensemble": "raypoly.judge.ensemble:EnsembleJudge",
 }
 
+SAMPLED_SHARE = 10
+"""With `judge.when=sampled`, one group in this many is judged."""
+
 
 class Judge(Protocol):
     """Clusters one group. Built as `Class(config: JudgeConfig)` inside the judge actor."""

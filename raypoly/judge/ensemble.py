@@ -22,7 +22,7 @@ from raypoly.values import Bool, Labels, Problem, Rollout, Verdict
 
 
 class EnsembleJudge:
-    """Asks each member in turn; away where one is away, and refusing where one refuses."""
+    """Asks each member in turn. It is away if a member is away, and refuses if a member refuses."""
 
     def __init__(self, config: JudgeConfig) -> None:
         if len(config.members) < 2:

@@ -1,23 +1,26 @@
-"""Who is next: one after the other of those who wait, and first come, first served for each.
+"""A queue, and threads, that serve several askers in turn, however much each of them asks for.
 
-    turns = Turns[Waiter]()
+    turns = FairQueue[Waiter]()
     turns.add("run-a", waiter)
-    turns.first()                     # whose turn it is; None where nobody waits
-    turns.take()                      # the same, who then waits no more; its run is last from now on
+    turns.take()                      # the next in turn, which leaves; its asker is last from now on; None for none
 
-A run with a hundred groups gets one turn, then every other run gets one. Not for threads: the owner has the lock.
+A run with a hundred groups gets one turn, then every other run gets one. `FairQueue` is not safe for threads: its owner
+has the lock.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, deque
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue that is fair to those who ask, however much each of them asks for."""
+    """First come, first served for each asker, and one asker after the other."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[str, deque[T]] = OrderedDict()
@@ -26,7 +29,7 @@ class FairQueue(Generic[T]):
         return sum(len(queue) for queue in self._queues.values())
 
     def add(self, asker: str, item: T) -> None:
-        """`item` waits behind all of its asker's."""
+        """Add an item behind its asker's others."""
         self._queues.setdefault(asker, deque()).append(item)
 
     def first(self) -> T | None:
@@ -35,7 +38,7 @@ class FairQueue(Generic[T]):
         return None
 
     def take(self) -> T | None:
-        """The first one, which leaves; its asker is served last from now on."""
+        """Remove and return the first item. Its asker is served last from now on."""
         for asker, queue in self._queues.items():
             item = queue.popleft()
             self._queues.move_to_end(asker)
@@ -45,8 +48,37 @@ class FairQueue(Generic[T]):
         return None
 
     def drop(self, asker: str, item: T) -> None:
-        """`item` waits no more; its asker's place among the others stays."""
+        """Remove an item. Its asker keeps its place among the others."""
         queue = self._queues[asker]
         queue.remove(item)
         if not queue:
             del self._queues[asker]
+
+
+class FairThreads:
+    """A fixed number of threads. If one asker fills them all, another one waits for the first free thread alone."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count)
+        self._lock = threading.Lock()
+        self._turns = FairQueue[tuple[Future[Any], Callable[[], Any]]]()
+
+    def submit(self, asker: str, work: Callable[[], Any]) -> Future[Any]:
+        """The future of what `work` returns or raises."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._turns.add(asker, (future, work))
+        self._pool.submit(self._next)
+        return future
+
+    def _next(self) -> None:
+        with self._lock:
+            taken = self._turns.take()
+        assert taken is not None, "one call for each work"
+        future, work = taken
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the asker gets it
+            future.set_exception(error)

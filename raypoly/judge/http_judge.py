@@ -33,8 +33,6 @@ _WAIT = frozenset({401, 403, 408, 425, 429})
 
 
 class _Answer(BaseModel):
-    """What the server says."""
-
     model_config = ConfigDict(strict=True)
     ids: list[Annotated[int, Field(ge=0, le=2**31 - 1)]]
     degenerate: list[bool]
@@ -105,7 +103,7 @@ class HttpJudge:
 
 
 def _program(problem: Problem, rollout: Rollout, verdict: Verdict) -> str:
-    """What the judge reads: the response as a program; empty where there is none."""
+    """The response as a program; empty if there is none."""
     if verdict.status == "no_code":
         return ""
     return problem.prefix + rollout.text if problem.answer == "completion" else rollout.text

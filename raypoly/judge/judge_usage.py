@@ -1,4 +1,4 @@
-"""What a question to a judge used (calls, tokens, money), for whom it was asked, and what a run's judge cost so far.
+"""What questions to a judge use (calls, tokens, money), who asks them, and what a run's judge has cost so far.
 
     with asking_for("run-3f2a"), count_usage(QuestionTerms(budget_usd=5.0, spent_usd=1.2)) as usage:
         judge.label(problem, rollouts, verdicts)            # in this thread current_asker() == "run-3f2a"
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ _ASKER: ContextVar[str] = ContextVar("judge_asker", default="")
 UsageCounts = Mapping[str, float]
 """Counts by name (those of `raypoly.judge.judge_usage.JudgeStats`); what is missing is 0. Money stands under
 `known_usd` (answers whose price is known), `lost_usd` (the most that calls without an answer may have cost) and
-`unpriced` (answers whose cost nobody knows); `cached_of` are the prompt tokens of answers that say what was cached."""
+`unpriced` (answers of unknown cost); `cached_of` are the prompt tokens of answers that tell what was cached."""
 _COUNTS = (
     "groups", "free", "cache_hits", "answers", "calls", "retries", "limited", "repairs", "refusals", "invalid",
     "unjudged", "failovers", "probes", "prompt_tokens", "cached_tokens", "completion_tokens",
@@ -43,7 +43,7 @@ class QuestionTerms:
     spent_usd: float = 0.0
     """What the asker has spent of that before, as far as it knows."""
     fresh: bool = False
-    """Whether the judge has to be asked even where its cache holds an answer."""
+    """Whether to ask the judge even if its cache has an answer."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,8 @@ class JudgeSpending:
     """The first step that was counted."""
 
 
-@dataclass(frozen=True)
-class _Question:
-    terms: QuestionTerms
-    usage: Counter[str] = field(default_factory=Counter)
-
-
-_QUESTION: ContextVar[_Question | None] = ContextVar("judge_question", default=None)
+_QUESTION: ContextVar[tuple[QuestionTerms, Counter[str]] | None] = ContextVar("judge_question", default=None)
+"""The terms of this thread's question, and what it used."""
 
 
 def current_asker() -> str:
@@ -86,10 +81,10 @@ def asking_for(name: str) -> Iterator[None]:
 @contextmanager
 def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
     """In the block this thread asks the judge on these terms; gives the counts of what that uses."""
-    question = _Question(terms)
-    token = _QUESTION.set(question)
+    usage: Counter[str] = Counter()
+    token = _QUESTION.set((terms, usage))
     try:
-        yield question.usage
+        yield usage
     finally:
         _QUESTION.reset(token)
 
@@ -97,14 +92,14 @@ def count_usage(terms: QuestionTerms) -> Iterator[Counter[str]]:
 def current_terms() -> QuestionTerms | None:
     """The terms of this thread's question; None where they are not set."""
     question = _QUESTION.get()
-    return None if question is None else question.terms
+    return None if question is None else question[0]
 
 
 def add_usage(name: str, amount: float) -> None:
     """Count for this thread's question; ignored where usage is not counted."""
     question = _QUESTION.get()
     if question is not None and amount:
-        question.usage[name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
+        question[1][name] += amount  # type: ignore[assignment]  # Counter is typed for whole numbers
 
 
 def usage_to_json(use: UsageCounts) -> dict[str, Any]:

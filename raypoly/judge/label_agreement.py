@@ -30,7 +30,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class PairCounts:
-    """What was found, what was said, what was there; they add up over groups."""
+    """Pairs, or programs: `said` by a judge, `there` by the gold labels, `hits` by both. Counts add up over groups."""
 
     hits: int = 0
     said: int = 0

@@ -107,7 +107,7 @@ def approach_of(features: frozenset[str]) -> str:
 
 
 def _incidental(feature: str, features: frozenset[str]) -> bool:
-    """Whether a feature is there and still not the idea, because of what stands beside it."""
+    """Whether a program has the feature and follows another idea, by the features beside it."""
     if feature == "fixpoint":
         return "swap" in features  # bubble sort, which may stop early or not
     if feature == "interval":
@@ -149,7 +149,7 @@ class StructuralJudge:
         return label_evidence([None if v.status == "no_code" else v.evidence for v in verdicts])
 
     def probe(self) -> None:
-        """Always there."""
+        """Does nothing: it is never away."""
 
     def __repr__(self) -> str:
         return f"StructuralJudge({NAME}, {_APPROACH_NAME})"

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.engine_memory import engine_parts
-from raypoly.planning.gpus import Device
+from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts, trained_weights
 from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape

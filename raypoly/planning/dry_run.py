@@ -1,20 +1,23 @@
-"""What a run would do and need, in words, without starting anything: `raypoly train --dry-run`.
+"""What a run would do, need and cost, in words, without starting anything: `raypoly train --dry-run`.
 
-print(forecast(config, device, problems={"train": 863, "validation": 45, "test": 0}))      # memory, time and cost
+    print(forecast(config, device, problems={"train": 863, "validation": 45, "test": 0}))
+
+A question to the judge holds a group's distinct programs, which nobody has seen yet. Its tokens are those that were
+counted (docs/judge.md): 956 for eight LeetCode programs, of which 581 are instructions, and an answer of 100.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from raypoly import problems
+from raypoly import objectives, problems
 from raypoly.config import Config
+from raypoly.judge import SAMPLED_SHARE
 from raypoly.judge.judge_usage import dollars
-from raypoly.planning.device_layout import DeviceLayout, layout_of
 from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
 from raypoly.planning.engine_memory import engine_room
-from raypoly.planning.gpus import Device, choose_device
-from raypoly.planning.judge_forecast import forecast_judge
+from raypoly.planning.gpus import Device, DeviceLayout, choose_device, layout_of
 from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
 from raypoly.planning.memory_parts import PHASES, DeviceMemory, format_bytes
 from raypoly.planning.model_shape import ModelShape, shape_of
@@ -221,3 +224,49 @@ def planned_evaluations(config: Config, problems: Mapping[str, int]) -> Iterator
         yield (2 if steps else 1), problems["test"], evaluate.samples
     if problems.get("validation"):
         yield on_validation, problems["validation"], evaluate.validation_samples
+
+
+_INSTRUCTIONS = 581
+"""Tokens of every question, with the worked example."""
+_A_PROGRAM = (956 - _INSTRUCTIONS) / 8
+"""Tokens of one program, its part of the problem's text with it."""
+_AN_ANSWER = 100 / 8
+"""Tokens of the answer for one program."""
+
+
+@dataclass(frozen=True)
+class JudgeForecast:
+    """The judge's part in one step."""
+
+    groups: float
+    """Groups that are judged; 0 if none is."""
+    usd: float | None
+    """None where the judge's prices are unknown."""
+
+
+def forecast_judge(config: Config) -> JudgeForecast:
+    """`usd` is 0 for a judge without a server."""
+    needs = "labels" in objectives.of_run(config).needs
+    share = 1.0 if needs else {"always": 1.0, "sampled": 1 / SAMPLED_SHARE, "needed": 0.0}[config.judge.when]
+    groups = share * config.train.prompts_per_step
+    return JudgeForecast(groups, groups * usd if (usd := group_cost_usd(config)) is not None else None)
+
+
+def group_cost_usd(config: Config) -> float | None:
+    """US dollars of one group's question; None where unknown."""
+    if config.judge.name == "structural":
+        return 0.0
+    if config.judge.name != "openai":
+        return None
+    from raypoly.judge.openai.token_cost import (  # the client takes a second to import
+        TokenUsage,
+        compute_cost,
+        configured_prices,
+    )
+
+    known = configured_prices(config.judge)
+    if known is None:
+        return None
+    rollouts = config.train.rollouts
+    prompt = round(_INSTRUCTIONS + rollouts * _A_PROGRAM)
+    return config.judge.votes * compute_cost(known, TokenUsage(prompt, 0, round(rollouts * _AN_ANSWER)))

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.planning.activations import width
-from raypoly.planning.device_layout import DeviceLayout
-from raypoly.planning.gpus import GIB, Device
-from raypoly.planning.learner_memory import CONTEXT
+from raypoly.planning.gpus import GIB, Device, DeviceLayout
+from raypoly.planning.learner_memory import CONTEXT, width
 from raypoly.planning.memory_parts import ALWAYS, SAMPLING, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
 
@@ -30,18 +28,18 @@ _ASLEEP = 2 * GIB
 
 @dataclass(frozen=True)
 class EngineRoom:
-    """For sequences."""
+    """The engine's room for sequences."""
 
     tokens: int
-    """That the KV cache holds."""
+    """Tokens that the KV cache holds."""
     longest: int
     """Tokens of a sequence at its limits."""
     wanted: int
-    """Sequences that are decoded at once where the cache has room."""
+    """Sequences that are decoded at once if the cache has room."""
 
     @property
     def sequences(self) -> float:
-        """At their limits, of those wanted."""
+        """Sequences at their limits that fit, of those wanted."""
         return min(float(self.wanted), self.tokens / self.longest)
 
 

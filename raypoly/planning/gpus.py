@@ -1,7 +1,9 @@
-"""What a device can hold and do: the one named, the one found here, or this machine's CPU.
+"""What devices hold and do, how much of their memory is in use, and which parts of a run stand on them.
 
-    chosen("h200", here).memory      # bytes that PyTorch can allocate, less than the name says
-    chosen(None, here)               # the GPU that nvidia-smi shows, else the CPU
+    choose_device("h200", free).memory     # bytes that PyTorch can allocate, less than the name says
+    choose_device(None, free)              # the GPU that nvidia-smi shows, else the CPU
+    layout_of(config, device).gpus         # how many the run takes
+    with MemoryPeak() as peak: ...         # peak.gpu, peak.host: the most bytes in use meanwhile
 
 Memory is what PyTorch reports of such a board. Products are dense bf16 with float32 sums, without sparsity, and
 bandwidth is that of the board's memory, by NVIDIA's data sheets.
@@ -11,25 +13,31 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
+from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.placement import resolve_placement
 
 GIB = 1 << 30
 
 
 @dataclass(frozen=True)
 class Device:
-    """What is unknown is None."""
+    """A device's numbers; None where unknown."""
 
     name: str
     memory: int
-    """Bytes, of each where there are several."""
+    """Bytes of one board."""
     flops: float | None = None
     """Dense bf16 products, floating-point operations a second."""
     bandwidth: float | None = None
-    """Of its memory, bytes a second."""
+    """Bytes a second of its memory."""
     gpu: bool = True
     count: int | None = None
     """How many there are on this machine; None where it was only named."""
@@ -62,12 +70,6 @@ def find_board(word: str) -> Device:
     return board
 
 
-def find_gpu() -> Device | None:
-    """The first GPU of this machine, and how many there are; None without one."""
-    answer = ask_nvidia_smi("name,memory.total,memory.reserved")
-    return None if answer is None else parse_nvidia_smi(answer)
-
-
 def ask_nvidia_smi(fields: str) -> str | None:
     """The fields of each GPU, a line each; None without a GPU, or where nvidia-smi fails."""
     if shutil.which("nvidia-smi") is None:
@@ -95,18 +97,84 @@ def parse_nvidia_smi(answer: str) -> Device | None:
 def _like(name: str, memory: int) -> Device | None:
     """The known board of that name; of several the one with such a memory, else of such a bus."""
     words = name.upper().replace("-", " ").split()
-    boards = [device for word, device in BOARDS.items() if _family(word) in "".join(words)]
+    boards = [device for word, device in BOARDS.items() if word.partition("-")[0].upper() in "".join(words)]
     near = [device for device in boards if abs(device.memory - memory) < 0.15 * memory]
     same_bus = [device for device in near if ("PCIE" in words) == ("PCIe" in device.name)]
     return next(iter([*same_bus, *near]), None)
-
-
-def _family(word: str) -> str:
-    return word.partition("-")[0].upper()
 
 
 def choose_device(word: str | None, free_memory: int) -> Device:
     """The board named, else the GPU found, else this machine's CPU with what is free of its memory."""
     if word is not None:
         return find_board(word)
-    return find_gpu() or Device("this machine's CPU", free_memory, gpu=False, count=1)
+    answer = ask_nvidia_smi("name,memory.total,memory.reserved")
+    found = None if answer is None else parse_nvidia_smi(answer)
+    return found or Device("this machine's CPU", free_memory, gpu=False, count=1)
+
+
+class MemoryPeak:
+    """The most memory in use, looked at every `every` seconds from a thread; a peak between two looks is missed."""
+
+    def __init__(self, every: float = 0.25) -> None:
+        self._every, self._over = every, threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="peak", daemon=True)
+        self.gpu: int | None = None
+        """Of the GPU that used most."""
+        self.host = 0
+
+    def __enter__(self) -> MemoryPeak:
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._over.wait(self._every):
+            self._look()
+
+    def _look(self) -> None:
+        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        total, free = (int(fields[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+        self.host = max(self.host, total - free)
+        with suppress(ValueError):  # a GPU that does not say
+            if answer := ask_nvidia_smi("memory.used"):
+                self.gpu = max(self.gpu or 0, max(int(line) for line in answer.split()) << 20)
+
+
+Kind = Literal["cpu", "colocated", "split"]
+
+
+@dataclass(frozen=True)
+class DeviceLayout:
+    """`colocated`: each engine sleeps while the rank beside it works; `split`: GPUs of their own."""
+
+    kind: Kind
+    ranks: int = 1
+    """The learner's ranks; each holds its share of weights, gradients and moments."""
+    engines: int = 1
+    through_host: bool = True
+    """Whether new weights reach the engines through the host's memory."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that a run takes."""
+        if self.kind == "cpu":
+            return 0
+        return self.ranks + self.engines if self.kind == "split" else self.ranks
+
+
+def layout_of(config: Config, device: Device) -> DeviceLayout:
+    """The config's layout on this machine, or on as many boards as it takes if one is only named.
+
+    Raises `UsageError` where there are too few.
+    """
+    ranks, engines, placement = config.train.ranks, config.generator.engines, config.generator.placement
+    shared = placement == "colocated" or (placement == "auto" and ranks == engines == 1)
+    gpus = 0 if not device.gpu else device.count or (ranks if shared else ranks + engines)
+    found = resolve_placement(config.generator, gpus, ranks)
+    kind: Kind = found.kind if found.on_gpu else "cpu"
+    return DeviceLayout(kind, ranks, engines, through_host=found.transport not in ("ipc", "nccl"))

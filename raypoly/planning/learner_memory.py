@@ -6,30 +6,122 @@ Of P weights, of which T are trained (all, or adapters alone), over R ranks:
     gradients    4 T / R    float32                         reference   4 P / R    where the loss has a KL term, or asks
 
 so 16 bytes a weight where all are trained on one rank. Beside them, while gradients are computed: activations of a
-micro-batch (`raypoly.planning.activations`), weights rounded to bfloat16 (those of every layer where autograd keeps
+micro-batch (`Activations`), weights rounded to bfloat16 (those of every layer where autograd keeps
 them, of one where they are computed again), a chunk's logits, and the head's gradient before it is added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from raypoly import losses
 from raypoly.config import Config
-from raypoly.planning.activations import Activations
-from raypoly.planning.device_layout import DeviceLayout
+from raypoly.planning.gpus import DeviceLayout
 from raypoly.planning.memory_parts import ADAMW, ALWAYS, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, MemoryPart
 from raypoly.planning.model_shape import ModelShape
 from raypoly.policy.logprobs import tokens_of_chunk
+
+
+@dataclass(frozen=True)
+class Activations:
+    """What a forward pass keeps for its backward pass, in bytes a token, by `train.activation_checkpointing`.
+
+    With H the width of the residual stream (float32, 4 bytes), A and K those of all queries and keys, I the MLP's, and
+    w the bytes of a product's factor (2 under autocast to bfloat16, 4 without), a layer of Qwen2, Qwen3 or Llama keeps
+
+        two norms            their input and what they divided, in float32          2 x 8 H
+        inputs of products   q, k, v, gate and up: autocast rounds one each, 5 w H; in float32 two, shared, 2 w H
+        norms of q and k     (Qwen3) what comes in as float32, and normalised at w   (4 + w) (A + K)
+        attention            q, k, v as they enter, and what comes out               2 w (A + K)
+        MLP                  gate, its activation, up, and their product             4 w I
+
+    On a CPU, whose kernel takes neither grouped heads nor segments: keys and values repeated for all heads, the output
+    twice, and a mask as wide as the longest row, w (2 (A - K) + A + longest).
+
+    `products` keeps a layer's input, 4 H, and what the seven products and attention gave, w (2 A + 2 K + 2 H + 2 I);
+    `layers` its input alone. Both compute one layer at a time again, and hold all of the above for that one.
+
+    Compiled (`train.compile`), a layer keeps its input and middle, 8 H, q and k before their norms (Qwen3), w (A + K),
+    what enters attention and comes out, 2 w (A + K), the two results that are added to the stream, 2 w H, gate and up,
+    2 w I; without `products` also what is multiplied, w (2 H + I).
+    """
+
+    shape: ModelShape
+    bf16: bool
+    kind: Literal["off", "products", "layers"]
+    cpu_longest: int | None = None
+    """Tokens of the longest row where it runs on a CPU; None on a GPU."""
+    compiled: bool = False
+
+    @property
+    def layer(self) -> int:
+        """Kept of one layer, without recomputation."""
+        H, A, K, w = self.shape.hidden, self.shape.queries, self.shape.keys, width(self.bf16)
+        norms = 16 * H
+        inputs = (5 if self.bf16 else 2) * w * H
+        head_norms = (4 + w) * (A + K) if self.shape.head_norm else 0
+        return norms + inputs + head_norms + self._attention + 4 * w * self.shape.intermediate
+
+    @property
+    def _attention(self) -> int:
+        A, K, w = self.shape.queries, self.shape.keys, width(self.bf16)
+        more = 0 if self.cpu_longest is None else w * (2 * (A - K) + A + self.cpu_longest)
+        return 2 * w * (A + K) + more
+
+    @property
+    def kept(self) -> int:
+        """Kept of all layers before the backward pass begins."""
+        shape, w = self.shape, width(self.bf16)
+        if self.compiled and self.kind != "layers":
+            return shape.layers * self._compiled_layer(self.kind)
+        if self.kind == "off":
+            return shape.layers * self.layer
+        products = 2 * w * (shape.queries + shape.keys + shape.hidden + shape.intermediate)
+        return shape.layers * (4 * shape.hidden + (products if self.kind == "products" else 0))
+
+    def _compiled_layer(self, kind: str) -> int:
+        """Kept of one compiled layer."""
+        H, w = self.shape.hidden, width(self.bf16)
+        head_norms = w * (self.shape.queries + self.shape.keys) if self.shape.head_norm else 0
+        multiplied = 0 if kind == "products" else self._multiplied
+        return 8 * H + head_norms + self._attention + 2 * w * (H + self.shape.intermediate) + multiplied
+
+    @property
+    def _multiplied(self) -> int:
+        return width(self.bf16) * (2 * self.shape.hidden + self.shape.intermediate)
+
+    @property
+    def at_the_head(self) -> int:
+        """Held in addition while logits exist: the last norm, the head's input, and their gradients."""
+        return 20 * self.shape.hidden
+
+    @property
+    def at_a_layer(self) -> int:
+        """Held in addition in a layer's backward pass: what is computed again, and gradients, two as wide as the MLP
+        and two as the stream."""
+        w, intermediate = width(self.bf16), self.shape.intermediate
+        again = {"off": 0, "products": self.layer - w * (2 * intermediate + self.shape.queries), "layers": self.layer}
+        if self.compiled:
+            whole = self._compiled_layer("off") - 4 * self.shape.hidden
+            again = {"off": 0, "products": self._multiplied, "layers": whole}
+        return again[self.kind] + 2 * w * intermediate + 8 * self.shape.hidden
+
+
+def width(bf16: bool) -> int:
+    """Bytes of a product's factor."""
+    return 2 if bf16 else 4
+
 
 CONTEXT = 3 << 29
 """1.5 GiB of a process on a GPU: the context, libraries' workspaces, and what the allocator can't use. An estimate."""
 
 
 def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """Of the rank that holds most."""
+    """The parts of the rank that holds most."""
     yield from _state(config, shape, layout)
     yield from _micro_batch(config, shape, layout)
     if layout.ranks > 1:
@@ -39,7 +131,7 @@ def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> It
 
 
 def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """What stays from step to step; gradients do until the next step begins, or an engine that slept is woken."""
+    """What stays between steps. Gradients stay until the next step begins, or until a sleeping engine wakes."""
     trained, ranks, lora = trained_weights(config, shape), layout.ranks, config.model.lora_rank
     adapters = trained if lora else 0
     keys = () if lora else ("model.lora_rank",)
@@ -84,12 +176,12 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
 
 
 def trained_weights(config: Config, shape: ModelShape) -> int:
-    """All, or those of the adapters."""
+    """How many weights are trained: all, or the adapters'."""
     return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
 
 
 def head_weights(config: Config, shape: ModelShape) -> int:
-    """Those that the loss trains beside the policy."""
+    """How many weights the loss trains beside the policy."""
     with torch.device("meta"):
         head = losses.of_run(config).head(shape.hidden)
     return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())

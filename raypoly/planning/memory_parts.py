@@ -28,7 +28,7 @@ class MemoryPart:
     """None: unknown."""
     phases: frozenset[Phase] = ALWAYS
     keys: tuple[str, ...] = ()
-    """Of the config, that change it."""
+    """The config keys that change it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DeviceMemory:
         return [part.name for part in self.parts if part.bytes is None]
 
     def largest(self, phase: Phase) -> MemoryPart:
-        """The part that needs most then, of those that something can be done about, if there are any."""
+        """The part that needs most in a phase, among those that a key changes if there are any."""
         held = [part for part in self.parts if phase in part.phases and part.bytes]
         return max([part for part in held if part.keys] or held, key=lambda part: part.bytes or 0)
 

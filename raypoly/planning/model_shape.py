@@ -66,7 +66,7 @@ class ModelShape:
 
     @property
     def layer_parameters(self) -> int:
-        """With biases and norms."""
+        """Weights of one layer, with biases and norms."""
         qkv = self.qkv_bias * (self.queries + 2 * self.keys)
         mlp = self.mlp_bias * (2 * self.intermediate + self.hidden)
         norms = 2 * self.hidden + self.head_norm * 2 * self.head_size

@@ -26,11 +26,9 @@ from dataclasses import dataclass
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.objectives.objective_hooks import distinct_prompts
-from raypoly.planning.activations import width
-from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.engine_memory import engine_room
-from raypoly.planning.gpus import Device
-from raypoly.planning.learner_memory import trained_weights
+from raypoly.planning.gpus import Device, DeviceLayout
+from raypoly.planning.learner_memory import trained_weights, width
 from raypoly.planning.model_shape import ModelShape
 
 _READING = 0.6
@@ -68,8 +66,10 @@ class StepSeconds:
 def step_seconds(
     config: Config, shape: ModelShape, device: Device, layout: DeviceLayout, response: int
 ) -> StepSeconds | None:
-    """Of a step whose responses have `response` tokens each, with prompts at their limit; None where the device's speed
-    or the engine is unknown, or products are in float32."""
+    """The seconds of a step whose responses have `response` tokens each, with prompts at their limit.
+
+    None if the device's speed or the engine is unknown, or if products are in float32.
+    """
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
         return None
     train, objective = config.train, objectives.of_run(config)
@@ -94,7 +94,7 @@ def step_seconds(
 def sampling_seconds(
     config: Config, shape: ModelShape, device: Device, layout: DeviceLayout, prompts: int, responses: int, length: int
 ) -> float | None:
-    """Of so many responses in one submission; None where the device or the engine is unknown."""
+    """Seconds of sampling so many responses in one submission; None if the device or the engine is unknown."""
     space = engine_room(config, shape, device)
     if space is None or config.generator.engine != "vllm" or device.flops is None or config.model.dtype != "bfloat16":
         return None

@@ -14,8 +14,7 @@ import time
 from dataclasses import asdict
 
 from raypoly.errors import StorageError
-from raypoly.store.lease import Lease, lease_held, lease_overtaken, lease_released
-from raypoly.store.lease_owner import LeaseOwner
+from raypoly.store.lease import Lease, LeaseOwner, lease_held, lease_overtaken, lease_released
 from raypoly.store.local_store import LocalStore
 
 LOCK_KEY = "lease.lock"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from raypoly.errors import StorageError
-from raypoly.store.lease_owner import is_alive
+from raypoly.store.lease import is_alive
 from raypoly.store.location import Location
 from raypoly.store.store import Store, check_key
 
@@ -118,8 +118,14 @@ class LocalStore(Store):
     def commit(self, key: str, data: bytes) -> None:
         path = self.local_path(key)
         with self._explained("written", path):
-            aside = self._write_aside(path, [data])
-            if not self._publish(aside, path) and path.read_bytes() != data:
+            aside, taken = self._write_aside(path, [data]), False
+            try:
+                self._disk.publish(aside, path)
+            except FileExistsError:
+                self._disk.remove(aside)
+                taken = True
+            self._disk.sync_folder(path.parent)  # in either case the object of that name is durable now
+            if taken and path.read_bytes() != data:
                 raise StorageError(f"{path} is committed with other content and can't be replaced: this is a bug.")
 
     def put_mutable(self, key: str, data: bytes) -> None:
@@ -213,17 +219,6 @@ class LocalStore(Store):
                 self._disk.remove(aside)
             raise
         return aside
-
-    def _publish(self, aside: Path, path: Path) -> bool:
-        """Give the file its name; whether it was free. Either way the object of that name is durable on return."""
-        try:
-            self._disk.publish(aside, path)
-            fresh = True
-        except FileExistsError:
-            self._disk.remove(aside)
-            fresh = False
-        self._disk.sync_folder(path.parent)
-        return fresh
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder and its parents below the root, each entry durable."""

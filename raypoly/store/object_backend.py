@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from obstore.exceptions import (
@@ -30,9 +30,6 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from raypoly.errors import UsageError
 from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
 from raypoly.store.location import Location
-
-if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
 
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives them",
@@ -154,8 +151,17 @@ def _open_client(location: Location, timeout: float, retries: int = 0) -> S3Stor
         endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
     common: dict[str, Any] = {
         "prefix": location.path or None,
-        "retry_config": _retry(timeout, retries),
-        "client_options": _http(timeout),
+        "retry_config": {
+            "max_retries": retries,
+            "retry_timeout": timedelta(seconds=2 * timeout),
+            "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2},
+        },
+        # Plain http only where the endpoint's own scheme says so; providers' own endpoints are https.
+        "client_options": {
+            "timeout": timedelta(seconds=timeout),
+            "connect_timeout": timedelta(seconds=min(timeout, 10)),
+            "allow_http": True,
+        },
     }
     try:
         if location.family == "s3":
@@ -221,26 +227,13 @@ def _from_profile() -> dict[str, Any]:
     return given
 
 
-def _http(timeout: float) -> ClientConfig:
-    seconds = timedelta(seconds=timeout)
-    # Plain http only where the endpoint's own scheme says so; providers' own endpoints are https.
-    return {"timeout": seconds, "connect_timeout": min(seconds, timedelta(seconds=10)), "allow_http": True}
-
-
-def _retry(timeout: float, retries: int) -> RetryConfig:
-    return {
-        "max_retries": retries,
-        "retry_timeout": timedelta(seconds=2 * timeout),
-        "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5), "base": 2},
-    }
-
-
 def _explain_error(error: Exception, family: str, timeout: float) -> BackendFailure:
     """obstore's `error` as one sentence, and whether the request may succeed later. `family`: `s3`, `gs` or `az`."""
     text = " ".join(str(error).split())
     message = text.partition(" Debug source:")[0]
     status = _STATUS.search(message)
-    if _lacks_credentials(error, message):
+    asked_a_machine = "169.254." in message or "metadata.google" in message or "token request" in message
+    if isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message:
         # The machine that gives credentials may just be slow.
         silent = "HTTP error" in message and (status is None or status[1].startswith("5"))
         return BackendFailure("no valid credentials were found", _CREDENTIALS[family], transient=silent)
@@ -255,22 +248,14 @@ def _explain_error(error: Exception, family: str, timeout: float) -> BackendFail
         return BackendFailure(answer, hint or _CREDENTIALS[family], transient=False)
     if status[1].startswith("3"):
         return BackendFailure(*_SENTENCES["PermanentRedirect"], transient=False)
-    return BackendFailure(
-        answer,
-        "" if status[1].startswith("5") or status[1] in _LATER else "check run.dir and its options",
-        transient=status[1].startswith("5") or status[1] in _LATER,
-    )
+    later = status[1].startswith("5") or status[1] in _LATER
+    return BackendFailure(answer, "" if later else "check run.dir and its options", transient=later)
 
 
 def _lacks_conditional_writes(error: Exception) -> bool:
     """Whether the error says that the store has no conditional writes."""
     text = str(error)
     return isinstance(error, NotSupportedError) or "status code: 501" in text or "<Code>NotImplemented</Code>" in text
-
-
-def _lacks_credentials(error: Exception, message: str) -> bool:
-    asked_a_machine = "169.254." in message or "metadata.google" in message or "token request" in message
-    return isinstance(error, UnauthenticatedError) or asked_a_machine or "MissingAccessKeyId" in message
 
 
 def _unanswered(text: str, message: str, timeout: float) -> BackendFailure:
@@ -280,9 +265,9 @@ def _unanswered(text: str, message: str, timeout: float) -> BackendFailure:
     if "kind: Timeout" in text or "TimedOut" in text:
         return BackendFailure(f"{host} did not answer within {timeout:g} s")
     if "dns error" in text:
-        return BackendFailure(f"the host {host} is not known", "")
+        return BackendFailure(f"the host {host} is not known")
     if "ConnectionRefused" in text:
-        return BackendFailure(f"nothing answers at {host}", "")
+        return BackendFailure(f"nothing answers at {host}")
     if "InvalidContentType" in text or "BadScheme" in text:
         return BackendFailure(
             f"{host} does not speak the scheme of run.dir", "write scheme=http or https", transient=False

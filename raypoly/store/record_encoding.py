@@ -20,9 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
-from raypoly.store.part_columns import ON_DISK, part_columns, part_of_rows
-from raypoly.store.rollout_columns import rollout_columns, rollouts_of
-from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.rollout_columns import ON_DISK, part_columns, part_of_rows, rollout_columns, rollouts_of
+from raypoly.store.sealed_json import SCHEMA, check_schema
 from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group
 

@@ -28,9 +28,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from raypoly.errors import LeaseHeld, StaleEpoch, StorageError
-from raypoly.store.lease import Lease, lease_held, lease_overtaken, lease_released
-from raypoly.store.lease_owner import LeaseOwner
+from raypoly.errors import StaleEpoch, StorageError
+from raypoly.store.lease import Lease, LeaseOwner, lease_held, lease_overtaken, lease_released
 from raypoly.store.remote_store import RemoteStore
 
 logger = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class RemoteLease(Lease):
         key, started = _epoch_key(self.epoch), _clock()
         content = self._content()
         if not self._lease_store.create(key, content):
-            raise _held(self._store, read_claim(self._store, self.epoch, self._ttl))
+            raise lease_held(self._store, read_claim(self._store, self.epoch, self._ttl).description)
         if self._lease_store.conditional:
             other = self._content()
             if not self._lease_store.create(key, other):
@@ -137,7 +136,7 @@ class RemoteLease(Lease):
             raise StorageError(f"{self._store.uri} is too slow to decide who holds it; start again.")
         time.sleep(_GAP + 1.0)
         if self._lease_store.read(key) != content:
-            raise _held(self._store, read_claim(self._store, self.epoch, self._ttl))
+            raise lease_held(self._store, read_claim(self._store, self.epoch, self._ttl).description)
 
     def _content(self) -> bytes:
         """The epoch's object; no two are the same."""
@@ -192,7 +191,7 @@ def _wait_until_free(store: RemoteStore, claim: _Claim) -> bytes | None:
         time.sleep(claim.ttl / _LOOKS)
         now = read_beat(store, claim.epoch)
         if now != seen and not is_released(now):
-            raise _held(store, claim)
+            raise lease_held(store, claim.description)
         seen = now
 
 
@@ -216,10 +215,6 @@ def read_claim(store: RemoteStore, epoch: int, ttl: float) -> _Claim:
         if store.exists(_epoch_key(epoch)):
             raise
         return _Claim(epoch, ttl, None)
-
-
-def _held(store: RemoteStore, claim: _Claim) -> LeaseHeld:
-    return lease_held(store, claim.description)
 
 
 def read_beat(store: RemoteStore, epoch: int) -> bytes:

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from raypoly.errors import StorageError
 from raypoly.store.backend import PART, Backend, BackendFailure, Missing, NoCondition
-from raypoly.store.lease_owner import is_alive
+from raypoly.store.lease import is_alive
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.store import Store, check_key
 
@@ -67,15 +67,21 @@ class RemoteStore(Store):
         return self._do("written", key, lambda: self._create(key, data), changes=True)
 
     def commit(self, key: str, data: bytes) -> None:
-        if len(data) > _ONE_REQUEST:
-            self._commit_large(check_key(key), data)
-        elif not self.create(key, data):
-            raise self._taken(key)
+        if len(data) <= _ONE_REQUEST:
+            taken = not self.create(key, data)
+        elif taken := self.exists(key):
+            taken = self.digest(key)[0] != hashlib.sha256(data).hexdigest()
+        else:  # in parts: only the lease and a manifest's checksum protect it from other writers
+            self.put_mutable(key, data)
+        if taken:
+            raise StorageError(
+                f"{self.place(key)} is committed with other content and can't be replaced: this is a bug."
+            )
 
     def put_mutable(self, key: str, data: bytes) -> None:
         check_key(key)
         if len(data) > _ONE_REQUEST:
-            self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
+            self._do("written", key, lambda: self._backend.upload(key, _parts(data)), changes=True)
         else:
             self._do("written", key, lambda: self._backend.put(key, data), changes=True)
 
@@ -85,7 +91,7 @@ class RemoteStore(Store):
             if source.stat().st_size <= _ONE_REQUEST:
                 self.put_mutable(key, source.read_bytes())
             else:
-                self._do("written", key, lambda: self._backend.upload(key, _parts(_chunks(source))), changes=True)
+                self._do("written", key, lambda: self._backend.upload(key, _chunks(source)), changes=True)
         except OSError as error:
             raise StorageError(f"{source} could not be read ({error.strerror or error}); check the disk.") from error
 
@@ -150,13 +156,6 @@ class RemoteStore(Store):
         self._backend.put(key, data)
         return True
 
-    def _commit_large(self, key: str, data: bytes) -> None:
-        """Look, then upload in parts: only the lease and a manifest's checksum protect it from other writers."""
-        if not self.exists(key):
-            self._do("written", key, lambda: self._backend.upload(key, _parts(iter([data]))), changes=True)
-        elif self.digest(key)[0] != hashlib.sha256(data).hexdigest():
-            raise self._taken(key)
-
     def _read_parts(self, key: str) -> Iterator[bytes]:
         size = self._do("read", key, lambda: self._backend.size(key))
         if size is None:
@@ -179,9 +178,6 @@ class RemoteStore(Store):
 
     def _listed(self, folder: str) -> tuple[tuple[str, int], ...]:
         return self._do("listed", folder, lambda: tuple(self._backend.list_below(folder)))
-
-    def _taken(self, key: str) -> StorageError:
-        return StorageError(f"{self.place(key)} is committed with other content and can't be replaced: this is a bug.")
 
     def _do(self, verb: str, key: str, request: Callable[[], _T], changes: bool = False) -> _T:
         """The request's result. A transient failure is repeated for `patience` seconds."""
@@ -215,8 +211,6 @@ def _chunks(source: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _parts(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of `PART`."""
-    for chunk in chunks:
-        view = memoryview(chunk)
-        yield from (bytes(view[start : start + PART]) for start in range(0, len(view), PART))
+def _parts(data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    return (bytes(view[start : start + PART]) for start in range(0, len(view), PART))

@@ -1,13 +1,19 @@
-"""Rollouts, verdicts and labels as Arrow columns, one row a rollout; token arrays as int32 and float32 lists.
+"""Rollouts and the parts of stages as Arrow columns, one row a rollout; token arrays as int32 and float32 lists.
 
 Every value comes back with the same bits. Text that UTF-8 can't hold (lone surrogates in a program's message) is
 kept with backslash escapes in its place.
+
+Parts of `score`, `judge` and `prompt_logprobs` have columns of their own. A part of any other stage is a
+`pyarrow.RecordBatch` of N rows, stored beside a column `state`:
+
+    state       "known", "unknown", "skipped: why"; null where the stage did not run
+    ...         the columns of the part, null where `state` is not "known"
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from itertools import pairwise, repeat
 from typing import Any
@@ -16,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from raypoly.values import CrossLogprobs, Evidence, Failure, Labels, Rollout, Verdict
+from raypoly.values import UNKNOWN, CrossLogprobs, Evidence, Failure, Group, Labels, Rollout, Skipped, Verdict
 
 _LATER = {
     "failure": pa.string(),
@@ -133,8 +139,8 @@ def labels_of(table: pa.Table) -> Labels | None:
 
 
 def cross_columns(found: Sequence[CrossLogprobs | None], sizes: Sequence[int]) -> dict[str, pa.Array]:
-    """Of several groups of the given sizes: a prompt's number, and [P, T] as one list, a prompt behind the other; null
-    and empty throughout for a group without."""
+    """Log-probabilities of several groups of the given sizes: a prompt's number, and [P, T] as one list, row by row.
+    Null and empty for a group without."""
     own: list[Any] = []
     rows: list[NDArray[np.float32]] = []
     for cross, size in zip(found, sizes, strict=True):
@@ -144,7 +150,7 @@ def cross_columns(found: Sequence[CrossLogprobs | None], sizes: Sequence[int]) -
 
 
 def cross_of(table: pa.Table) -> CrossLogprobs | None:
-    """Those of one group's rows; None where they are null, or their columns are not there."""
+    """The log-probabilities of one group's rows; None if they are null or have no columns."""
     if "own_prompt" not in table.column_names or table.column("own_prompt")[0].as_py() is None:
         return None
     own = table.column("own_prompt").to_numpy().astype(np.int32)
@@ -182,3 +188,80 @@ def strings(texts: Sequence[str | None]) -> pa.Array:
 
 def _text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+ON_DISK = {"score": "scored", "judge": "judged", "prompt_logprobs": "crossed"}
+"""How journal objects call the stages with columns of their own."""
+_STATE, _KNOWN, _UNKNOWN, _SKIPPED = "state", "known", "unknown", "skipped: "
+
+
+def part_columns(stage: str, parts: Sequence[Any]) -> tuple[dict[str, pa.Array], list[int]]:
+    """The columns of one stage's parts of several groups, and how many rows each of the groups has (one where nothing
+    is known)."""
+    if stage == "score":
+        return verdict_columns([verdict for part in parts for verdict in part]), [len(part) for part in parts]
+    if stage == "judge":
+        labels = [None if part is UNKNOWN else part for part in parts]
+        sizes = [1 if part is None else len(part.ids) for part in labels]
+        return labels_columns(labels, sizes), sizes
+    if stage == "prompt_logprobs":
+        sizes = [len(part.own_prompt) for part in parts]
+        return cross_columns(parts, sizes), sizes
+    sizes = [part.num_rows if isinstance(part, pa.RecordBatch) else 1 for part in parts]
+    table = _stacked(parts, sizes)
+    return {name: table.column(name).combine_chunks() for name in table.column_names}, sizes
+
+
+def part_of_rows(stage: str, table: pa.Table) -> Any:
+    """The inverse of `part_columns`, from one group's rows; None where the stage did not run."""
+    if stage == "score":
+        return verdicts_of(table)
+    if stage == "judge":
+        return labels_of(table) or UNKNOWN
+    if stage == "prompt_logprobs":
+        return cross_of(table)
+    state = table.column(_STATE)[0].as_py()
+    if state is None or state == _UNKNOWN:
+        return UNKNOWN if state else None
+    if state.startswith(_SKIPPED):
+        return Skipped(state.removeprefix(_SKIPPED))
+    return table.drop_columns([_STATE]).combine_chunks().to_batches()[0]
+
+
+def extra_columns(groups: Sequence[Group]) -> dict[str, pa.Array]:
+    """The columns `stage/column` of whole groups, for the stages that have none of their own."""
+    names = sorted({name for group in groups for name in group.parts} - ON_DISK.keys())
+    found: dict[str, pa.Array] = {}
+    for name in names:
+        table = _stacked([group.parts.get(name) for group in groups], [group.size for group in groups])
+        found |= {f"{name}/{column}": table.column(column).combine_chunks() for column in table.column_names}
+    return found
+
+
+def extra_parts(table: pa.Table) -> Iterator[tuple[str, Any]]:
+    """The inverse of `extra_columns`, from one group's rows: stage and part."""
+    for name in [each.removesuffix(f"/{_STATE}") for each in table.column_names if each.endswith(f"/{_STATE}")]:
+        own = [each for each in table.column_names if each.startswith(f"{name}/")]
+        part = part_of_rows(name, table.select(own).rename_columns([each.removeprefix(f"{name}/") for each in own]))
+        if part is not None:
+            yield name, part
+
+
+def _stacked(parts: Sequence[Any], sizes: Sequence[int]) -> pa.Table:
+    return pa.concat_tables(map(_rows, parts, sizes), promote_options="default")
+
+
+def _rows(part: Any, size: int) -> pa.Table:
+    state: str | None
+    columns: dict[str, pa.Array] = {}
+    if isinstance(part, pa.RecordBatch):
+        if part.num_rows != size:
+            raise ValueError(f"a group of {size} rollouts needs a part of {size} rows, got {part.num_rows}")
+        state, columns = _KNOWN, dict(zip(part.schema.names, part.columns, strict=True))
+    elif isinstance(part, Skipped):
+        state = f"{_SKIPPED}{part.reason}"
+    elif part is None or part is UNKNOWN:
+        state = None if part is None else _UNKNOWN
+    else:
+        raise TypeError(f"a part is stored as a pyarrow.RecordBatch, got {type(part).__name__}")
+    return pa.table({_STATE: pa.array([state] * size, pa.string()), **columns})

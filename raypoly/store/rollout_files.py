@@ -1,8 +1,14 @@
 """The rollout files: Parquet, one row a rollout, readable by pyarrow alone, exact enough to train from.
 
 rollouts/step-000012.parquet                   a step, from its end until its bundle
-rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each
+rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each, in order
 rollouts/evaluation-test-step-000080.parquet   an evaluation, its results in the file's metadata
+
+    files = RolloutFiles(store)
+    files.table(12)            # Arrow, from step-000012.parquet or from its bundle
+    files.step(12)             # as it was trained on
+
+A bundle's metadata hold those of its steps' files.
 """
 
 from __future__ import annotations
@@ -15,20 +21,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from raypoly.errors import CorruptData
-from raypoly.store.catalogue import evaluation_key, step_key
-from raypoly.store.checked_parquet import decode_table, encode_table, open_checked
-from raypoly.store.part_columns import ON_DISK, extra_columns, extra_parts, part_of_rows
+from raypoly.errors import CorruptData, StorageError
+from raypoly.store.catalogue import PREFIX, Catalogue, Span, evaluation_key, step_key
+from raypoly.store.checked_parquet import decode_table, encode_table, encode_tables, open_checked
 from raypoly.store.record_encoding import runs
 from raypoly.store.rollout_columns import (
+    ON_DISK,
     cross_columns,
+    extra_columns,
+    extra_parts,
     labels_columns,
     migrated,
+    padded,
+    part_of_rows,
     rollout_columns,
     rollouts_of,
     verdict_columns,
 )
-from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.sealed_json import SCHEMA, check_schema
 from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
 from raypoly.values import UNKNOWN, Float64, Group
@@ -161,3 +171,83 @@ def _numbers(rows: Sequence[Float64], sizes: Sequence[int]) -> pa.Array:
 def _values(column: pa.ChunkedArray) -> Float64:
     values: Float64 = column.to_numpy().astype(np.float64, copy=False)
     return values
+
+
+BLOCK = 100
+"""The most steps in a bundle, which never crosses a multiple of this."""
+MAX_BYTES = 256 << 20
+"""The approximate size limit of a bundle, which is read whole."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose checksum holds."""
+
+    heads: Mapping[int, Head]
+    file: Any
+
+    @classmethod
+    def parse(cls, data: bytes, span: Span, what: str) -> Bundle:
+        """Raises `CorruptData` if it differs from what was written or holds other steps; `NewerSchema`."""
+        file, metadata = open_checked(data)
+        check_schema(int(metadata.get("schema", "1")), what)
+        heads = [head_of(entry) for entry in json.loads(metadata.get("steps", "[]"))]
+        if [head.step for head in heads] != list(span.steps):
+            raise CorruptData("it holds other steps than its name says")
+        return cls({head.step: head for head in heads}, file)
+
+    def table(self, step: int) -> pa.Table:
+        """The rollouts of one of its steps."""
+        return self.file.read_row_group(list(self.heads).index(step), use_threads=False)
+
+
+def encode_bundle(files: Mapping[int, bytes]) -> bytes:
+    """A bundle's bytes from the valid rollout files of consecutive steps."""
+    heads = [read_head(data, step) for step, data in files.items()]
+    metadata = {"schema": str(SCHEMA), "steps": json.dumps([metadata_of(head) for head in heads])}
+    found = (open_checked(data)[0].schema_arrow.remove_metadata() for data in files.values())
+    schema = migrated(pa.unify_schemas(found).empty_table()).schema
+    tables = (padded(migrated(decode_table(data)[0]), schema).cast(schema) for data in files.values())
+    return encode_tables(schema, tables, metadata)
+
+
+class RolloutFiles:
+    """Reads a run's rollouts. Keeps the last bundle, so that reading its steps one by one reads it once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._last: tuple[str, Bundle] | None = None
+
+    def table(self, step: int) -> pa.Table:
+        """A step's rollouts, one row each.
+
+        Raises `StorageError` if there are none, `CorruptData` if they are damaged, `NewerSchema`.
+        """
+        return self._read(step)[0]
+
+    def step(self, step: int) -> CompletedStep:
+        """A completed step, bit for bit as it was trained on. Raises like `table`."""
+        return decode_step(*self._read(step))
+
+    def bundle(self, span: Span, key: str) -> Bundle:
+        """A whole bundle. Raises like `table`."""
+        if self._last is None or self._last[0] != key:
+            try:
+                self._last = key, Bundle.parse(self._store.read(key), span, f"{self._store.uri}/{key}")
+            except CorruptData as error:
+                raise CorruptData(f"{self._store.uri}/{key} is damaged: {error}.") from error
+        return self._last[1]
+
+    def _read(self, step: int) -> tuple[pa.Table, Head]:
+        if self._store.exists(step_key(step)):
+            try:
+                table, metadata = read_step_table(self._store, step)
+                return table, head_of(metadata, table)
+            except StorageError:
+                if self._store.exists(step_key(step)):  # else a live driver has just bundled it
+                    raise
+        for span, key in Catalogue.of(self._store.list(f"{PREFIX}steps-")).bundles.items():
+            if step in span.steps:
+                bundle = self.bundle(span, key)
+                return migrated(bundle.table(step)), bundle.heads[step]
+        raise StorageError(f"{self._store.uri} has no rollouts of step {step}.")

@@ -1,9 +1,17 @@
-"""JSON files with their schema version and a checksum as keys, readable by any JSON reader.
+"""The schema version of a run's files, and JSON files that hold it with a checksum, readable by any JSON reader.
 
     store.put_mutable("summary.json", seal({"state": "running"}))
     unseal(store.read("summary.json"), "summary.json")
 
-Files of the first runs have no seal: their content is not checked.
+Every file of a run says its version:
+
+    1   the first journals: frames whose checksum leaves the version out, files that name none
+    2   every file names its version under its checksum; journal objects name their number; JSON files are sealed
+    3   journal objects may hold `crossed` records, and rollout files their columns
+    4   journal objects and rollout files may hold parts of any stage
+
+If you add a column, give it a value for files that lack it (`rollout_columns.migrated`). If you change what a value
+means, raise `SCHEMA`. Files of the first runs have no seal: their content is not checked.
 """
 
 from __future__ import annotations
@@ -13,8 +21,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly.errors import CorruptData
-from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.errors import CorruptData, NewerSchema
+
+SCHEMA = 4
+
+
+def check_schema(found: int, what: str) -> None:
+    """Return if this raypoly can read version `found`, else raise `NewerSchema`."""
+    if found > SCHEMA:
+        raise NewerSchema(
+            f"{what} has schema version {found}, this raypoly reads up to {SCHEMA}: "
+            "use the raypoly that wrote it or a later one, or start another run."
+        )
+
 
 _SEAL = ("schema", "sha256")
 

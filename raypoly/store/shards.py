@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from raypoly.errors import CorruptData, StaleEpoch, UsageError
-from raypoly.store.lease_probe import newest_epoch
 from raypoly.store.location import Location, StorageOptions
-from raypoly.store.open_store import open_store
+from raypoly.store.open_store import newest_epoch, open_store
 
 WEIGHTS = "model.safetensors"
 """The part that holds the policy's weights, by their names in transformers."""
@@ -90,9 +89,7 @@ class ShardReader:
         """A rank's parts by name. Raises `StorageError`, `CorruptData`."""
         store = open_store(self.location, self.options, make=False)
         parts = {}
-        for shard in self.shards:
-            if shard.rank != rank:
-                continue
+        for shard in (shard for shard in self.shards if shard.rank == rank):
             key = f"{checkpoint_folder(self.step)}{shard.name}"
             data = store.read(key)
             if hashlib.sha256(data).hexdigest() != shard.sha256:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from raypoly.errors import CorruptData
 from raypoly.store.catalogue import Span, segment_key
 from raypoly.store.checked_parquet import decode_table, encode_table
-from raypoly.store.schema import SCHEMA, check_schema
+from raypoly.store.sealed_json import SCHEMA, check_schema
 from raypoly.store.step_records import Head
 
 _SMALLEST = 10

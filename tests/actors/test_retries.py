@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from ray.exceptions import RayActorError
 
-from actors.retries import REFILL_SECONDS, Retries
+from actors.calls import REFILL_SECONDS, Retries
 from raypoly.errors import OutOfRetries
 
 LOSS = RayActorError()

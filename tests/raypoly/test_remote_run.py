@@ -24,6 +24,7 @@ from raypoly.store.mirror import Mirror
 from tests.support.finished_run import STEPS, metrics_row
 from tests.support.finished_run import fill_run as fill_run
 from tests.support.s3_server import S3Server, s3_server
+from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints
 
 
@@ -130,7 +131,7 @@ def test_run_is_read_and_reported_from_remote_storage(uri: str) -> None:
 def test_checkpoint_is_loaded_on_another_machine(uri: str, tmp_path: Path) -> None:
     store, lease = resolve_run(config(uri, tmp_path / "one")).open("test")
     weights = np.arange(1000, dtype=np.float32).tobytes()
-    Checkpoints(store, lease).save(2, {"model.safetensors": weights, "state/optimizer.bin": b"moments"})
+    save_checkpoint(Checkpoints(store, lease), 2, {"model.safetensors": weights, "state/optimizer.bin": b"moments"})
     lease.release()
     store, lease = resolve_run(config(uri, tmp_path / "two")).open("test")
     found = Checkpoints(store, lease).newest_valid()
@@ -144,7 +145,7 @@ def test_checkpoint_is_loaded_on_another_machine(uri: str, tmp_path: Path) -> No
 def test_nothing_that_is_stored_names_a_path_of_the_machine(uri: str, tmp_path: Path) -> None:
     directory = resolve_run(config(uri, tmp_path / "scratch"))
     store, lease = directory.open("test")
-    Checkpoints(store, lease).save(1, {"model.safetensors": b"weights"})
+    save_checkpoint(Checkpoints(store, lease), 1, {"model.safetensors": b"weights"})
     lease.release()
     told = [key for key in store.list() if str(tmp_path).encode() in store.read(key)]
     assert told == ["config.json"]  # what the user wrote: run.scratch

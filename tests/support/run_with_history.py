@@ -24,6 +24,7 @@ from raypoly.store.sealed_json import seal
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Group
 from tests.support.sample_groups import make_group, same_group, stages
+from tests.support.saved_checkpoint import save_checkpoint
 from tests.support.stopping_disk import QuickDisk
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
@@ -105,7 +106,7 @@ async def _make(root: Path, old: Path) -> None:
             await journal.commit(done.applied)
             await journal.seal_step(step, done.groups, done.rewards, done.advantages)
             if (step + 1) % EVERY == 0:
-                checkpoints.save(step + 1, checkpoint_of(step + 1))
+                save_checkpoint(checkpoints, step + 1, checkpoint_of(step + 1))
                 await journal.index_before(step + 1)
                 await journal.commit_evaluation(step + 1, "validation", results_of(step + 1), table_of(step + 1))
         for step in range(end):

@@ -26,17 +26,15 @@ from tests.support.timed_services import TimedGenerator, TimedJudge, TimedLearne
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
-from workflows.durability.run_memory import RunMemory
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.observers.progress import PlainProgress
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import LearnerSession
-from workflows.step.run_durability import RunDurability
+from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
 from workflows.step.skipped_groups import SkippedGroups
@@ -95,7 +93,7 @@ async def open_timed_run(
         Watchdog(600.0, context.in_flight, dict, Stacks(store), _unheard, _raised),
     )
     problems = ProblemSet({"train": timed_problems(len(times.groups)), "validation": (), "test": ()}, "")
-    return OpenRun.of(folder, config, problems, objective, services, durability, observers)
+    return OpenRun(folder, config, problems, objective, services, durability, observers)
 
 
 async def close_run(opened: OpenRun) -> None:

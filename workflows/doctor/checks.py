@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from raypoly.errors import CorruptData
 from raypoly.metrics.sinks import METRICS
 from raypoly.run_identity import CONFIG_KEY, parse_config
-from raypoly.store.bundles import Bundle
 from raypoly.store.catalogue import Span, evaluation_key
 from raypoly.store.checked_parquet import decode_table
 from raypoly.store.record_encoding import decode
-from raypoly.store.rollout_files import read_head
-from raypoly.store.schema import check_schema
-from raypoly.store.sealed_json import unseal
+from raypoly.store.rollout_files import Bundle, read_head
+from raypoly.store.sealed_json import check_schema, unseal
 from raypoly.store.step_index import decode_segment
 from workflows.doctor.findings import RunFacts
 

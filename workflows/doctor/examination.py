@@ -14,15 +14,15 @@ from raypoly.metrics.sinks import METRICS
 from raypoly.run import Run
 from raypoly.store import Store
 from raypoly.store.catalogue import Catalogue
-from raypoly.store.lease_probe import probe_lease
 from raypoly.store.local_lease import LOCK_KEY, OWNER_KEY
+from raypoly.store.open_store import probe_lease
 from raypoly.store.shards import checkpoint_folder
 from raypoly.store.store import DAMAGED
 from workflows.doctor.checks import kind_of
 from workflows.doctor.findings import DoctorReport, Finding, RunFacts
 from workflows.doctor.resume import find_resume_point
 from workflows.durability.checkpoints import MANIFEST, PREFIX, Manifest, step_of
-from workflows.durability.damage_report import format_step_ranges
+from workflows.observers.summary import format_step_ranges
 
 _AT_ONCE = 4
 _LOOKS = 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from raypoly.config import Config
-from raypoly.store.lease_probe import LeaseState
+from raypoly.store.open_store import LeaseState
 from raypoly.store.step_records import Head, Record
 
 State = Literal["sound", "damaged", "missing", "foreign", "half-written", "set aside", "unchecked", "gone"]

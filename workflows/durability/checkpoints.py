@@ -101,11 +101,6 @@ class Checkpoint:
     store: Store = field(repr=False)
 
     @property
-    def epoch(self) -> int:
-        """The lease under which it was written."""
-        return self.manifest.epoch
-
-    @property
     def files(self) -> tuple[str, ...]:
         """Their names relative to `folder`, sorted, without the manifest."""
         return tuple(sorted(self.manifest.files))
@@ -156,24 +151,9 @@ class Checkpoints:
 
         Raises `CorruptData` if the files do not read back as they were written; `StorageError`, `StaleEpoch`.
         """
-        ranks = {shard.rank for shard in shards}
+        lease, step, ranks = self._held_lease(), writer.step, {shard.rank for shard in shards}
         if ranks != set(range(writer.ranks)):
-            raise ValueError(
-                f"step {writer.step}: shards of all {writer.ranks} ranks are needed, not of {sorted(ranks)}"
-            )
-        return self._commit(writer, shards, files)
-
-    def save(self, step: int, files: Mapping[str, bytes]) -> Checkpoint:
-        """Commit a checkpoint of the given contents. A valid one of this step is left as it is and returned."""
-        if not files:
-            raise ValueError("a checkpoint has at least one file")
-        writer = self.prepare(step)
-        if writer is None:
-            return self.verified(step)
-        return self._commit(writer, (), files)
-
-    def _commit(self, writer: ShardWriter, shards: Sequence[Shard], files: Mapping[str, bytes]) -> Checkpoint:
-        lease, step = self._held_lease(), writer.step
+            raise ValueError(f"step {step}: shards of all {writer.ranks} ranks are needed, not of {sorted(ranks)}")
         entries = {shard.name: ManifestEntry(shard.sha256, shard.bytes, shard.rank, shard.part) for shard in shards}
         for name, content in {**files, **_index(shards)}.items():
             if name in entries or name == MANIFEST:

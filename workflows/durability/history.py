@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from raypoly.errors import CorruptData
 from raypoly.store import Lease, Store
-from raypoly.store.bundles import BLOCK, MAX_BYTES, RolloutFiles, encode_bundle
 from raypoly.store.catalogue import (
     INDEX,
     PREFIX,
@@ -31,7 +30,17 @@ from raypoly.store.catalogue import (
     segment_key,
     step_key,
 )
-from raypoly.store.rollout_files import Evaluation, encode_evaluation, encode_step, read_evaluation, read_head
+from raypoly.store.rollout_files import (
+    BLOCK,
+    MAX_BYTES,
+    Evaluation,
+    RolloutFiles,
+    encode_bundle,
+    encode_evaluation,
+    encode_step,
+    read_evaluation,
+    read_head,
+)
 from raypoly.store.step_index import decode_segment, encode_segment, index_spans
 from raypoly.store.step_records import CompletedStep, Head
 
@@ -169,14 +178,16 @@ class History:
         keys, strangers = parse_segments(self._store.list(INDEX))
         for key in strangers:
             self._quarantine(key, _STRANGER)
-        found = _read_all(pool, keys, lambda span: decode_segment(span, self._store.read(keys[span])))
-        for span, segment in found:
-            if isinstance(segment, CorruptData):
-                self._quarantine(keys[span], segment)
-            else:
-                self._segments.add(span)
-                self._heads.update(segment.heads)
-                self._payloads.update(segment.evaluations)
+        read = _read_all(
+            pool,
+            keys,
+            lambda span: decode_segment(span, self._store.read(keys[span])),
+            lambda span, error: self._quarantine(keys[span], error),
+        )
+        for span, segment in read:
+            self._segments.add(span)
+            self._heads.update(segment.heads)
+            self._payloads.update(segment.evaluations)
         self._delete_covered_segments()
 
     def _open_rollouts(self, pool: ThreadPoolExecutor) -> None:
@@ -188,8 +199,18 @@ class History:
             twice = self._singles.intersection(span.steps)
             if twice or not all(step in self._heads for step in span.steps):
                 self._open_bundle(span, key, twice)
-        self._open_singles(pool, sorted(step for step in self._singles if step not in self._heads))
-        self._open_evaluations(pool, sorted(found.evaluations.keys() - self._payloads.keys()))
+        singles = sorted(step for step in self._singles if step not in self._heads)
+        self._heads.update(
+            _read_all(pool, singles, lambda s: read_head(self._store.read(step_key(s)), s), self._quarantine_rollouts)
+        )
+        self._payloads.update(
+            _read_all(
+                pool,
+                sorted(found.evaluations.keys() - self._payloads.keys()),
+                lambda key: read_evaluation(self._store, *key).payload,
+                lambda key, error: self._quarantine(evaluation_key(*key), error),
+            )
+        )
 
     def _open_bundle(self, span: Span, key: str, twice: Iterable[int]) -> None:
         try:
@@ -202,20 +223,6 @@ class History:
         for step in sorted(twice):  # the last driver died before it deleted them
             self._delete(step_key(step))
             self._singles.discard(step)
-
-    def _open_singles(self, pool: ThreadPoolExecutor, steps: Iterable[int]) -> None:
-        for step, head in _read_all(pool, steps, lambda step: read_head(self._store.read(step_key(step)), step)):
-            if isinstance(head, CorruptData):
-                self._quarantine_rollouts(step, head)
-            else:
-                self._heads[step] = head
-
-    def _open_evaluations(self, pool: ThreadPoolExecutor, keys: Iterable[tuple[int, str]]) -> None:
-        for key, payload in _read_all(pool, keys, lambda key: read_evaluation(self._store, *key).payload):
-            if isinstance(payload, CorruptData):
-                self._quarantine(evaluation_key(*key), payload)
-            else:
-                self._payloads[key] = payload
 
     def _quarantine_rollouts(self, step: int, reason: CorruptData) -> None:
         """Quarantine the file that holds the step: its own, or the bundle with all its steps."""
@@ -241,14 +248,19 @@ class History:
 
 
 def _read_all(
-    pool: ThreadPoolExecutor, items: Iterable[K], read: Callable[[K], T]
-) -> Iterator[tuple[K, T | CorruptData]]:
-    """Each item with what `read` returns for it, or with the damage that it found."""
+    pool: ThreadPoolExecutor, items: Iterable[K], read: Callable[[K], T], damaged: Callable[[K, CorruptData], None]
+) -> Iterator[tuple[K, T]]:
+    """Each sound item with what `read` returns for it; `damaged` is called for the others."""
 
-    def read_one(item: K) -> tuple[K, T | CorruptData]:
+    def read_one(item: K) -> T | CorruptData:
         try:
-            return item, read(item)
+            return read(item)
         except CorruptData as error:
-            return item, error
+            return error
 
-    return pool.map(read_one, items)
+    items = list(items)
+    for item, found in zip(items, pool.map(read_one, items), strict=True):
+        if isinstance(found, CorruptData):
+            damaged(item, found)
+        else:
+            yield item, found

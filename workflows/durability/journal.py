@@ -180,7 +180,7 @@ class Journal:
         self._writer.shutdown()
 
     def _claim(self, record: Record) -> Record:
-        """Note that this record is being committed, so that a second one of its kind is refused."""
+        """Note that a record is being committed. Refuses a second one of its kind."""
         state = self._open_step(record.step)
         if (record.slot, record.kind) in state.keys:
             raise AlreadyCommitted(f"{record.kind} of step {record.step}, slot {record.slot} is committed already")

@@ -42,16 +42,18 @@ class JudgeOutagePause:
         self._open.set()
         self._pauses: list[dict[str, Any]] = []
 
-    async def ask(self, question: Callable[[], Awaitable[T]], probe: Callable[[], Awaitable[None]]) -> T:
-        """The answer, after any pause. In a pause `probe` is called again and again until it no longer raises `Away`.
-        Raises `PausedTooLong`, and the question's errors other than `Away`."""
+    async def ask(self, stage: str, question: Callable[[], Awaitable[T]], probe: Callable[[], Awaitable[None]]) -> T:
+        """The answer to a stage's question, after any pause. A pause calls `probe` until it no longer raises `Away`.
+
+        Raises `PausedTooLong`, and the question's errors other than `Away`.
+        """
         while True:
             await self._open.wait()
             try:
                 return await question()
             except Away as error:
                 if self._open.is_set():
-                    await self._pause(str(error), probe)
+                    await self._pause(stage, str(error), probe)
 
     @property
     def is_paused(self) -> bool:
@@ -63,7 +65,7 @@ class JudgeOutagePause:
         ended, self._pauses = self._pauses, []
         return ended
 
-    async def _pause(self, reason: str, probe: Callable[[], Awaitable[None]]) -> None:
+    async def _pause(self, stage: str, reason: str, probe: Callable[[], Awaitable[None]]) -> None:
         since, started = datetime.now(UTC), time.monotonic()
         pause: dict[str, Any] = {"since": since.isoformat(), "reason": reason}
         self._open.clear()
@@ -72,7 +74,7 @@ class JudgeOutagePause:
         try:
             if self._on_pause is not None:
                 await self._run_command(self._on_pause, reason, since)
-            await self._wait_until_back(started, probe)
+            await self._wait_until_back(stage, started, probe)
         except BaseException:
             # the run ends in this pause, which has to be recorded
             self._on_change({**pause, "seconds": round(time.monotonic() - started, 3)}, "paused")
@@ -83,7 +85,7 @@ class JudgeOutagePause:
         self._on_change(self._pauses[-1], "running")
         self._open.set()
 
-    async def _wait_until_back(self, started: float, probe: Callable[[], Awaitable[None]]) -> None:
+    async def _wait_until_back(self, stage: str, started: float, probe: Callable[[], Awaitable[None]]) -> None:
         wait = self._config.probe_seconds
         while True:
             left = self._seconds_left(started)
@@ -94,8 +96,8 @@ class JudgeOutagePause:
             except Away as error:
                 if self._seconds_left(started) <= 0:
                     raise PausedTooLong(
-                        f"The judge stayed away for judge.max_pause={self._config.max_pause:g} s ({error}); "
-                        "everything is committed, resume with the same command."
+                        f"What the stage {stage} asks stayed away for judge.max_pause={self._config.max_pause:g} s "
+                        f"({error}); everything is committed, resume with the same command."
                     ) from error
                 wait = min(2 * wait, LONGEST_WAIT)
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 _SCRIPT = """
@@ -63,7 +62,7 @@ class Reaper:
         )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
 

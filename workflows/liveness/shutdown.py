@@ -123,7 +123,8 @@ def stop_on_signals(shutdown: Shutdown) -> Iterator[None]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {this_command()}")
+        command = shlex.join(["python", *sys.orig_argv[1:]])
+        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {command}")
         if number == signal.SIGINT:
             stopped.exit_code = 128 + number
         if shutdown.reason is not None:
@@ -143,11 +144,6 @@ def stop_on_signals(shutdown: Shutdown) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def this_command() -> str:
-    """The command line of this process."""
-    return shlex.join(["python", *sys.orig_argv[1:]])
 
 
 def run_workflow(work: Coroutine[Any, Any, None], shutdown: Shutdown | None = None) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -23,22 +23,37 @@ from raypoly.judge.judge_usage import dollars
 _STAGES = ("generate", "score", "judge", "learn")
 
 
-class Progress(Protocol):
+class Progress:
     """The workflow reports to it. `row` is a row of metrics.jsonl. No method raises for a missing number.
 
-    Steps are counted from 0 in rows and from 1 for people.
+    Steps are counted from 0 in rows and from 1 for people. The time left is estimated from this start's steps, without
+    its pauses.
     """
 
-    def start(self, total_steps: int, first_step: int, run_dir: Path) -> None: ...
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._began = now, now()
+        self._total = self._first = 0
+        self._paused = 0.0
+
+    def start(self, total_steps: int, first_step: int, run_dir: Path) -> None:
+        self._total, self._first, self._began, self._paused = total_steps, first_step, self._now(), 0.0
+
     def stage(self, name: str, done: int, total: int) -> None: ...
     def step(self, row: Mapping[str, Any]) -> None: ...
     def pause(self, reason: str, since: datetime) -> None: ...
     def resume(self, seconds: float) -> None: ...
     def exclude_seconds(self, seconds: float) -> None:
-        """Leave out time that belongs to no step (an evaluation) when the time left is estimated."""
+        """Leave out time that belongs to no step (an evaluation, a pause) when the time left is estimated."""
+        self._paused += seconds
 
     def note(self, text: str) -> None: ...
     def finish(self) -> None: ...
+
+    def _seconds_left(self, done_steps: int) -> float | None:
+        """Seconds to the end after `done_steps` steps; None before this start's first step is done."""
+        done = done_steps - self._first
+        elapsed = self._now() - self._began - self._paused
+        return elapsed / done * (self._total - done_steps) if done > 0 else None
 
 
 def make_progress() -> Progress:
@@ -84,43 +99,20 @@ def pause_text(reason: str, since: datetime) -> str:
     return f"Paused since {when}: {reason.rstrip('.')}. Training goes on by itself when it is back."
 
 
-class _Clock:
-    """Estimates the time left from this start's steps, without its pauses."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self.total = self.first = 0
-        self._began = now()
-        self._paused = 0.0
-
-    def start(self, total: int, first: int) -> None:
-        self.total, self.first, self._began, self._paused = total, first, self._now(), 0.0
-
-    def paused(self, seconds: float) -> None:
-        self._paused += seconds
-
-    def seconds_left(self, done_steps: int) -> float | None:
-        """Seconds to the end after `done_steps` steps; None before this start's first step is done."""
-        done = done_steps - self.first
-        elapsed = self._now() - self._began - self._paused
-        return elapsed / done * (self.total - done_steps) if done > 0 else None
-
-
-class PlainProgress:
+class PlainProgress(Progress):
     """Whole lines, flushed. Prints a step at most once a second (the latest), a long stage every thirty seconds."""
 
     STEP_SECONDS = 1.0
     STAGE_SECONDS = 30.0
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(now)
         self._stream = stream
-        self._now = now
-        self._clock = _Clock(now)
         self._printed = float("-inf")
         self._held: str | None = None
 
     def start(self, total_steps: int, first_step: int, run_dir: Path) -> None:
-        self._clock.start(total_steps, first_step)
+        super().start(total_steps, first_step, run_dir)
         begun = f"; {first_step} are done already" if first_step else ""
         self._print(f"{total_steps} steps{begun}.")
 
@@ -130,20 +122,17 @@ class PlainProgress:
 
     def step(self, row: Mapping[str, Any]) -> None:
         number = int(row["step"]) + 1
-        left = self._clock.seconds_left(number)
-        eta = f"  {format_duration(left)} left" if left is not None and number < self._clock.total else ""
-        self._held = f"step {number}/{self._clock.total}  {describe_step(row)}{eta}"
-        if self._now() - self._printed >= self.STEP_SECONDS or number == self._clock.total:
+        left = self._seconds_left(number)
+        eta = f"  {format_duration(left)} left" if left is not None and number < self._total else ""
+        self._held = f"step {number}/{self._total}  {describe_step(row)}{eta}"
+        if self._now() - self._printed >= self.STEP_SECONDS or number == self._total:
             self._flush()
 
     def pause(self, reason: str, since: datetime) -> None:
         self._print(pause_text(reason, since))
 
-    def exclude_seconds(self, seconds: float) -> None:
-        self._clock.paused(seconds)
-
     def resume(self, seconds: float) -> None:
-        self._clock.paused(seconds)
+        self.exclude_seconds(seconds)
         self._print(f"Resumed after {format_duration(seconds)}.")
 
     def note(self, text: str) -> None:
@@ -163,12 +152,12 @@ class PlainProgress:
         self._printed = self._now()
 
 
-class RichProgress:
+class RichProgress(Progress):
     """A bar for the run and one for each stage of the step; under them the last step's numbers, or the pause."""
 
     def __init__(self, console: Console, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(now)
         self._console = console
-        self._clock = _Clock(now)
         self._run = Bars(
             TextColumn("[bold]{task.description:9}"),
             BarColumn(40),
@@ -188,7 +177,7 @@ class RichProgress:
         return Group(self._run, self._stages, self._line)
 
     def start(self, total_steps: int, first_step: int, run_dir: Path) -> None:
-        self._clock.start(total_steps, first_step)
+        super().start(total_steps, first_step, run_dir)
         self._all = self._run.add_task("step", total=total_steps, completed=first_step, eta="")
         self._tasks = {name: self._stages.add_task(name, total=None) for name in _STAGES}
         self._live.start()
@@ -203,7 +192,7 @@ class RichProgress:
 
     def step(self, row: Mapping[str, Any]) -> None:
         number = int(row["step"]) + 1
-        left = self._clock.seconds_left(number)
+        left = self._seconds_left(number)
         if self._all is not None:
             self._run.update(
                 self._all, completed=number, eta=f"{format_duration(left)} left" if left is not None else ""
@@ -215,11 +204,8 @@ class RichProgress:
         if not self._live.is_started:
             self._console.print(self._line)
 
-    def exclude_seconds(self, seconds: float) -> None:
-        self._clock.paused(seconds)
-
     def resume(self, seconds: float) -> None:
-        self._clock.paused(seconds)
+        self.exclude_seconds(seconds)
         self._line = self._before_pause
         self._console.print(f"Paused for {format_duration(seconds)}, then went on.", highlight=False)
 

@@ -46,7 +46,7 @@ class RayMetrics:
     def __init__(self, run: str, objective: str) -> None:
         self._tags = {"run": run, "objective": objective}
         keys = tuple(self._tags)
-        self._gauges = {name: Gauge(_metric(name), text, keys) for name, text in GAUGES.items()}
+        self._gauges = {name: Gauge("raypoly_" + name.replace("/", "_"), text, keys) for name, text in GAUGES.items()}
         self._stage = Gauge("raypoly_stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
         waited = "Seconds of the newest step that it waited for each stage, or for none of them (idle)."
         self._exposed = Gauge("raypoly_exposed_seconds", waited, (*keys, "stage"))
@@ -88,7 +88,3 @@ class RayMetrics:
 
     def close(self) -> None:
         """Does nothing: Ray's own exporter serves the last values until the driver ends."""
-
-
-def _metric(name: str) -> str:
-    return "raypoly_" + name.replace("/", "_")

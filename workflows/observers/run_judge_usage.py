@@ -2,7 +2,7 @@
 
     usage = RunJudgeUsage(store)              # goes on from judge.json
     judge = JudgeClient(..., spent=lambda: usage.spent_usd, on_use=usage.add)
-    row = {..., "judge_step": told(usage.take_unreported())}
+    row = {..., "judge_step": usage_to_json(usage.take_unreported())}
 
 `judge.json` is written about once a second while the judge answers. So the spending of a killed driver counts towards
 the budget even if its step was not finished, and stands in that step's row when it is done.

@@ -74,7 +74,7 @@ class Preparation:
         stack.push_async_callback(journal.close)
         self._workers = Workers(stack, config, folder.name, self._store, self._lease, journal, ending, self._note)
         self._log = DecisionLog(self._store, self._lease)
-        self._chunks = Chunks(journal, self._workers.care, self._workers.step_done)
+        self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
         self._steps = 0
         """Steps of the journal that the stages before have taken."""

@@ -10,9 +10,8 @@ from typing import Any
 
 import ray
 
-from actors.calls import CallContext, InFlightCalls
+from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
-from actors.retries import Retries
 from actors.scorer import ScorerPool
 from raypoly import problems
 from raypoly.config import GeneratorConfig, ProblemsConfig
@@ -23,8 +22,7 @@ from raypoly.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.startup.open_run import model_path
 from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url
 
@@ -46,7 +44,7 @@ class Workers:
         self._stack, self._name, self._store, self._lease = stack, name, store, lease
         self._journal, self._ending, self._note = journal, ending, note
         self._config = config.of_a_run()
-        self.care = CallContext(Retries(config.run.retries, note), InFlightCalls())
+        self.context = CallContext(Retries(config.run.retries, note), InFlightCalls())
         self._scorers: ScorerPool | None = None
         self._generator: Generator | None = None
         self._model: Path | None = None
@@ -56,7 +54,7 @@ class Workers:
         """The pool, up."""
         self.connect()
         if self._scorers is None:
-            self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.care)
+            self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.context)
             self._stack.callback(self._scorers.stop)
             await self._scorers.start()
         return self._scorers
@@ -67,7 +65,7 @@ class Workers:
         self.connect()
         if self._generator is None:
             placement, options = _places(self._config.generator)
-            self._generator = Generator(self._config, model, options, self.care, placement)
+            self._generator = Generator(self._config, model, options, self.context, placement)
             self._stack.callback(self._generator.stop)
             await self._generator.start()
         return self._generator
@@ -93,7 +91,7 @@ class Workers:
         enter(RayLiveness(lambda why: ending.end_without_ray(ray_gone(why), flushed, release)))
         seconds, stacks = self._config.run.stall_seconds, Stacks(self._store)
         self._watchdog = enter(
-            Watchdog(seconds, self.care.in_flight, self._actors, stacks, self._note, failed=ending.request)
+            Watchdog(seconds, self.context.in_flight, self._actors, stacks, self._note, failed=ending.request)
         )
 
     def step_done(self) -> None:

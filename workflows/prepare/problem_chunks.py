@@ -1,6 +1,6 @@
 """Problems through the journal, a chunk of them a step: expensive results are durable as soon as they are known.
 
-    outcomes = await Chunks(journal, care).outcomes(first_step, candidates, 64, work, notify)
+    outcomes = await Chunks(journal, context).outcomes(first_step, candidates, 64, work, notify)
 
 A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row says
 what each of its groups came to, so that a resumed preparation reads no rollouts.
@@ -23,7 +23,7 @@ from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate, contents_hash
 from raypoly.preparing.prepare_config import SamplingConfig
 from raypoly.seeds import derive
-from raypoly.store.bundles import BLOCK
+from raypoly.store.rollout_files import BLOCK
 from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group, Problem, Rollout, Verdict
 from workflows.durability.journal import Journal
@@ -120,9 +120,9 @@ OnOutcome = Callable[[ChunkOutcome], None]
 class Chunks:
     """The steps of one preparation's journal."""
 
-    def __init__(self, journal: Journal, care: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, journal: Journal, context: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
         """`step_done` hears of each step that is completed."""
-        self._journal, self._care, self._step_done = journal, care, step_done
+        self._journal, self._context, self._step_done = journal, context, step_done
         self._indexed_before = 0
 
     def left(self, first: int, candidates: Sequence[Candidate], size: int) -> int:
@@ -180,7 +180,7 @@ class Chunks:
         if applied is None:
             applied = Applied(step, digest, {"step": step, "outcomes": [vars(outcome_of(group)) for group in whole]})
             await self._commit(applied)
-        with self._care.in_flight.waiting("commit", STORAGE):
+        with self._context.in_flight.waiting("commit", STORAGE):
             await self._journal.seal_step(step, whole, [_rewards(g) for g in whole], [np.zeros(g.size) for g in whole])
             await self._index_completed()
         self._step_done()
@@ -199,9 +199,9 @@ class Chunks:
         return group
 
     async def _commit(self, record: Record) -> None:
-        with self._care.in_flight.waiting("commit", STORAGE):
+        with self._context.in_flight.waiting("commit", STORAGE):
             await self._journal.commit(record)
-        self._care.retries.progress()
+        self._context.retries.progress()
 
     async def _index_completed(self) -> None:
         """Bundle the steps that are done without a gap before them, a block at a time."""

@@ -13,10 +13,8 @@ from datetime import datetime, timedelta
 
 from raypoly.config import Config
 from raypoly.judge.judge_usage import dollars
-from raypoly.planning.device_layout import layout_of
-from raypoly.planning.dry_run import planned_evaluations
-from raypoly.planning.gpus import Device
-from raypoly.planning.judge_forecast import forecast_judge
+from raypoly.planning.dry_run import forecast_judge, planned_evaluations
+from raypoly.planning.gpus import Device, layout_of
 from raypoly.planning.model_shape import shape_of
 from raypoly.planning.step_seconds import sampling_seconds
 from raypoly.reports.tables import duration

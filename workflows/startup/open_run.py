@@ -13,12 +13,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from actors.calls import CallContext, InFlightCalls
+from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.retries import Retries
 from actors.scorer import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
@@ -35,24 +34,20 @@ from raypoly.store import Lease, Store
 from raypoly.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
-from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
-from workflows.durability.run_memory import RunMemory
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.stacks import Stacks
-from workflows.liveness.watchdog import Watchdog
+from workflows.liveness.watchdog import Stacks, Watchdog
 from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
-from workflows.observers.summary import Summary
-from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
-from workflows.startup.resources import ActorResources, reserve_resources
+from workflows.observers.summary import Summary, format_step_ranges
+from workflows.startup.ray_cluster import ActorResources, actor_options, connect_ray, dashboard_url, reserve_resources
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
-from workflows.step.run_durability import RunDurability
+from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
 from workflows.step.seal_step import StepSealer
 from workflows.step.services import Around, Services
@@ -63,7 +58,7 @@ from workflows.step.weight_sync import WeightSync
 
 @dataclass
 class OpenRun:
-    """A run that is ready to go on: its config, problems and objective, and what works for it."""
+    """A run that is ready to go on: its config, problems and objective, what works for it, and the parts of a step."""
 
     path: Path
     config: Config
@@ -72,32 +67,16 @@ class OpenRun:
     services: Services
     durability: RunDurability
     observers: RunObservers
-    stages: StageRunner
-    estimator: AdvantageEstimator
-    weights: WeightSync
-    sealer: StepSealer
 
-    @classmethod
-    def of(
-        cls,
-        path: Path,
-        config: Config,
-        problem_set: ProblemSet,
-        objective: Objective,
-        services: Services,
-        durability: RunDurability,
-        observers: RunObservers,
-    ) -> Self:
-        """The run over these services, with the parts of a step that follow from them."""
-        stages = StageRunner(config, objective, services, observers.judge_pause, durability.commit)
-        weights = WeightSync(config, services, problem_set.splits["train"])
-        sealer = StepSealer(config, services, durability, observers, stages)
-        estimator = AdvantageEstimator(config, objective)
-        parts = (services, durability, observers, stages, estimator, weights, sealer)
-        return cls(path, config, problem_set, objective, *parts)
+    def __post_init__(self) -> None:
+        config, services, durability, observers = self.config, self.services, self.durability, self.observers
+        self.stages = StageRunner(config, self.objective, services, observers.judge_pause, durability.commit)
+        self.estimator = AdvantageEstimator(config, self.objective)
+        self.weights = WeightSync(config, services, self.problems.splits["train"])
+        self.sealer = StepSealer(config, services, durability, observers, self.stages)
 
     def restore(self) -> None:
-        """Take up what a resumed run needs to know of its completed steps: numbers, and the objective's memory."""
+        """Restore the numbers and the objective's memory from the completed steps."""
         learner, journal, memory = self.services.learner, self.durability.journal, self.durability.memory
         if learner.checkpoint is not None:
             memory.load(learner.checkpoint)
@@ -139,10 +118,10 @@ async def _wait(name: str, start: Awaitable[None]) -> None:
 async def open_run(
     directory: RunDirectory, shutdown: Shutdown | None = None, around: Around = _wait
 ) -> AsyncIterator[OpenRun]:
-    """Everything that a run needs, up and restored to where the run stood; all of it stopped on the way out."""
+    """Start all that a run needs, restore the run to where it stood, and stop all on the way out."""
     config, shutdown = directory.config, shutdown or Shutdown()
     objective = objectives.of_run(config)
-    stages = build_stages(config, objective)  # first: one that can't be had is said before anything starts
+    stages = build_stages(config, objective)  # first, so that a missing stage is reported before anything starts
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
         progress = make_progress()
@@ -161,7 +140,8 @@ async def open_run(
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
         places = await asyncio.to_thread(reserve_resources, config)
-        refuse_asking_between(config, places.placement.sleeps, any(s.used and s.turn == "learner" for s in stages))
+        asking = [stage.name for stage in stages if stage.used and stage.turn == "learner"]
+        refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note)
         stack.push_async_callback(writer.close)
@@ -179,7 +159,7 @@ async def open_run(
             services.context,
             await services.generator.tokenizer_files(),
         )
-        opened = OpenRun.of(directory.path, config, problem_set, objective, services, durability, observers)
+        opened = OpenRun(directory.path, config, problem_set, objective, services, durability, observers)
         opened.restore()
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
         yield opened
@@ -188,7 +168,7 @@ async def open_run(
 def _held(
     stack: AsyncExitStack, directory: RunDirectory, problem_set: ProblemSet, note: Callable[[str], None]
 ) -> tuple[Store, Lease]:
-    """The folder, until the stack releases it."""
+    """Take the run's folder. The stack releases it."""
     store, lease = directory.open(problems=problem_set.hash)
     stack.callback(lease.release)
     if directory.resumes and len(problem_sets(store)) > 1:
@@ -197,7 +177,7 @@ def _held(
 
 
 async def _stopped_early(durability: RunDurability, shutdown: Shutdown, note: Callable[[str], None]) -> None:
-    """Where the run was told to stop: what it has to do before its actors go."""
+    """If the run was told to stop, save what there is time for before its actors end."""
     if shutdown.seconds_left:
         await durability.stop_early(shutdown.seconds_left, note)
 
@@ -212,7 +192,7 @@ def _services(
     places: ActorResources,
     note: Callable[[str], None],
 ) -> Services:
-    """Not started yet; stopped by the stack."""
+    """The services, not started yet. The stack stops them."""
     config = directory.config
     context = CallContext(Retries(config.run.retries, note), InFlightCalls())
     stack.push_async_callback(usage.close)
@@ -243,7 +223,7 @@ def _observers(
     progress: Progress,
     shutdown: Shutdown,
 ) -> RunObservers:
-    """Those that watch something are stopped by the stack."""
+    """The observers. The stack stops those that watch something."""
     config = directory.config
     summary, ray_metrics = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
 
@@ -269,7 +249,7 @@ def _observers(
 
 
 def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:
-    """Closed by the stack."""
+    """The sinks. The stack closes them."""
     copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
     sinks = open_sinks(directory.config, store.workspace, copies)
     stack.callback(sinks.close)

@@ -1,4 +1,11 @@
-"""Connects to Ray: the cluster that this process belongs to, else a local one of its own."""
+"""Connects to Ray (the cluster that this process belongs to, else a local one of its own), and reserves its resources.
+
+    with connect_ray(config, namespace):
+        resources = reserve_resources(config)
+        Generator(config, model_path, resources.options, context, resources.placement)
+
+A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, and so one GPU.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +20,19 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
 from raypoly.judge import key_variable_names
-from raypoly.store.lease_owner import is_alive
+from raypoly.placement import Placement, resolve_placement
+from raypoly.store.lease import is_alive
 from workflows.liveness.reaper import Reaper, descendants
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
@@ -44,8 +55,10 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     }
     if os.environ.get("RAY_ADDRESS"):
         _join_cluster(common)
-        with _shut_down_ray():
+        try:
             yield
+        finally:
+            ray.shutdown()
         return
     _remove_stale_folders()
     others = descendants(os.getpid())  # the caller's own, not Ray's
@@ -136,8 +149,10 @@ def local_ray(hidden: Sequence[str] = (), **options: Any) -> Iterator[None]:
     with _own_authentication():
         with _without_variables(hidden):
             _start({"address": "local", "num_cpus": max(2, os.cpu_count() or 1)} | options)
-        with _shut_down_ray():
+        try:
             yield
+        finally:
+            ray.shutdown()
 
 
 def _start(options: dict[str, Any]) -> None:
@@ -151,14 +166,6 @@ def _start(options: dict[str, Any]) -> None:
             ray.shutdown()
             if last:
                 raise RaypolyError(f"Ray did not start on this machine: {error}") from error
-
-
-@contextmanager
-def _shut_down_ray() -> Iterator[None]:
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def dashboard_url() -> str | None:
@@ -196,3 +203,53 @@ def _origin(module: str) -> Path | None:
     if spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
     return Path(spec.origin) if spec.origin else None
+
+
+WAIT_SECONDS = 300.0
+"""How long to wait for a busy cluster to give the bundles of a colocated run."""
+
+
+@dataclass(frozen=True)
+class ActorResources:
+    """The reserved resources of the policy's actors."""
+
+    placement: Placement
+    gpus: int
+    """How many GPUs the cluster has."""
+    group: Any = None
+    """The placement group; None if no actors are colocated."""
+
+    def options(self, index: int) -> dict[str, Any]:
+        """Ray's options for the engine, and for the learner's rank, with this index."""
+        options: dict[str, Any] = {"num_cpus": ACTOR_CPUS}
+        if self.placement.gpu_share:
+            options["num_gpus"] = self.placement.gpu_share
+        elif self.gpus:  # an actor that asked for no GPU may see all of them
+            options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+        if self.group is not None:
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                placement_group=self.group, placement_group_bundle_index=index
+            )
+        return options
+
+
+def reserve_resources(config: Config) -> ActorResources:
+    """Reserve the resources for a config. Ray frees them when this driver disconnects.
+
+    Raises `UsageError` if the cluster does not have them, `RaypolyError` if they are in use for too long.
+    """
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    placement = resolve_placement(config.generator, gpus, config.train.ranks)
+    if not placement.sleeps:
+        return ActorResources(placement, gpus)
+    bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
+    # without GPUs all pairs are on one machine, whose memory they share
+    strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
+    pairs = max(config.generator.engines, config.train.ranks)
+    group = placement_group([bundle] * pairs, strategy=strategy)
+    if not group.wait(WAIT_SECONDS):
+        raise RaypolyError(
+            f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {WAIT_SECONDS:.0f} s: "
+            "end what holds it (`ray status` shows it), then run the same command again."
+        )
+    return ActorResources(placement, gpus, group)

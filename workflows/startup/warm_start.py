@@ -53,8 +53,6 @@ _TRAIN_SETTINGS = {
 }
 """Ray Train reads these from the environment of the process that calls `fit`."""
 
-Arrays = dict[str, NDArray[Any]]
-
 
 def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str], None] = print) -> Path:
     """The folder of the tiny policy after its warm start. Trains it if no sound one is cached. Ray must be connected.
@@ -142,7 +140,7 @@ def _examples(recipe: Recipe) -> ray.data.Dataset:
     return indices.map_batches(recipe.write, batch_size=None)
 
 
-def _batches(batch_size: int) -> Iterator[Arrays]:
+def _batches(batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
     """The batches of this worker's shard. Raises `RaypolyError` if they are out of order."""
     expected = 0
     for batch in ray.train.get_dataset_shard("train").iter_batches(batch_size=batch_size, batch_format="numpy"):

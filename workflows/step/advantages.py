@@ -26,7 +26,7 @@ from workflows.step.skipped_groups import skip_reason, sound_verdicts
 
 
 class AdvantageEstimator:
-    """Values groups by a run's reward function and objective."""
+    """Computes groups' rewards and advantages by a run's reward function and objective."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self._objective, self._reward = objective, reward_function(config)
@@ -44,7 +44,7 @@ class AdvantageEstimator:
         return TrainingGroup(group, rewards, advantages, measures_of(self._objective))
 
     def has_advantages(self, group: Group) -> bool:
-        """Whether a group that has passed its stages has advantages; else they are zeros that no mean may see."""
+        """Whether a group that has passed its stages has advantages. If not, they are zeros, which no mean may use."""
         if skip_reason(group) is not None or self._reward_is_unknown(group):
             return False
         return all(map(group.knows, self._needed))
@@ -110,5 +110,5 @@ def _lengths(group: Group) -> list[int]:
 
 
 def _known(group: Group) -> Mapping[str, Any]:
-    """The parts that its stages found out."""
+    """The parts that are known."""
     return {name: part for name, part in group.parts.items() if group.knows(name)}

@@ -73,7 +73,7 @@ class DynamicSampling:
     def __init__(
         self, estimator: AdvantageEstimator, tasks: asyncio.TaskGroup, config: TrainConfig, known: Mapping[int, Group]
     ) -> None:
-        """`known`: what the journal holds of the step, by slot; all of that is taken in any case."""
+        """`known`: the step's groups in the journal, by slot. All of them are taken."""
         self._estimator, self._tasks, self._planned = estimator, tasks, config.prompts_per_step
         self._journalled = 1 + max(known, default=-1)
         self._left_out: set[int] = set()
@@ -98,7 +98,7 @@ class DynamicSampling:
                 future.set_result(final[slot] if slot < len(final) else None)
 
     async def _arrived(self, slot: int, flow: asyncio.Task[TrainingGroup]) -> TrainingGroup:
-        """The group; where its advantages are final by now, the learner has it at once."""
+        """The group. If its advantages are final now, the learner gets it at once."""
         trained = await flow
         if self._estimator.over_batch:
             return trained
@@ -115,7 +115,7 @@ class DynamicSampling:
         return final
 
     def _looked_at(self, slot: int, trained: TrainingGroup) -> TrainingGroup:
-        """With exact zeros where the group teaches nothing, by which the learner knows it."""
+        """The group, with exact zeros if it teaches nothing: the learner leaves such a group out."""
         if not self._estimator.silent(trained):
             return trained
         self._left_out.add(slot)

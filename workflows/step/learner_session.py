@@ -21,7 +21,7 @@ from actors.learner_group import LearnerGroup
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
-from raypoly.losses import of_run
+from raypoly.losses import Loss, of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.policy.training_rows import rows_of
@@ -37,12 +37,12 @@ from workflows.step.stopwatch import Stopwatch
 T = TypeVar("T")
 
 RANKS = "learner_ranks"
-"""In a step's row of metrics: how many ranks took it; one where it is not there."""
+"""Key of a step's row of metrics: how many ranks took the step; one if it is missing."""
 
 
 @dataclass(frozen=True)
 class TrainingGroup:
-    """A group with what the learner makes of it."""
+    """A group with its rewards and advantages."""
 
     group: Group
     rewards: Float64
@@ -64,16 +64,16 @@ class LearnerSession:
         saver: CheckpointWriter,
         options: Callable[[int], dict[str, Any]],
         note: Callable[[str], None],
-        care: CallContext | None = None,
+        context: CallContext | None = None,
     ) -> None:
         self._config, self._journal, self._saver, self._note = config, journal, saver, note
-        self._care = care or CallContext()
-        self._learners = LearnerGroup(config, model_path, options, self._care, note)
+        self._context = context or CallContext()
+        self._learners = LearnerGroup(config, model_path, options, self._context, note)
         self._restoring = asyncio.Lock()
         self.version = 0
-        """Of the weights: how many steps were applied."""
+        """Steps applied to the weights."""
         self.checkpoint: Checkpoint | None = None
-        """What this process started from; None from the starting model."""
+        """What this process started from; None for the starting model."""
         self.exact = True
         """Whether a repeated update must give the same bits."""
         self.drifted: list[int] = []
@@ -98,8 +98,7 @@ class LearnerSession:
         await self._patiently(self._restore_newest, replace=False)
 
     def off_policy(self, step: int) -> int:
-        """Groups of a step that were sampled under weights which replay did not give back; `mismatch_max` is how far
-        they are off."""
+        """How many groups of a step were sampled under weights that replay did not reproduce."""
         return self._off_policy.get(step, 0)
 
     async def update(
@@ -157,12 +156,12 @@ class LearnerSession:
         await self._learners.first("update", lambda rank: rank.send.remote(peer))
 
     async def withdraw(self, peer: str) -> None:
-        """A lost actor has withdrawn all by itself."""
+        """Does nothing if the actor is lost: its end withdraws all."""
         with suppress(*LOST):
             await self._learners.first("update", lambda rank: rank.withdraw.remote(peer))
 
     async def release(self) -> None:
-        """Give back what memory the next step does not need of the last one."""
+        """Free the memory that the next step does not need."""
         await self._patiently(lambda: self._learners.call("update", lambda rank: rank.release.remote()))
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
@@ -171,8 +170,7 @@ class LearnerSession:
         )
 
     async def cross_logprobs(self, prompts: Sequence[Int32], responses: Sequence[Int32]) -> tuple[Float32, ...]:
-        """Log-probabilities of each response behind each prompt, float32 [P, T], under the weights of this version: to
-        be asked for before the step's first update."""
+        """Log-probabilities of each response behind each prompt, float32 [P, T]. Ask before the step's first update."""
 
         async def attempt() -> tuple[Float32, ...]:
             asked = self._learners.shared(prompts), self._learners.shared(responses)
@@ -181,7 +179,7 @@ class LearnerSession:
         return await self._patiently(attempt)
 
     async def copy(self) -> Copy:
-        """Return when every rank has copied its state to the host; what is returned writes the copies."""
+        """Copy every rank's state to the host. Returns a function that writes the copies."""
 
         async def attempt() -> Mapping[str, Any]:
             await self._learners.each("checkpoint", lambda rank: rank.snapshot.remote())
@@ -196,8 +194,7 @@ class LearnerSession:
         return write
 
     async def applied(self) -> int | None:
-        """The version of the weights that the ranks really have, which may be one ahead of what was asked for; None
-        between the updates of a step."""
+        """The version of the ranks' own weights, which may be one ahead of `version`; None within a step."""
         return await self._learners.call("update", lambda rank: rank.version.remote())
 
     async def pretrained_config(self) -> dict[str, bytes]:
@@ -219,7 +216,7 @@ class LearnerSession:
         self._learners.stop()
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]], replace: bool = True) -> T:
-        """Ask; where a rank is lost, bring others to the same version and ask again."""
+        """The answer of `ask`. If a rank is lost, restore new ranks to the same version and ask again."""
         lost = -1
         while True:
             used = self.started
@@ -233,10 +230,10 @@ class LearnerSession:
                 lost = used
                 if self.started == used:
                     self.stop()
-                await self._care.retries.again("The learner", error)
+                await self._context.retries.again("The learner", error)
 
     async def _launch(self) -> Checkpoint | None:
-        """Other actors with the newest checkpoint's state."""
+        """Start new actors from the newest checkpoint, which is returned."""
         self.stop()
         await self._saver.idle()  # else the one that is found could be dropped for a newer one
         checkpoint = await asyncio.to_thread(self._saver.checkpoints.newest_valid)
@@ -245,12 +242,12 @@ class LearnerSession:
         return checkpoint
 
     async def _begin(self, step: int) -> None:
-        normalisers = self._normalisers()
+        train = self._config.train
+        normalisers = Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)
         await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
 
     def _pieces(self, groups: Sequence[TrainingGroup], taken: int) -> Iterator[Sequence[TrainingGroup]]:
-        """What the learner is sent at once of groups behind so many: of one mini-batch, and not many times what it
-        computes at once, so that each call is short."""
+        """Cut groups that follow the step's first `taken` into calls, each short and within one mini-batch."""
         piece: list[TrainingGroup] = []
         tokens = 0
         for number, trained in enumerate(groups, taken):
@@ -265,7 +262,7 @@ class LearnerSession:
             yield piece
 
     async def _take(self, piece: Sequence[TrainingGroup], taken: int) -> None:
-        """Accumulate these groups behind so many of the step; where a mini-batch is full, update before them."""
+        """Accumulate groups that follow the step's first `taken`. If those filled a mini-batch, update first."""
         if taken and taken % self._config.train.prompts_per_update == 0:
             await self._learners.call("learn", lambda rank: rank.update.remote())
         rows = [row for trained in piece for row in rows_of(trained.group.rollouts, trained.advantages)]
@@ -275,17 +272,15 @@ class LearnerSession:
     def _counts(self, trained: TrainingGroup) -> bool:
         """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
         its KL and entropy terms too. So is one whose advantages are unknown where the loss would fit their zeros."""
-        if self._fits_advantages and self._unknown(trained.group):
-            return False
+        if self._loss.fits_advantages:
+            needed, group = needed_stages(objectives.of_run(self._config)), trained.group
+            if skip_reason(group) is not None or not all(map(group.knows, needed)):
+                return False
         return not self._config.train.refill or bool(trained.advantages.any())
 
     @cached_property
-    def _fits_advantages(self) -> bool:
-        return of_run(self._config).fits_advantages
-
-    def _unknown(self, group: Group) -> bool:
-        needed = needed_stages(objectives.of_run(self._config))
-        return skip_reason(group) is not None or not all(map(group.knows, needed))
+    def _loss(self) -> Loss:
+        return of_run(self._config)
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())
@@ -325,11 +320,11 @@ class LearnerSession:
         return groups, done.applied.digest, done.applied.metrics.get(RANKS, 1)
 
     def check_digest(self, step: int, got: str, want: str, ranks: int) -> None:
-        """A repeated update gave these weights; the run had those, of an update on so many ranks.
+        """Compare the weights that a repeated update gave with those that the run had, of an update on `ranks` ranks.
 
-        Where they differ, raise `WeightsMismatch` on a CPU with as many ranks. On a GPU, whose kernels may not be
-        bit-exact, and on another number of ranks, which sums in another order, say so and remember it: groups that were
-        sampled under the old weights are kept, and their rows say how far they are off.
+        If they differ, raise `WeightsMismatch` on a CPU with as many ranks. A GPU, whose kernels may not be bit-exact,
+        or another number of ranks, which sums in another order, gives a note: groups that were sampled under the old
+        weights are kept, and their rows say how far they are off.
         """
         if got == want:
             return
@@ -341,9 +336,5 @@ class LearnerSession:
         why = "GPU kernels are not bit-exact" if ranks == now else f"with train.ranks={ranks}, now {now}"
         self._note(
             f"{message} ({why}): groups sampled since are kept as off-policy"
-            + ("." if of_run(self._config).corrects else "; loss.importance_cap corrects them.")
+            + ("." if self._loss.corrects else "; loss.importance_cap corrects them.")
         )
-
-    def _normalisers(self) -> Normalisers:
-        train = self._config.train
-        return Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from actors.generator import Generator
 from raypoly.config import Config
@@ -58,7 +58,7 @@ class RolloutSubmission:
     tasks: asyncio.TaskGroup
     step: int
     known: Mapping[int, Group]
-    """What the journal holds of the step, by slot."""
+    """The step's groups in the journal, by slot."""
     watch: Stopwatch
 
     def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:
@@ -87,15 +87,18 @@ class RolloutSubmission:
         # a piece is known to the generator by its number: the slot where every group is one piece
         pairs = enumerate(zip(pieces, tokens, strict=True), first)
         requests = [self._request(number, *pair, attempt) for number, pair in pairs]
-        whole = {first + i: _Whole(self.config.train.rollouts) for i in range(len(problems))}
+        size = self.config.train.rollouts
+        found: dict[int, dict[int, Rollout]] = {first + i: {} for i in range(len(problems))}
         with self.watch.stage("generate"):
             async for number, rollouts in self.generator.sample(requests):
                 piece = pieces[number - first]
-                if not whole[piece.slot].add(piece.places, rollouts):
+                whole = found[piece.slot]
+                whole.update(zip(piece.places, rollouts, strict=True))
+                if len(whole) < size:
                     continue
                 self.watch.done("generate")
                 if piece.slot not in self.known:
-                    group = Group(self.step, piece.slot, piece.problem.id, whole[piece.slot].rollouts)
+                    group = Group(self.step, piece.slot, piece.problem.id, tuple(whole[i] for i in range(size)))
                     self.tasks.create_task(self._keep(group, sampled[piece.slot]))
 
     async def _keep(self, group: Group, sampled: asyncio.Future[Group]) -> None:
@@ -125,20 +128,3 @@ class _Piece:
     prompt: str
     places: tuple[int, ...]
     """Of its rollouts, in the group."""
-
-
-@dataclass
-class _Whole:
-    """A group's rollouts as their pieces come."""
-
-    size: int
-    found: dict[int, Rollout] = field(default_factory=dict)
-
-    def add(self, places: Sequence[int], rollouts: Sequence[Rollout]) -> bool:
-        """Whether these were the last."""
-        self.found.update(zip(places, rollouts, strict=True))
-        return len(self.found) == self.size
-
-    @property
-    def rollouts(self) -> tuple[Rollout, ...]:
-        return tuple(self.found[place] for place in range(self.size))

@@ -1,27 +1,72 @@
-"""What makes a run last: its store and journal, its checkpoints, and what it remembers beside the weights."""
+"""What makes a run last: its store and journal, its checkpoints, and what they keep beside the weights."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ray.exceptions import RayError
 
 from actors.calls import CallContext
+from raypoly.config import Config
 from raypoly.errors import RaypolyError
+from raypoly.objectives import Objective
+from raypoly.problems.pass_rates import PassRates
 from raypoly.store import Store
 from raypoly.store.step_records import Record
 from workflows.durability.checkpoint_writer import CheckpointWriter
+from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal
-from workflows.durability.run_memory import RunMemory
 from workflows.liveness.watchdog import STORAGE
 from workflows.step.learner_session import LearnerSession, TrainingGroup
+
+_OBJECTIVE_STATE = "objective.json"
+_ORDER_STATE = "order.json"
+"""With `train.refill`: where the next step's problems begin."""
+CURSOR = "problems_taken"
+"""In a step's row, with `train.refill`: the same."""
+
+
+class RunMemory:
+    """One run's memory after its last completed step. A resume repeats the step that was under way."""
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        self._refills = bool(config.train.refill)
+        self._objective = objective
+        self.cursor = 0
+        """With `train.refill`: where in the order the problems of the next step begin."""
+        self.pass_rates = PassRates()
+        """By problem, from the completed steps; empty if the order does not depend on them."""
+        self.objective_state = b"{}"
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Restore the memory from the files of a checkpoint."""
+        self._objective.load_state_dict(json.loads(checkpoint.read(_OBJECTIVE_STATE)))
+        if self._refills:
+            self.cursor = json.loads(checkpoint.read(_ORDER_STATE))["place"]
+
+    def take(self, row: Mapping[str, Any], since_checkpoint: bool = True) -> None:
+        """The row of metrics of a completed step, and whether the checkpoint of this start lies before it."""
+        self.pass_rates.take(row)
+        if since_checkpoint:
+            self.cursor = row.get(CURSOR, 0)
+
+    def keep_objective(self) -> None:
+        """Take a copy of the objective's memory."""
+        self.objective_state = json.dumps(self._objective.state_dict()).encode()
+
+    def files(self) -> dict[str, bytes]:
+        """The files of a checkpoint."""
+        order = {_ORDER_STATE: json.dumps({"place": self.cursor}).encode()} if self._refills else {}
+        return {_OBJECTIVE_STATE: self.objective_state, **order}
 
 
 @dataclass
 class RunDurability:
-    """Of one run."""
+    """One run's store, journal, checkpoints and memory."""
 
     store: Store
     journal: Journal
@@ -31,7 +76,7 @@ class RunDurability:
     context: CallContext
     tokenizer_files: Mapping[str, bytes]
     model_files: dict[str, bytes] = field(default_factory=dict)
-    """What makes a checkpoint's folder a Hugging Face one; the same at every step."""
+    """The files that make a checkpoint a Hugging Face folder; the same at every step."""
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable."""
@@ -47,7 +92,7 @@ class RunDurability:
             )
 
     async def checkpoint(self) -> None:
-        """Return when a copy of this version is taken, of weights and memory alike; it is written meanwhile."""
+        """Return when weights and memory are copied; the checkpoint is written beside training."""
         if not self.model_files:
             self.model_files = {**await self.learner.pretrained_config(), **self.tokenizer_files}
         files = {**self.model_files, **self.memory.files()}

@@ -1,4 +1,4 @@
-"""Who watches a run and changes nothing of it: the terminal, the sinks of metrics, the summary, what the judge uses."""
+"""The observers of a run, which change nothing of it: terminal, metrics, summary, the judge's use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workflows.step.step_metrics import JudgeNumbers
 
 @dataclass
 class RunObservers:
-    """Of one run."""
+    """One run's observers."""
 
     progress: Progress
     sinks: Sinks
@@ -32,18 +32,18 @@ class RunObservers:
     watchdog: Watchdog
 
     def restore(self, applied: Applied) -> None:
-        """Tell whoever keeps numbers of a step that was committed; a step that they have is not taken twice."""
+        """Report a committed step to those that keep numbers; a step that they have counts once."""
         self.sinks.log(applied.metrics)
         self.summary.add(applied.metrics)
 
     def step_done(self, applied: Applied) -> None:
-        """Tell all of them of a step that was committed just now."""
+        """Report a step that was committed just now."""
         self.restore(applied)
         self.ray_metrics.log(applied.metrics)
         self.progress.step(applied.metrics)
 
     async def judge_numbers(self, judge: JudgeClient) -> JudgeNumbers:
-        """What the row of a step says of the judge; nothing is said twice."""
+        """The judge's numbers for a step's row. Each use is reported once."""
         agreement, totals = self.judge_drift.take_agreement(), await judge.stats()
         use = self.judge_usage.take_unreported() if totals or self.judge_usage.has_usage else None
         a_step, to_end = (None, None) if use is None else self.summary.judge_usd(usage_to_json(use)["cost_usd"])

@@ -10,9 +10,8 @@ from raypoly.errors import RaypolyError
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems.pass_rates import pass_count_row
 from raypoly.store.step_records import Applied
-from workflows.durability.run_memory import CURSOR
 from workflows.step.learner_session import RANKS, TrainingGroup
-from workflows.step.run_durability import RunDurability
+from workflows.step.run_durability import CURSOR, RunDurability
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
 from workflows.step.stages import StageRunner
@@ -44,10 +43,10 @@ class StepSealer:
         watch: Stopwatch,
         cursor: int,
     ) -> None:
-        """Commit a step that the learner has applied. `applied` is its record where an earlier start committed it;
-        `cursor`, where in the order the next step's problems begin, is kept with `train.refill` alone.
+        """Commit a step that the learner has applied. `applied`: its record, if an earlier start committed it.
+        `cursor`: where in the order the next step's problems begin; kept only with `train.refill`.
 
-        Raises `RaypolyError` where the judge could not label too many of the groups.
+        Raises `RaypolyError` if the judge could not label too many of the groups.
         """
         train, durability, observers = self._config.train, self._durability, self._observers
         if applied is None:

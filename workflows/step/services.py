@@ -32,13 +32,13 @@ class Services:
     """The retries and the calls in flight."""
 
     async def start(self, around: Around, judging: bool, sleeps: bool) -> None:
-        """Return when every actor is up that the run needs. `judging`: whether it asks its judge anything; `sleeps`:
-        whether the engine shares its device with the learner."""
+        """Start the run's actors. `judging`: whether it asks its judge; `sleeps`: whether engine and learner share a
+        device."""
         judge = [around("judge, started", self.judge.start())] if judging else []
         await asyncio.gather(*judge, around("sandbox, started", self.scorers.start()), self._policy(around, sleeps))
 
     async def _policy(self, around: Around, sleeps: bool) -> None:
-        """Engines and learner; one after the other where they share a device, for an engine measures what is free."""
+        """Start engines and learner. On a shared device the engine comes first, since it measures the free memory."""
         engine = around("engine, started", self.generator.start())
         if not sleeps:
             await asyncio.gather(engine, around("learner, started", self.learner.start()))

@@ -24,20 +24,20 @@ _ALWAYS_ALLOWED = 3
 
 
 class SkippedGroups:
-    """One run's problems whose groups are skipped, and their share of its groups."""
+    """Counts one run's skipped groups, and keeps the reasons."""
 
     def __init__(self, limit: float, note: Callable[[str], None]) -> None:
         self._limit, self._note = limit, note
         self._reasons: dict[str, str] = {}
-        """By problem, of this start: another start tries again, for the data or the machine may be mended."""
+        """By problem. The next start tries again, since the data or the machine may be mended."""
         self.groups = self._skipped = 0
 
     async def verdicts(
         self, problem: Problem, size: int, score: Callable[[], Awaitable[Sequence[Verdict]]]
     ) -> tuple[Verdict, ...]:
-        """What `score` gives; `infra` for all `size` programs where the problem fails time and again.
+        """The verdicts of `score`; `infra` for all `size` programs if it fails three times.
 
-        Raises `IsolationMissing`: that is no problem's fault.
+        Raises `IsolationMissing`, which no problem causes.
         """
         if problem.id not in self._reasons:
             for attempt in range(TRIES):
@@ -54,16 +54,22 @@ class SkippedGroups:
                 self._note(f"Problem {problem.id} is set aside after {TRIES} tries: {reason}")
         return tuple(Verdict("infra", 0, 0, 0.0, self._reasons[problem.id]) for _ in range(size))
 
-    def count(self, groups: int, skipped: int) -> None:
-        """Groups of training that are scored, or were at earlier starts. Raises `TooManySetAside`."""
+    def count(self, groups: int, skipped: int, reason: str = "") -> None:
+        """Count groups of training that are scored, or were at earlier starts. Raises `TooManySetAside`.
+
+        `reason`: why another stage than `score` skips the group; it names the stage.
+        """
         self.groups += groups
         self._skipped += skipped
         if skipped and self._skipped > max(_ALWAYS_ALLOWED, self._limit * self.groups):
-            problem, reason = next(reversed(self._reasons.items()), ("", "see the rows of metrics.jsonl"))
+            what, advice = "are skipped", "Mend what the stage asks, or leave such problems out by problems.exclude"
+            if not reason:
+                problem, why = next(reversed(self._reasons.items()), ("", "see the rows of metrics.jsonl"))
+                reason, what = f"{why.rstrip('.')} (problem {problem})", "have tests that can't be run"
+                advice = "Find such problems with raypoly score --validate, leave them out by problems.exclude"
             raise TooManySetAside(
-                f"{reason.rstrip('.')} (problem {problem}): the tests of {self._skipped} of {self.groups} groups "
-                f"can't be run, more than run.max_set_aside={self._limit:g}. Find such problems with raypoly score "
-                "--validate, leave them out by problems.exclude, and start again; everything committed is kept."
+                f"{reason}: {self._skipped} of {self.groups} groups {what}, more than run.max_set_aside="
+                f"{self._limit:g}. {advice}, and start again; everything committed is kept."
             )
 
 

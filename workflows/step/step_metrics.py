@@ -18,11 +18,11 @@ from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct
 from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
-from raypoly.store.part_columns import ON_DISK
+from raypoly.store.rollout_columns import ON_DISK
 from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
-from workflows.step.waterfall import Waterfall
+from workflows.step.stopwatch import Waterfall
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def metrics_row(
         "step": step,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "reward": _mean(float(t.rewards.mean()) for t in sound if np.isfinite(t.rewards).all()),
-        "strategies": _mean(_judged_strategies(t.group) for t in groups if t.group.labels is not None),
+        "strategies": _mean(distinct(t.group.labels.strategies) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
         "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
         "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
@@ -97,7 +97,7 @@ def metrics_row(
 
 
 def _parts(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:
-    """Means of the numbers of stages that have no columns of their own here, and in how many groups one is unknown."""
+    """Means of the numbers of the user's stages, and in how many groups their part is unknown."""
     found: dict[str, float | None] = {}
     for stage in (stage for stage in stages if stage.name not in ON_DISK):
         name, asked = stage.name, [t.group for t in groups if stage.name in t.group.parts]
@@ -109,17 +109,12 @@ def _parts(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dic
 
 
 def _measures(groups: Sequence[TrainingGroup]) -> dict[str, float | None]:
-    """Means of what the objective measured, each over the groups that it was measured of."""
+    """Means of the objective's measures, each over the groups that have it."""
     names = sorted({name for trained in groups for name in trained.measures})
     return {
         f"{MEASURES}{name}": _mean(trained.measures[name] for trained in groups if name in trained.measures)
         for name in names
     }
-
-
-def _judged_strategies(group: Group) -> int:
-    assert group.labels is not None
-    return distinct(group.labels.strategies)
 
 
 def _structural_strategies(groups: Sequence[Group]) -> list[int]:
@@ -131,8 +126,8 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
 
 
 def _correct_strategies(groups: Sequence[Group]) -> list[float]:
-    """By execution trace, among the correct rollouts of each group; none where some left no evidence: those groups in
-    which nothing is correct, and nothing is unknown, would be no fair part of all."""
+    """By execution trace, among the correct rollouts of each group. Empty if some left no evidence: the groups without
+    a correct rollout would be no fair sample."""
     found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in groups]
     return [] if None in found else [drawn for drawn in found if drawn is not None]
 

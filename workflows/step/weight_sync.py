@@ -12,12 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from actors.generator import Generator
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.seeds import derive
 from raypoly.values import Int32, Problem
-from workflows.step.learner_session import LearnerSession
 from workflows.step.rollouts import encode_prompts
 from workflows.step.services import Services
 
@@ -37,9 +35,26 @@ class WeightSync:
 
     async def sync(self) -> None:
         """Return when every engine has the learner's weights. Raises `WeightsMismatch` where one has others."""
-        generator, learner = self.services.generator, self.services.learner
+        generator, learner, config = self.services.generator, self.services.learner, self._config
         await generator.update_weights(learner, learner.version)
-        await verify_weights(generator, learner, await self.probe_tokens(), self._config)
+        tokens = await self.probe_tokens()
+        probed, want_fixed = await asyncio.gather(
+            generator.probe(tokens, derive(config.train.seed, "probe")), learner.logprobs(tokens[:1], tokens[1:], 1.0)
+        )
+        samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
+        logprobs = await asyncio.gather(
+            *(learner.logprobs(tokens, response, config.generator.temperature) for response in samples.values())
+        )
+        want_sampled = dict(zip(samples, logprobs, strict=True))
+        for name, (sample, fixed) in probed.items():
+            difference = np.abs(sample.logprobs - want_sampled[sample.tokens.tobytes()])
+            worst = max(float(np.abs(fixed - want_fixed).max()), float(difference.max()))
+            if not worst <= _TOLERANCE[config.model.dtype]:
+                raise WeightsMismatch(
+                    f"After the update to version {learner.version} the engine {config.generator.engine} ({name}) and "
+                    f"the learner differ by {worst:.3g} in a token's log-probability: the engine has stale or wrong "
+                    "weights; try generator.engine=transformers and report this."
+                )
 
     async def probe_tokens(self) -> Int32:
         """A fixed prompt: the first training prompts, end to end. Raises as `encode_prompts`."""
@@ -48,24 +63,3 @@ class WeightSync:
             first = await encode_prompts(self.services.generator, self._config, self._problems[:limit])
             self._probe = np.resize(np.concatenate(first), limit)
         return self._probe
-
-
-async def verify_weights(generator: Generator, learner: LearnerSession, tokens: Int32, config: Config) -> None:
-    """Raise `WeightsMismatch` where the log-probabilities of any engine are not the learner's."""
-    probed, want_fixed = await asyncio.gather(
-        generator.probe(tokens, derive(config.train.seed, "probe")), learner.logprobs(tokens[:1], tokens[1:], 1.0)
-    )
-    samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
-    logprobs = await asyncio.gather(
-        *(learner.logprobs(tokens, response, config.generator.temperature) for response in samples.values())
-    )
-    want_sampled = dict(zip(samples, logprobs, strict=True))
-    for name, (sample, fixed) in probed.items():
-        difference = np.abs(sample.logprobs - want_sampled[sample.tokens.tobytes()])
-        worst = max(float(np.abs(fixed - want_fixed).max()), float(difference.max()))
-        if not worst <= _TOLERANCE[config.model.dtype]:
-            raise WeightsMismatch(
-                f"After the update to version {learner.version} the engine {config.generator.engine} ({name}) and "
-                f"the learner differ by {worst:.3g} in a token's log-probability: the engine has stale or wrong "
-                "weights; try generator.engine=transformers and report this."
-            )

@@ -16,10 +16,73 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from raypoly.judge.gold.prelude import PRELUDE
-from raypoly.offline.row_reader import FileRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
+from raypoly.problems.formats.row_reader import FileRow, read_rows_by_id
 from raypoly.values import Problem, TestSuite
+
+PRELUDE = '''from typing import *
+from functools import *
+from collections import *
+from itertools import *
+from heapq import *
+from bisect import *
+from string import *
+from operator import *
+from math import *
+from builtins import *
+import bisect, collections, functools, heapq, itertools, math, operator, random, re, string, sys
+from bisect import bisect, bisect_left, bisect_right
+
+inf = float("inf")
+
+
+class ListNode:
+    def __init__(self, val=0, next=None):
+        self.val = val
+        self.next = next
+
+
+class TreeNode:
+    def __init__(self, val=0, left=None, right=None):
+        self.val = val
+        self.left = left
+        self.right = right
+
+
+def list_node(values):
+    head = None
+    for value in reversed(values):
+        head = ListNode(value, head)
+    return head
+
+
+def tree_node(levels):
+    """A tree from its values level by level; None is a missing child, whose own children are not listed."""
+    if not levels:
+        return None
+    root = TreeNode(levels[0])
+    waiting, at = deque([root]), 1
+    while at < len(levels):
+        parent = waiting.popleft()
+        if levels[at] is not None:
+            parent.left = TreeNode(levels[at])
+            waiting.append(parent.left)
+        if at + 1 < len(levels) and levels[at + 1] is not None:
+            parent.right = TreeNode(levels[at + 1])
+            waiting.append(parent.right)
+        at += 2
+    return root
+
+
+def is_same_list(one, other):
+    while one and other:
+        if one.val != other.val:
+            return False
+        one, other = one.next, other.next
+    return one is None and other is None
+'''
+"""Runs before a gold program, as on LeetCode. `builtins` comes behind the stars: `pow` is to take three arguments."""
+
 
 _SHIPPED = Path(__file__).with_name("gold.jsonl")
 _NO_TESTS = "def check(candidate):\n    pass\n"
@@ -109,17 +172,11 @@ def read_gold_groups(path: Path | None = None) -> list[GoldGroup]:
 
 def _read_group(source: FileRow) -> GoldGroup:
     row = source.parse_as(_Row)
-    return GoldGroup(
-        id=row.id,
-        problem=row.problem,
-        programs=tuple(row.programs),
-        labels=tuple(row.labels),
-        task_id=row.task_id,
-        entry_point=row.entry_point,
-        strategies={int(key): text for key, text in row.strategies.items()},
-        notes={int(key): text for key, text in row.notes.items()},
-        certainty=row.certainty,
-        reasons=row.reasons,
-        passes=None if row.passes is None else tuple(row.passes),
-        tests=row.tests,
-    )
+    own = {
+        "programs": tuple(row.programs),
+        "labels": tuple(row.labels),
+        "strategies": {int(key): text for key, text in row.strategies.items()},
+        "notes": {int(key): text for key, text in row.notes.items()},
+        "passes": None if row.passes is None else tuple(row.passes),
+    }
+    return GoldGroup(**row.model_dump() | own)

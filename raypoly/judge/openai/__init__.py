@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,16 +110,16 @@ class OpenAIJudge:
 
     def probe(self) -> None:
         """Return where a server can be asked again, else raise `JudgeUnavailable` with the first one's reason."""
+        first, *others = self._endpoints
         try:
-            self._endpoints[0].probe()
-        except JudgeUnavailable as error:
-            if len(self._endpoints) == 1 or isinstance(error, BudgetSpent):
-                raise
-            try:
-                self._endpoints[1].probe()
-                return
-            except JudgeUnavailable:
-                pass  # the first server's reason is the one to mend
+            first.probe()
+        except BudgetSpent:
+            raise
+        except JudgeUnavailable:
+            for other in others:
+                with suppress(JudgeUnavailable):  # the first server's reason is the one to mend
+                    other.probe()
+                    return
             raise
 
     def stats(self) -> JudgeStats:
@@ -170,18 +170,16 @@ class OpenAIJudge:
         config = self.config
         sampling = f"{config.answer_schema} {config.temperature} vote {vote}"
         key = cache_key(endpoint.model, self.version, config.view, sampling, question, *shown.hashes)
-        if (asked := current_terms()) is not None and asked.fresh:
-            answer = self._ask(endpoint, group, question, shown, vote)
-            self._counts.add("answers")
-            return answer
+        fresh = (asked := current_terms()) is not None and asked.fresh
         # without a cache the same group is meant to be asked as often as it comes
-        with self._in_flight.alone(key) if self.cache.limit else nullcontext():
-            known = self.cache.get(key)
+        with self._in_flight.alone(key) if self.cache.limit and not fresh else nullcontext():
+            known = None if fresh else self.cache.get(key)
             if known is not None and known.keys() == set(shown.hashes):
                 self._counts.add("cache_hits")
                 return known
             answer = self._ask(endpoint, group, question, shown, vote)
-            self.cache.put(key, answer)
+            if not fresh:
+                self.cache.put(key, answer)
             self._counts.add("answers")
             return answer
 

@@ -1,4 +1,4 @@
-"""Answers that were paid for, kept on disk by what was asked: shared by runs, arms, evaluations and processes.
+"""The judge's paid answers on disk, by question: shared by runs, arms, evaluations and processes.
 
     cache = AnswerCache(folder, limit_mib=256)
     cache.put(key, {"3f2a...": AssignedCluster(1, "heap")})
@@ -48,7 +48,7 @@ def cache_folder(cache_dir: str | None) -> Path:
 
 
 def cache_key(*parts: str) -> str:
-    """The key of what was asked: SHA-256 over its parts, which can't run into each other."""
+    """The key of a question: SHA-256 over its parts, which can't run into each other."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -85,7 +85,7 @@ class AnswerCache:
         return self._guarded(self._measure) or (0, 0)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all answers."""
         self._guarded(lambda: self._run("DELETE FROM answers"))
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class AnswerCache:
         return int(str(count)), int(str(total))
 
     def _prune(self) -> None:
-        """Forget what was used longest ago, until the rest is well below the limit."""
+        """Delete the answers unused for longest, until the rest is well below the limit."""
         total = self._measure()[1]
         if total <= self.limit:
             return

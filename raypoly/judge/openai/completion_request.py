@@ -16,7 +16,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import openai
@@ -67,17 +67,6 @@ class RequestFault(Exception):
         """Whether another group might well be served."""
 
 
-@dataclass(frozen=True)
-class _Answered:
-    """An answer that is an error."""
-
-    status: int
-    headers: Mapping[str, str]
-    words: str
-    """The server's own message and code, cut."""
-    codes: tuple[str, ...] = field(default=())
-
-
 def fault_of(error: Exception, timeout: float) -> RequestFault:
     """The fault that an exception of a call stands for."""
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
@@ -85,7 +74,7 @@ def fault_of(error: Exception, timeout: float) -> RequestFault:
             "transient", f"gave no whole answer within judge.timeout={timeout:g} s", slow=True, sent=True
         )
     if isinstance(error, openai.APIStatusError):
-        return _of_status(_answered(error))
+        return _of_status(error)
     if isinstance(error, openai.APIConnectionError):
         return RequestFault("transient", f"can't be reached ({_root(error)})", sent=_connected(error))
     return RequestFault(
@@ -93,44 +82,34 @@ def fault_of(error: Exception, timeout: float) -> RequestFault:
     )
 
 
-def _of_status(it: _Answered) -> RequestFault:
-    said = f" ({it.words})" if it.words else ""
-    headers, status = it.headers, it.status
-    if it.status == 429 and any(code in it.codes for code in _NO_QUOTA):
-        return RequestFault(
-            "closed",
-            "has no quota left for this key (insufficient_quota): asking again is no use",
-            headers,
-            status=status,
-        )
-    if it.status == 429:
-        return RequestFault(
-            "limited", f"says that there were too many requests (HTTP 429){said}", headers, status=status
-        )
-    if it.status in _CLOSED:
-        # its words may repeat a part of the key
-        return RequestFault("closed", f"{_CLOSED[it.status]} (HTTP {it.status})", headers, status=status)
-    if it.status in _TRANSIENT or it.status >= 500:
-        return RequestFault("transient", f"is not serving (HTTP {it.status}){said}", headers, status=status)
-    return RequestFault("request", f"will not take the request (HTTP {it.status}){said}", headers, status=status)
-
-
-def _answered(error: openai.APIStatusError) -> _Answered:
+def _of_status(error: openai.APIStatusError) -> RequestFault:
     body: Any = error.body
     inner = body.get("error", body) if isinstance(body, dict) else {}
     inner = inner if isinstance(inner, dict) else {"message": inner}
-    codes = tuple(str(inner[name]) for name in ("code", "type") if inner.get(name) is not None)
+    codes = [str(inner[name]) for name in ("code", "type") if inner.get(name) is not None]
+    status = error.status_code
     # FastAPI's own errors have a `detail`, and vLLM repeats the status as the code
-    said = inner.get("message") or inner.get("detail") or ""
-    words = " ".join(str(part) for part in (said, *codes[:1]) if part and str(part) != str(error.status_code))
-    return _Answered(error.status_code, dict(error.response.headers), " ".join(words.split())[:_WORDS], codes)
+    parts = (inner.get("message") or inner.get("detail") or "", *codes[:1])
+    words = " ".join(" ".join(str(part) for part in parts if part and str(part) != str(status)).split())[:_WORDS]
+    said = f" ({words})" if words else ""
+    kind: Kind
+    if status == 429 and any(code in codes for code in _NO_QUOTA):
+        kind, reason = "closed", "has no quota left for this key (insufficient_quota): asking again is no use"
+    elif status == 429:
+        kind, reason = "limited", f"says that there were too many requests (HTTP 429){said}"
+    elif status in _CLOSED:  # its words may repeat a part of the key
+        kind, reason = "closed", f"{_CLOSED[status]} (HTTP {status})"
+    elif status in _TRANSIENT or status >= 500:
+        kind, reason = "transient", f"is not serving (HTTP {status}){said}"
+    else:
+        kind, reason = "request", f"will not take the request (HTTP {status}){said}"
+    return RequestFault(kind, reason, dict(error.response.headers), status=status)
 
 
 def _root(error: BaseException) -> str:
     """The innermost cause in words: `Connection refused`, `Name or service not known`, `certificate verify failed`."""
     last = list(_causes(error))[-1]
-    words = " ".join(str(last).split()) or type(last).__name__
-    return words[:_WORDS]
+    return (" ".join(str(last).split()) or type(last).__name__)[:_WORDS]
 
 
 def _connected(error: BaseException) -> bool:
@@ -203,7 +182,7 @@ class CompletionClient:
             future.cancel()
 
     def close(self) -> None:
-        """Let go of the connections and the thread."""
+        """Close the connections and end the thread."""
         with self._lock:
             loop, self._loop, client, self._client = self._loop, None, self._client, None
         if loop is not None and client is not None:

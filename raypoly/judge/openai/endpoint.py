@@ -1,6 +1,6 @@
 """One server with one model: send requests within its limits, retry, and notice when it is away.
 
-    endpoint = Endpoint("https://api.openai.com/v1", "gpt-4.1-mini", key, prices, settings, ledger, counts)
+    endpoint = Endpoint("https://api.openai.com/v1", "gpt-4.1-mini", key, prices, config, ledger, counts)
     completion = endpoint.complete(messages, schema, answer_tokens=640)
 
 Raises `JudgeUnavailable` for what time or a person can mend, `JudgeRefused` where the server will never take this
@@ -13,18 +13,16 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, MissingKey, UsageError
 from raypoly.judge.judge_usage import JudgeCounters
-from raypoly.judge.openai.circuit_breaker import CircuitBreaker
 from raypoly.judge.openai.completion_request import Completion, CompletionClient, RequestFault
 from raypoly.judge.openai.judge_prompt import Message
-from raypoly.judge.openai.rate_limiter import RateLimiter, RequestGate, SentRequest, parse_retry_after
+from raypoly.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, RequestGate, parse_retry_after
 from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, TokenPrices, configured_prices, list_prices_of
 
 _DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
@@ -40,19 +38,6 @@ _PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}
 _PROBE_TOKENS = 16
 
 
-@dataclass(frozen=True)
-class EndpointSettings:
-    """What both servers of a judge have in common."""
-
-    timeout: float
-    temperature: float | None
-    concurrency: int
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    backoff: float = 0.5
-    """Seconds of the first wait before asking again; doubles."""
-
-
 class Endpoint:
     """One server with one model; any number of threads may use it."""
 
@@ -62,16 +47,19 @@ class Endpoint:
         model: str,
         key: str,
         prices: TokenPrices | None,
-        settings: EndpointSettings,
+        config: JudgeConfig,
         ledger: BudgetLedger,
         counts: JudgeCounters,
+        backoff: float = 0.5,
     ) -> None:
+        """`config` has what the servers of a judge have in common; `backoff`: the first wait before asking again, in
+        seconds; it doubles."""
         self.base_url, self.model, self.prices = base_url, model, prices
         self.name = f"The judge {model} at {base_url}"
         self.breaker = CircuitBreaker(self.name)
-        self._settings, self._ledger, self._counts = settings, ledger, counts
-        self._wire = CompletionClient(base_url, key, settings.timeout)
-        limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute, settings.concurrency)
+        self._config, self._ledger, self._counts, self._backoff = config, ledger, counts, backoff
+        self._wire = CompletionClient(base_url, key, config.timeout)
+        limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, config.concurrency)
         self._gate = RequestGate(limiter)
         self._estimate = _TokenEstimate()
         self._served = False
@@ -103,7 +91,7 @@ class Endpoint:
                     raise self.breaker.opened(fault.reason, trial) from None
             self._counts.add("retries")
             if spent:  # after a 429 the gate holds everybody back
-                backoff = min(_LONGEST_BACKOFF, self._settings.backoff * 2 ** (spent - 1))
+                backoff = min(_LONGEST_BACKOFF, self._backoff * 2 ** (spent - 1))
                 time.sleep(max(wait, backoff * random.uniform(0.5, 1.0)))
 
     def probe(self) -> None:
@@ -142,10 +130,13 @@ class Endpoint:
         try:
             completion = self._wire.post(body)
         except BaseException as error:
-            lost = not isinstance(error, RequestFault) or error.sent
-            self._ledger.release(held, sent=lost)
-            self._gate.leave(_report_failure(sent, error))
-            self._counts.add("limited", isinstance(error, RequestFault) and error.kind == "limited")
+            fault = error if isinstance(error, RequestFault) else RequestFault("transient", "", sent=True)
+            limited = fault.kind == "limited"
+            self._ledger.release(held, sent=fault.sent)
+            self._gate.leave(
+                lambda limiter, now: limiter.refused(sent, now, fault.headers) if limited else limiter.failed(sent, now)
+            )
+            self._counts.add("limited", limited)
             raise
         usage = completion.usage
         self._ledger.settle(held, self.prices, usage)
@@ -165,12 +156,12 @@ class Endpoint:
 
     def _body(self, messages: Sequence[Message], answer_tokens: int) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model, "messages": list(messages), self._limit_name: answer_tokens}
-        if self._settings.temperature is not None:
-            body["temperature"] = self._settings.temperature
+        if self._config.temperature is not None:
+            body["temperature"] = self._config.temperature
         return body
 
     def _never(self, fault: RequestFault) -> Exception:
-        """What to raise where the server does not take a request. If it answered before, the config is not to blame."""
+        """The error for a request that the server refuses. If it answered before, the config is not to blame."""
         if fault.about_group:
             return JudgeRefused(f"{self.name} {fault.reason}.")
         if self._served and fault.status == 404:
@@ -188,19 +179,11 @@ def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, counts: JudgeCoun
     for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
         if url is not None and not url.startswith(("http://", "https://")):
             raise UsageError(f"{option}={url!r} is no http(s) address.")
-    settings = EndpointSettings(
-        timeout=config.timeout,
-        temperature=config.temperature,
-        concurrency=config.concurrency,
-        requests_per_minute=config.requests_per_minute,
-        tokens_per_minute=config.tokens_per_minute,
-        backoff=backoff,
-    )
     servers = [(config.base_url or PUBLIC_URL, config.model, read_first_key(config), configured_prices(config))]
     if (url := config.failover_url) is not None:
         model = config.failover_model or config.model
         servers.append((url, model, read_failover_key(config), list_prices_of(url, model)))
-    return [Endpoint(*server, settings, ledger, counts) for server in servers]
+    return [Endpoint(*server, config, ledger, counts, backoff) for server in servers]
 
 
 def read_first_key(config: JudgeConfig) -> str:
@@ -241,13 +224,6 @@ class _TokenEstimate:
 
 def _chars(messages: Sequence[Message]) -> int:
     return sum(len(message["content"]) for message in messages)
-
-
-def _report_failure(sent: SentRequest, error: BaseException) -> Callable[[RateLimiter, float], None]:
-    """Tells a limiter how a call failed."""
-    if isinstance(error, RequestFault) and error.kind == "limited":
-        return lambda limiter, now: limiter.refused(sent, now, error.headers)
-    return lambda limiter, now: limiter.failed(sent, now)
 
 
 def _key_from_environment(name: str | None, option: str, base_url: str) -> str:

@@ -11,6 +11,8 @@ failure halves them. `RateLimiter` is pure state, without clock or thread; in `R
     sent = gate.enter(tokens=2400, check=breaker.check)
     ...                                  # the call
     gate.leave(lambda limiter, now: limiter.answered(sent, now, 2311, headers))
+
+While a server is away, a `CircuitBreaker` lets one trial at a time pass, however many threads there are.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from raypoly.errors import JudgeUnavailable
 from raypoly.judge.fair_queue import FairQueue
 from raypoly.judge.judge_usage import current_asker
 from raypoly.judge.openai.rate_window import RateUse, RateWindow
@@ -76,7 +80,7 @@ class RateLimiter:
         return SentRequest(now, self.requests.use(now, 1), self.tokens.use(now, tokens))
 
     def answered(self, sent: SentRequest, now: float, tokens: float | None, headers: Mapping[str, str]) -> None:
-        """It was served; `tokens` is what it used, None where the server did not say."""
+        """Note that it was served. `tokens`: what it used; None if the server does not say."""
         self._in_flight -= 1
         self._refusals = 0
         self._refused_share *= 1 - _LATELY
@@ -86,7 +90,7 @@ class RateLimiter:
         self._allowed = min(self._most, self._allowed + (1 if self._starting else 1 / self._allowed))
 
     def refused(self, sent: SentRequest, now: float, headers: Mapping[str, str]) -> None:
-        """It was answered 429. Nothing goes before the moment that the server names, or a growing pause of our own."""
+        """Note an answer 429. Nothing goes before the moment that the server names, or within a growing pause."""
         self._in_flight -= 1
         self.tokens.correct(sent.tokens, 0)
         self._refused_share += _LATELY * (1 - self._refused_share)
@@ -108,18 +112,18 @@ class RateLimiter:
         self._paused_until = max(self._paused_until, now + pause)
 
     def failed(self, sent: SentRequest, now: float) -> None:
-        """It was not answered at all, or by an error of the server's: fewer at once."""
+        """Note that it got no answer, or an error of the server's: fewer go at once."""
         self._in_flight -= 1
         if sent.at >= self._cut_at:
             self._cut(now)
 
     def resume(self, now: float) -> None:
-        """A probe was served: no pause holds any more."""
+        """Note that a probe was served: any pause ends."""
         self._paused_until = now
         self._starting = True
 
     def _cut(self, now: float) -> None:
-        """Once for all the calls that were in flight together."""
+        """Halve the calls in flight, once for all that were in flight together."""
         self._starting = False
         self._allowed = max(1.0, self._allowed / 2)
         self._cut_at = now
@@ -200,7 +204,7 @@ def parse_duration(duration: str) -> float | None:
 
 
 def _reset(headers: Mapping[str, str]) -> float | None:
-    """When the kind that ran out comes back, at most a minute; None where no header tells."""
+    """Seconds until the used-up limit comes back, at most a minute; None if no header tells."""
     waits = []
     for kind in ("requests", "tokens"):
         wait = parse_duration(headers.get(f"x-ratelimit-reset-{kind}", ""))
@@ -214,3 +218,68 @@ def _number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None
+
+
+_FIRST_REST = 1.0
+LONGEST_REST = 60.0
+"""Seconds that an open breaker rests before a trial, at first and at most."""
+
+
+class CircuitBreaker:
+    """Whether one server is away; threads may share it.
+
+        breaker.check()                    # raises `JudgeUnavailable` while open, lets one trial pass when half-open
+        breaker.opened("connection refused")
+        breaker.closed()
+
+    It opens when one call failed in all its retries, or at once where retrying is no use (a bad key, no quota). A trial
+    that fails opens it for twice as long.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name, self._clock = name, clock
+        self._lock = threading.Lock()
+        self._rest = _FIRST_REST
+        self._until = 0.0
+        self._since: datetime | None = None
+        self._reason = ""
+
+    @property
+    def away(self) -> bool:
+        """Whether the server was away when it was last asked."""
+        return self._since is not None
+
+    @property
+    def away_since(self) -> datetime | None:
+        return self._since
+
+    def check(self) -> bool:
+        """Whether this is a trial. Raises `JudgeUnavailable` where the server is away and no trial is due."""
+        with self._lock:
+            if self._since is None:
+                return False
+            if self._clock() < self._until:
+                raise JudgeUnavailable(self._sentence())
+            self._until = self._clock() + self._rest  # the others wait while this one tries
+            return True
+
+    def opened(self, reason: str, trial: bool = False) -> JudgeUnavailable:
+        """Note that the server is away. Returns the error to raise."""
+        with self._lock:
+            if self._since is None:
+                self._since, self._rest = datetime.now(UTC), _FIRST_REST
+                self._until = self._clock() + self._rest
+            elif trial:
+                self._rest = min(2 * self._rest, LONGEST_REST)
+                self._until = self._clock() + self._rest
+            self._reason = reason
+            return JudgeUnavailable(self._sentence())
+
+    def closed(self) -> None:
+        """Note that the server answered."""
+        with self._lock:
+            self._since = None
+
+    def _sentence(self) -> str:
+        since = "" if self._since is None else f" (away since {self._since:%H:%M:%S} UTC)"
+        return f"{self._name} {self._reason}{since}."

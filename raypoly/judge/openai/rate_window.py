@@ -1,6 +1,6 @@
 """One rate limit of a server, as the sum of what was used in the last minute.
 
-    window = Window(cap=500)
+    window = RateWindow(cap=500)
     window.delay(now, 1) -> 0.0          # seconds until that much may be used
     use = window.use(now, 1)             # later perhaps window.correct(use, 2)
     window.heard(limit=500, remaining=311, before=use, now=now)
@@ -41,7 +41,7 @@ _EVENLY, _BRIEFLY = 600.0, 60.0
 
 @dataclass
 class RateUse:
-    """Something that was used, and what was left of the limit afterwards (None where no limit was known)."""
+    """One use, and what it left of the limit (None if no limit was known)."""
 
     at: float
     amount: float
@@ -68,13 +68,13 @@ class RateWindow:
 
     @property
     def limit(self) -> float | None:
-        """Units a minute; None where nobody said and no refusal has taught us."""
+        """Units a minute; None if nobody names it and no refusal has led to a guess."""
         known = [limit for limit in (self._cap, self._told) if limit is not None]
         return min(known) if known else self._guess
 
     @property
     def known(self) -> bool:
-        """Whether somebody said what the limit is."""
+        """Whether the config or the server names the limit."""
         return self._cap is not None or self._told is not None
 
     def delay(self, now: float, amount: float) -> float:
@@ -110,14 +110,14 @@ class RateWindow:
         return use
 
     def correct(self, use: RateUse, amount: float) -> None:
-        """A use turned out to be another amount."""
+        """Correct the amount of a use."""
         if self._uses and use.at >= self._uses[0].at:
             self._sum += amount - use.amount
             self._next += self._stretch(amount) - self._stretch(use.amount)
         use.amount = amount
 
     def heard(self, now: float, before: RateUse, limit: float | None, remaining: float | None) -> None:
-        """The server's own words about one request: units a minute, and what it has left.
+        """Note what the server says with one answer: its limit in units a minute, and what is left of it.
 
         Where it has less left than we know of, somebody else uses the key: that counts as used.
         """
@@ -141,7 +141,7 @@ class RateWindow:
         return self.known and limit is not None and self._sum >= _NEARLY * limit
 
     def refused(self, now: float, burst: bool, often: bool) -> None:
-        """The server said 429: no bursts for a while, or guess the limit where nobody tells it.
+        """Note an answer 429: no bursts for a while, or a guess of the limit if nobody tells it.
 
         `often`: whether refusals are too many to come of a server that is overloaded now and then.
         """
@@ -160,7 +160,7 @@ class RateWindow:
             self._growth, self._grows_at = 0.02, now + 20
 
     def _stretch(self, amount: float) -> float:
-        """Seconds for which such a use is all that goes, where requests go evenly."""
+        """Seconds from such a use to the next one, when requests go evenly."""
         limit = self._usable()
         return 0.0 if limit is None else self._hold * min(1.0, amount / max(limit, 1.0))
 

@@ -21,11 +21,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from raypoly.config import ScorerConfig
-from raypoly.judge.gold import GoldGroup
-from raypoly.judge.gold.prelude import PRELUDE
+from raypoly.judge.gold import PRELUDE, GoldGroup
 from raypoly.offline.command_config import limit_workers
-from raypoly.offline.row_reader import FileRow, read_rows_by_id
 from raypoly.problems.formats.python_source import prelude_without
+from raypoly.problems.formats.row_reader import FileRow, read_rows_by_id
 from raypoly.scoring import LocalPool
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.program_queue import BROKEN

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.offline.row_reader import FileRow, read_rows
 from raypoly.problems.formats import ProblemFile
+from raypoly.problems.formats.row_reader import FileRow, read_rows
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.scoring.score_programs import Program
 from raypoly.values import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raypoly.errors import JudgeUnavailable
-from raypoly.judge.openai.circuit_breaker import LONGEST_REST, CircuitBreaker
+from raypoly.judge.openai.rate_limiter import LONGEST_REST, CircuitBreaker
 
 
 class Clock:

@@ -10,8 +10,7 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import UsageError
-from raypoly.planning.device_layout import DeviceLayout, layout_of
-from raypoly.planning.gpus import Device, find_board
+from raypoly.planning.gpus import Device, DeviceLayout, find_board, layout_of
 from raypoly.settings import CONFIGS, load
 from tests.support.verl_files import gsm8k_row, write_parquet
 

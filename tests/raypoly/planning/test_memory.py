@@ -14,9 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.planning.device_layout import DeviceLayout
 from raypoly.planning.device_memory import check_memory, plan_memory
-from raypoly.planning.gpus import GIB, Device, find_board
+from raypoly.planning.gpus import GIB, Device, DeviceLayout, find_board
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
 from raypoly.planning.memory_parts import GRADIENTS, DeviceMemory
 from raypoly.planning.model_shape import PUBLISHED, from_config

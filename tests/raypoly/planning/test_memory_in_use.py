@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.planning.memory_in_use import MemoryPeak
+from raypoly.planning.gpus import MemoryPeak
 
 MIB = 1 << 20
 

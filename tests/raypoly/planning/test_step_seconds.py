@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 
 from raypoly.config import Config
-from raypoly.planning.device_layout import DeviceLayout
-from raypoly.planning.dry_run import forecast, planned_evaluations
-from raypoly.planning.gpus import Device, find_board
-from raypoly.planning.judge_forecast import SAMPLED_SHARE, forecast_judge
+from raypoly.planning.dry_run import forecast, forecast_judge, planned_evaluations
+from raypoly.planning.gpus import Device, DeviceLayout, find_board
 from raypoly.planning.model_shape import PUBLISHED, from_config
 from raypoly.planning.step_seconds import forward_operations, operations, sampling_seconds, step_seconds
 from raypoly.reports.tables import duration
 from raypoly.settings import load
 from tests.support.learner_load import QWEN3_4B as BENCHMARKED
 from tests.support.learner_load import model_flops, sample_rows
-from workflows.step.stages.judge_stage import SAMPLED_SHARE as JUDGED_SHARE
 
 SHAPE = PUBLISHED["Qwen/Qwen3-4B"]
 H200 = find_board("h200")
@@ -118,7 +115,6 @@ def test_a_judge_costs_its_questions_where_its_prices_are_known(
     asked = forecast_judge(run(*overrides))
     assert asked.groups == groups
     assert asked.usd == (None if usd is None else pytest.approx(usd))
-    assert SAMPLED_SHARE == JUDGED_SHARE
 
 
 def test_evaluations_are_counted_as_they_come_due() -> None:

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from raypoly.store import Store, acquire_lease
-from raypoly.store.lease_probe import newest_epoch, probe_lease
 from raypoly.store.location import Location
+from raypoly.store.open_store import newest_epoch, probe_lease
 from tests.raypoly.store.conftest import Open
 
 HOLD = """

@@ -24,6 +24,7 @@ from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from raypoly.store import Applied, Lease, Record, Store
 from tests.support.sample_groups import make_group, same_group, stages
+from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.history import History
 from workflows.durability.journal import Journal
@@ -52,7 +53,7 @@ async def drive(store: Store, lease: Lease, promise: Promise) -> None:
         if not _is_complete(journal, step):
             await _take_step(journal, step, promise)
         if saved <= step:
-            checkpoints.save(step + 1, files_of(step + 1))
+            save_checkpoint(checkpoints, step + 1, files_of(step + 1))
             promise(f"saved {step + 1}")
             await journal.index_before(step + 1)
     if (STEPS, "test") not in journal.evaluations():

@@ -13,6 +13,7 @@ from raypoly.errors import StorageError
 from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
 from raypoly.store.shards import Shard, ShardWriter
+from tests.support.saved_checkpoint import save_checkpoint
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
 from workflows.durability.checkpoints import Checkpoints
 
@@ -138,7 +139,7 @@ def test_copy_that_is_lost_with_its_rank_is_left_out(made: Made) -> None:
 
 
 def test_valid_checkpoint_of_the_step_is_not_written_again(made: Made) -> None:
-    made.saver.checkpoints.save(10, {"state.bin": b"first"})
+    save_checkpoint(made.saver.checkpoints, 10, {"state.bin": b"first"})
 
     async def train() -> None:
         await made.saver.begin(10, Ranks().copy, {})

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from raypoly.errors import CorruptData
 from raypoly.store import Lease, acquire_lease, open_store
-from raypoly.store.bundles import RolloutFiles
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.local_store import LocalStore
+from raypoly.store.rollout_files import RolloutFiles
 from raypoly.store.step_index import index_spans
 from tests.support.run_with_history import completed_step, results_of, row_of, same_step, table_of
 from tests.support.stopping_disk import QuickDisk

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from raypoly.store import Applied, Lease, StagePart, Store
-from raypoly.store.bundles import RolloutFiles
 from raypoly.store.record_encoding import decode, encode
+from raypoly.store.rollout_files import RolloutFiles
 from raypoly.store.step_records import CompletedStep, Record, assemble
 from raypoly.values import Group
 from tests.support.sample_groups import make_crossed, make_group, same_group, stages

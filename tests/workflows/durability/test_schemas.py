@@ -27,8 +27,7 @@ from raypoly.store import Applied
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.record_encoding import decode, encode
 from raypoly.store.rollout_columns import verdict_columns, verdicts_of
-from raypoly.store.schema import SCHEMA
-from raypoly.store.sealed_json import seal, unseal
+from raypoly.store.sealed_json import SCHEMA, seal, unseal
 from raypoly.values import Group, Verdict
 from tests.support.sample_groups import make_group, stages
 from workflows.durability.checkpoints import Checkpoints

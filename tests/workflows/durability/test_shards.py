@@ -24,6 +24,7 @@ from tests.raypoly.policy.test_learner import learner
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 from tests.support.rank_processes import RankProcesses
+from tests.support.saved_checkpoint import save_checkpoint
 from tests.workflows.durability.shard_ranks import parts_of, write, write_and_die
 from workflows.durability.checkpoints import Checkpoints
 
@@ -52,7 +53,7 @@ def test_each_rank_writes_and_reads_its_own_in_its_own_process(store: LocalStore
 
 def test_checkpoint_whose_rank_dies_half_way_is_none_and_is_cleaned_away(store: LocalStore) -> None:
     checkpoints = Checkpoints(store, acquire_lease(store, "test"))
-    checkpoints.save(5, {"model.bin": b"5"})
+    save_checkpoint(checkpoints, 5, {"model.bin": b"5"})
     writer = checkpoints.prepare(10, RANKS)
     assert writer is not None
     context = multiprocessing.get_context("spawn")
@@ -66,7 +67,7 @@ def test_checkpoint_whose_rank_dies_half_way_is_none_and_is_cleaned_away(store: 
     found = checkpoints.newest_valid()
     assert found is not None
     assert found.step == 5
-    checkpoints.save(15, {"model.bin": b"15"})
+    save_checkpoint(checkpoints, 15, {"model.bin": b"15"})
     assert store.list("checkpoints/step-000010/") == ()
     assert checkpoints.steps() == (5, 15)
 
@@ -103,12 +104,12 @@ def test_late_shards_of_an_overtaken_driver_spoil_nothing(store: LocalStore) -> 
     (checkpoints,) = taken_over
     found = checkpoints.newest_valid()
     assert found is not None
-    assert (found.step, found.epoch) == (10, 2)
+    assert (found.step, found.manifest.epoch) == (10, 2)
     assert dict(found.reader.read(0)) == {"optimizer.bin": b"new", "rng.bin": b"new"}
     with pytest.raises(StaleEpoch, match="epoch 2"):
         write(old, 0)
     for step in (20, 30, 40):
-        checkpoints.save(step, {"model.bin": b"later"})
+        save_checkpoint(checkpoints, step, {"model.bin": b"later"})
     assert store.list("checkpoints/step-000010/") == ()
 
 

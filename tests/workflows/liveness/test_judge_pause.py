@@ -3,6 +3,8 @@
 `RAYPOLY_OUTAGE=60` makes the outage a minute long.
 """
 
+import asyncio
+import io
 import os
 import socket
 import subprocess
@@ -14,9 +16,13 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
+from raypoly.config import JudgeConfig
+from raypoly.errors import Away, PausedTooLong
 from raypoly.reports.run_page import write_report
 from tests.support.local_driver import ROOT, SMALL, LocalDriver
 from tests.support.ray_machines import Machines
+from workflows.liveness.judge_pause import JudgeOutagePause
+from workflows.observers.progress import PlainProgress
 
 Make = Callable[..., LocalDriver]
 """A run by its name, with overrides."""
@@ -130,3 +136,15 @@ def _until(true: Callable[[], bool], driver: LocalDriver) -> None:
         assert driver.lives, driver.log()
         assert time.monotonic() < until, driver.log()
         time.sleep(0.1)
+
+
+def test_a_pause_beyond_the_limit_names_the_stage_that_asks() -> None:
+    async def away() -> None:
+        raise Away("the server is gone")
+
+    async def main() -> None:
+        pause = JudgeOutagePause(JudgeConfig(max_pause=0.05, probe_seconds=0.01), PlainProgress(io.StringIO()))
+        with pytest.raises(PausedTooLong, match=r"^What the stage mine asks stayed away for judge\.max_pause=0\.05 s"):
+            await pause.ask("mine", away, away)
+
+    asyncio.run(main())

@@ -19,8 +19,8 @@ from raypoly.group_stage import GroupStage
 from raypoly.objectives import Objective, ScoredGroup, build
 from raypoly.objectives.objective import ObjectiveConfig
 from raypoly.settings import load
-from raypoly.store.bundles import RolloutFiles
 from raypoly.store.local_store import LocalStore
+from raypoly.store.rollout_files import RolloutFiles
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import UNKNOWN, Float64, Group, Problem, Skipped
 from tests.support.local_driver import LocalDriver, run_killed_driver

@@ -89,6 +89,8 @@ def test_too_large_a_share_ends_the_run_with_the_reason_first() -> None:
             aside.count(1, 1)
         with pytest.raises(TooManySetAside, match=r"^its check raises KeyError \(problem p-7\).*run.max_set_aside"):
             aside.count(1, 1)
+        with pytest.raises(TooManySetAside, match=r"^it can't be said \(stage mine, problem p-1\): 22 of"):
+            aside.count(0, 1, "it can't be said (stage mine, problem p-1)")
 
     asyncio.run(main())
 

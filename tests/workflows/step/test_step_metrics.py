@@ -14,7 +14,7 @@ from raypoly.policy.update_stats import LossStats, UpdateStats
 from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
-from workflows.step.waterfall import Waterfall
+from workflows.step.stopwatch import Waterfall
 
 
 def row(measured: LossStats, groups: Sequence[TrainingGroup] = ()) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import random
 
 import pytest
 
-from workflows.step.stopwatch import Stopwatch
-from workflows.step.waterfall import HIDEABLE, IDLE, PRIORITY, StageInterval, waterfall
+from workflows.step.stopwatch import HIDEABLE, IDLE, PRIORITY, StageInterval, Stopwatch, waterfall
 
 
 def test_each_instant_belongs_to_the_first_stage_that_is_at_work() -> None:

@@ -25,7 +25,7 @@ from raypoly.group_stage import GroupStage
 from raypoly.objectives import Objective, ScoredGroup
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.plugins import load_plugin
-from raypoly.store.part_columns import ON_DISK
+from raypoly.store.rollout_columns import ON_DISK
 from raypoly.store.step_records import Record, StagePart
 from raypoly.values import UNKNOWN, Group, Problem, Skipped
 from workflows.liveness.judge_pause import JudgeOutagePause
@@ -41,15 +41,13 @@ KNOWN = {
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TAKEN = {"generated", "applied", "slot", *ON_DISK.values(), *(field.name for field in fields(ScoredGroup))}
 """Names that journal objects, or objectives, use for something else."""
-Commit = Callable[[Record], Awaitable[None]]
-"""Makes a record durable."""
 
 
 def build_stages(config: Config, objective: Objective) -> Sequence[GroupStage]:
-    """Those of raypoly, then those of `stages.own`, each behind the stages that it reads.
+    """raypoly's stages and those of `stages.own`, each after the stages that it reads.
 
-    Raises `UsageError` for a stage that can't be found or reads one that does not exist, and where the objective needs
-    a stage that the run has not.
+    Raises `UsageError` if a stage can't be found or reads one that does not exist, or if the objective needs a stage
+    that the run does not have.
     """
     found: dict[str, GroupStage] = {}
     for place in (*KNOWN, *config.stages.own):
@@ -74,7 +72,12 @@ class StageRunner:
     """Takes a run's groups through its stages."""
 
     def __init__(
-        self, config: Config, objective: Objective, services: Services, pause: JudgeOutagePause, commit: Commit
+        self,
+        config: Config,
+        objective: Objective,
+        services: Services,
+        pause: JudgeOutagePause,
+        commit: Callable[[Record], Awaitable[None]],
     ) -> None:
         self._by_name = {stage.name: stage for stage in build_stages(config, objective)}
         self.stages = [stage for stage in self._by_name.values() if stage.used]
@@ -98,13 +101,14 @@ class StageRunner:
         return any(stage.turn == "learner" for stage in self.stages)
 
     async def advance(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the stage's part: as the journal has it, else computed, counted and committed; as it is where
-        the stage is not wanted, or the group has no gradient anyway."""
+        """The group with the stage's part, from the journal, or else computed, counted and committed. Unchanged if the
+        stage is not wanted, or the group has no gradient anyway."""
         if stage.name in group.parts:
             group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
             self._count(group, stage)
             return group
-        if self.has_no_gradient(group) or not stage.wanted(group):
+        no_gradient = skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
+        if no_gradient or not stage.wanted(group):
             return group
         group = await self.compute(group, problem, stage, watch)
         self._count(group, stage)
@@ -114,7 +118,7 @@ class StageRunner:
         return group
 
     async def compute(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Group:
-        """The group with the part that the stage gives now; nothing is journalled or counted."""
+        """The group with the stage's part, computed now, without journal or count."""
         if stage.turn == "learner":
             await self._services.generator.idle()
             async with self._learner_turn:
@@ -123,17 +127,13 @@ class StageRunner:
             part = await self._run(group, problem, stage, watch)
         return group.with_parts(**{stage.name: part})
 
-    def has_no_gradient(self, group: Group) -> bool:
-        """Whether the group is skipped, or a part that the objective needs is unknown."""
-        return skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
-
     def encode(self, group: Group) -> Group:
         """The group with its parts as the store takes them."""
         known = {name: part for name, part in group.parts.items() if group.knows(name)}
         return group.with_parts(**{name: self[name].encode(part, group.size) for name, part in known.items()})
 
     def decode(self, group: Group) -> Group:
-        """The group with its parts as its stages gave them; the inverse of `encode`."""
+        """The inverse of `encode`."""
         return group.with_parts(**{name: _decoded(self[name], part) for name, part in group.parts.items()})
 
     async def _run(self, group: Group, problem: Problem, stage: GroupStage, watch: Stopwatch) -> Any:
@@ -142,7 +142,7 @@ class StageRunner:
         probe = partial(stage.probe, group, problem, self._services)
         with watch.stage(stage.timed_as, group.slot):
             try:
-                part = await self._pause.ask(ask, probe)
+                part = await self._pause.ask(stage.name, ask, probe)
             except Unknown:
                 return UNKNOWN
             except Infra as error:
@@ -153,8 +153,10 @@ class StageRunner:
 
     def _count(self, group: Group, stage: GroupStage) -> None:
         stage.seen(group, self._services)
-        if isinstance(group.parts[stage.name], Skipped):
-            self._services.skipped.count(0, 1)
+        part = group.parts[stage.name]
+        if isinstance(part, Skipped):
+            reason = f"{part.reason.rstrip('.')} (stage {stage.name}, problem {group.problem_id})"
+            self._services.skipped.count(0, 1, reason)
 
 
 def _decoded(stage: GroupStage, part: Any) -> Any:

@@ -7,15 +7,13 @@ from typing import Any
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
 from raypoly.group_stage import GroupStage
+from raypoly.judge import SAMPLED_SHARE
 from raypoly.objectives import Objective
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.seeds import derive
 from raypoly.values import Group, Labels, Problem
 from workflows.step.services import Services
 from workflows.step.skipped_groups import sound_verdicts
-
-SAMPLED_SHARE = 10
-"""With `judge.when=sampled`, one group in this many is judged."""
 
 
 class JudgeStage(GroupStage):

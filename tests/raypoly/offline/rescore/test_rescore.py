@@ -42,7 +42,7 @@ from tests.support.scored_run import (
 )
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
-from workflows.step.waterfall import Waterfall
+from workflows.step.stopwatch import Waterfall
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from actors.fair_threads import FairThreads
+from raypoly.judge.fair_queue import FairThreads
 
 
 def test_who_fills_all_threads_lets_another_in_at_the_first_that_is_free() -> None:
