@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from raypoly.strategies.features.scene import Scene, contains, key, method_owner, names
+from raypoly.strategies.features.scene import Scene, contains, key, method_owner, names, nodes_in
 from raypoly.strategies.live_code.constructs import called
 
 
 def is_cached(scene: Scene, name: str, function: ast.AST) -> bool:
-    decorators = getattr(function, "decorator_list", [])
-    if any(
-        "cache" in part
-        for d in decorators
-        for n in ast.walk(d)
-        for part in (getattr(n, "id", ""), getattr(n, "attr", ""))
-    ):
+    """Whether a decorator caches the function, or it is handed to something that does."""
+    said = nodes_in(getattr(function, "decorator_list", []))
+    if any("cache" in getattr(n, "id", "") or "cache" in getattr(n, "attr", "") for n in said):
         return True
-    return any("cache" in called(c) and any(name in names(a) for a in c.args) for c in scene.calls) or any(
-        isinstance(c.func, ast.Call) and "cache" in called(c.func) and any(name in names(a) for a in c.args)
-        for c in scene.calls
-    )
+    makers = [(c, made) for c in scene.calls for made in (c, c.func) if isinstance(made, ast.Call)]
+    return any("cache" in called(made) and any(name in names(a) for a in c.args) for c, made in makers)
 
 
 def remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> bool:
@@ -29,63 +23,42 @@ def remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> bool
         return True
     answers = {id(c) for c in calls}
     results = _results(inner, answers)
-    returned = {
-        k
+    values = nodes_in(n.value for n in inner if isinstance(n, ast.Return) and n.value)
+    returned = {_owner(n) for n in values if isinstance(n, (ast.Subscript, ast.Attribute))} - {""}
+    tests = [n.test if isinstance(n, ast.If) else n for n in inner if isinstance(n, (ast.Compare, ast.If))]
+    asked = {name for test in tests for name in {_owner(n) for n in ast.walk(test)} | names(test)}
+    return any(
+        isinstance(target, ast.Subscript)
+        and _owner(target) in returned & asked
+        and (contains(n.value, answers) or names(n.value) & results)
         for n in inner
-        if isinstance(n, ast.Return) and n.value
-        for p in ast.walk(n.value)
-        if isinstance(p, (ast.Subscript, ast.Attribute)) and (k := _owner(p))
-    }
-    for n in inner:
-        if not isinstance(n, ast.Assign):
-            continue
-        for target in n.targets:
-            if isinstance(target, ast.Subscript) and (table := _owner(target)) in returned:
-                asked = any(
-                    isinstance(p, ast.Compare) and table in {_owner(q) for q in ast.walk(p)} | names(p) for p in inner
-                ) or any(
-                    isinstance(p, ast.If) and table in {_owner(q) for q in ast.walk(p.test)} | names(p.test)
-                    for p in inner
-                )
-                if asked and (contains(n.value, answers) or names(n.value) & results):
-                    return True
-    return False
+        if isinstance(n, ast.Assign)
+        for target in n.targets
+    )
 
 
 def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     """A set of what led nowhere: asked first, and added to only after the recursive calls."""
-    if not calls:
-        return False
-    first, last = min(c.lineno for c in calls), max(c.lineno for c in calls)
+    lines = [call.lineno for call in calls]
     adds = [n for n in inner if isinstance(n, ast.Call) and method_owner(n, "add") and len(n.args) == 1]
-    marks = [n for n in inner if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
-    if not adds or marks or any(n.lineno <= last for n in adds):
+    marks = any(isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript) for n in inner)
+    if not lines or marks or any(n.lineno <= max(lines) for n in adds):
         return False
-    asked = {
-        key(n.comparators[0])
-        for n in inner
-        if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In) and n.lineno < first
-    }
-    return any(key(method_owner(n, "add")) in asked for n in adds)
+    asked = [n for n in inner if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In) and n.lineno < min(lines)]
+    return bool({key(n.comparators[0]) for n in asked} & {key(method_owner(n, "add")) for n in adds})
 
 
 def _results(inner: list[ast.AST], answers: set[int]) -> set[str]:
     """Names whose value comes from what the recursive calls gave."""
-    flow: set[str] = set()
     made = [n for n in inner if isinstance(n, (ast.Assign, ast.AugAssign, ast.NamedExpr))]
-    steered = [
-        n
-        for n in inner
-        if isinstance(n, (ast.If, ast.For)) and contains(n.test if isinstance(n, ast.If) else n.iter, answers)
-    ]
-    flow |= {
-        name for n in steered for m in ast.walk(n) if isinstance(m, ast.Assign) for t in m.targets for name in names(t)
-    }
+    heads = [(n, n.test if isinstance(n, ast.If) else n.iter) for n in inner if isinstance(n, (ast.If, ast.For))]
+    steered = nodes_in(n for n, head in heads if contains(head, answers))
+    flow = {name for n in steered if isinstance(n, ast.Assign) for t in n.targets for name in names(t)}
     while True:
         more = {
             name
             for n in made
-            if n.value is not None and (contains(n.value, answers) or names(n.value) & flow)
+            if contains(n.value, answers) or names(n.value) & flow
             for t in (n.targets if isinstance(n, ast.Assign) else [n.target])
             if not isinstance(t, ast.Subscript)
             for name in names(t)

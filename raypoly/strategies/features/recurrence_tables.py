@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from raypoly.strategies.features.index_moves import pairs
 from raypoly.strategies.features.scene import (
     Scene,
     indices,
@@ -19,6 +18,7 @@ from raypoly.strategies.features.scene import (
     is_number,
     key,
     names,
+    pairs,
     same,
     stored_value,
 )

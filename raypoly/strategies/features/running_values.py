@@ -9,8 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.index_moves import pairs
-from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_number, key, names, nodes_in, same, stored_value
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    is_call,
+    is_number,
+    key,
+    names,
+    nodes_in,
+    pairs,
+    same,
+    stored_value,
+)
 from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from raypoly.strategies.features.index_moves import pairs
 from raypoly.strategies.features.recursions import recurses_once
-from raypoly.strategies.features.scene import ORDER, Function, Scene, is_call, key, names, nodes_in, same
+from raypoly.strategies.features.scene import ORDER, Function, Scene, is_call, key, names, nodes_in, pairs, same
 from raypoly.strategies.live_code.constructs import called
 
 _SIDES = frozenset({"left", "right"})

@@ -9,6 +9,7 @@ Definitions that the entry never comes to are taken away too, as are statements 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from raypoly.strategies.live_code.bindings import loads, nodes, transformed
 from raypoly.strategies.live_code.function_facts import Function
@@ -109,21 +110,21 @@ def drop_unreached(tree: ast.Module, entry_point: str) -> ast.Module:
         return tree  # whatever the program is, its methods are what there is to see
     methods = {id(m) for m in waiting}
     others = [stmt for stmt in tree.body if stmt not in classes]
-    used = {entry} | _used(others + [stmt for c in classes for stmt in c.body if id(stmt) not in methods])
+    used = {entry} | mentioned(others + [stmt for c in classes for stmt in c.body if id(stmt) not in methods])
     kept: set[int] = set()
     while True:
         found = [m for m in waiting if id(m) not in kept and (m.name in used or m.name.startswith("__"))]
         if not found:
             break
         kept |= {id(m) for m in found}
-        used |= _used(found)
+        used |= mentioned(found)
     for node in classes:
         node.body = [stmt for stmt in node.body if id(stmt) not in methods or id(stmt) in kept] or [ast.Pass()]
     return tree
 
 
-def _used(stmts: list[ast.stmt] | list[Function]) -> set[str]:
-    """Names and attributes that are said in these statements."""
+def mentioned(stmts: Sequence[ast.stmt]) -> set[str]:
+    """Names and attributes that stand in these statements."""
     found = [node for stmt in stmts for node in nodes(stmt)]
     return {n.attr for n in found if isinstance(n, ast.Attribute)} | {n.id for n in found if isinstance(n, ast.Name)}
 
