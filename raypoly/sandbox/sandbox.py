@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from raypoly.config import ScorerConfig
@@ -61,7 +60,7 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -14,11 +14,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from raypoly.strategies.live_code.aliasing import Sharing
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold, fold_settled_flags
-from raypoly.strategies.live_code.function_facts import FunctionFacts
+from raypoly.strategies.live_code.function_facts import FunctionFacts, Sharing
 from raypoly.strategies.live_code.renaming import rename
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import (

@@ -82,10 +82,8 @@ class _Rename(ast.NodeTransformer):
         self.scopes.append((dict.fromkeys(sorted(names)), False))
         self.generic_visit(node)
         self.scopes.pop()
-        for (
-            function,
-            given,
-        ) in self.calls:  # arguments given by name to the program's own functions follow the parameters
+        # arguments given by name to the program's own functions follow the parameters
+        for function, given in self.calls:
             if given.arg is not None:
                 given.arg = self.arguments.get(function, {}).get(given.arg, given.arg)
         return node
