@@ -41,9 +41,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
         return True
     if isinstance(node.op, ast.BitAnd) and (is_number(node.right, 1) or is_number(node.left, 1)):
         return not any(isinstance(n, (ast.LShift, ast.RShift)) for n in ast.walk(node))
-    if isinstance(node.op, ast.LShift):
-        return True
-    if _of_sets(node):
+    if isinstance(node.op, ast.LShift) or _of_sets(node):
         return True
     if isinstance(node.op, (ast.BitOr, ast.BitAnd)):
         counted = any(_is_int(v) for part in (node.left, node.right) for v in scene.made.get(key(part), []))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_call, key, method_owner, names, same
+from raypoly.strategies.features.scene import Scene, is_call, is_op, key, method_owner, names, same
 from raypoly.strategies.live_code.constructs import called
 
 _HASHES = frozenset({"set", "dict", "Counter", "defaultdict", "OrderedDict", "frozenset", "fromkeys"})
@@ -53,7 +53,7 @@ def _complements(scene: Scene, name: str) -> bool:
     """Whether what is asked for is worked out first: `target - x in seen`."""
     asked = [node.left for node in scene.uses(name, "in") if isinstance(node, ast.Compare)]
     made = [value for node in asked for value in (scene.made.get(key(node), []) if key(node) else [node])]
-    return any(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Sub) for v in made)
+    return any(is_op(value, ast.Sub) for value in made)
 
 
 def _adjacency(scene: Scene, name: str) -> bool:

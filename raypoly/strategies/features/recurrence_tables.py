@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from raypoly.strategies.features.scene import (
     Scene,
@@ -73,14 +72,14 @@ def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
     yield from _whole(scene, group)
 
 
-def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: _Flow) -> Iterator[str]:
+def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: list[set[str]]) -> Iterator[str]:
     stmt = scene.statement(store)
     value = stored_value(stmt, store)
     if value is None or _is_swap(stmt):
         return
     inside = [n for n in ast.walk(value) if id(n) in reads]
     other = [n for n in inside if not _same_place(n, store)]
-    tainted = names(value) & (flow.worked if isinstance(value, ast.Name) else flow.any)
+    tainted = names(value) & flow[1 if isinstance(value, ast.Name) else 0]
     if isinstance(store, ast.Call) and isinstance(value, ast.Name) and not key(getattr(store.func, "value", None)):
         return  # a table of lists that are filled
     if isinstance(store, ast.Subscript) and is_last(store.slice):
@@ -226,16 +225,8 @@ def _rolling_groups(scene: Scene) -> list[set[str]]:
     return unique
 
 
-@dataclass(frozen=True)
-class _Flow:
-    """Names whose value comes from what a table held."""
-
-    any: set[str]
-    worked: set[str]
-    """Those that were computed from it, not just read."""
-
-
-def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> _Flow:
+def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> list[set[str]]:
+    """Names whose value comes from what a table held; those of them that were computed from it, not just read."""
     found: set[str] = set()
     if len(group) > 1:
         each = [n for name in group for n in scene.uses(name, "each")]
@@ -259,7 +250,7 @@ def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> _Flow:
                 if not isinstance(value, (ast.Name, ast.Subscript)) or names(value) & worked:
                     worked |= names(target) - group
         if len(found) + len(worked) == before:
-            return _Flow(found, worked)
+            return [found, worked]
 
 
 def _same_place(read: ast.AST, store: ast.AST) -> bool:

@@ -19,7 +19,6 @@ from raypoly.strategies.live_code.bindings import COMPREHENSIONS
 from raypoly.strategies.live_code.constructs import called, recursive_functions
 from raypoly.strategies.live_code.library_effects import library_name
 
-Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 """Comparisons that put two values in order."""
@@ -148,8 +147,7 @@ class Scene:
             return "load"
         if isinstance(node.ctx, ast.Del):
             return "pop_last" if is_last(node.slice) else "delete"
-        owner = self.parent.get(id(node))
-        return "add_to" if isinstance(owner, ast.AugAssign) else "store"
+        return "add_to" if isinstance(self.parent.get(id(node)), ast.AugAssign) else "store"
 
     def _call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and (name := key(node.func.value)):
@@ -265,7 +263,7 @@ def halved(node: ast.AST | None, *division: type[ast.operator]) -> ast.expr | No
     return node.left if is_number(node.right, 1 if isinstance(node.op, ast.RShift) else 2) else None
 
 
-def is_last(node: ast.AST) -> bool:
+def is_last(node: ast.AST | None) -> bool:
     """Whether an index is -1."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(node.operand, 1)
 
@@ -277,10 +275,9 @@ def is_text(node: ast.AST) -> bool:
 
 def _without_last(node: ast.expr) -> str:
     """`s` of `s[:-1]`."""
-    cut = node.slice if isinstance(node, ast.Subscript) else None
-    if not isinstance(node, ast.Subscript) or not isinstance(cut, ast.Slice) or cut.lower or cut.upper is None:
-        return ""
-    return key(node.value) if is_last(cut.upper) else ""
+    if isinstance(node, ast.Subscript) and isinstance(cut := node.slice, ast.Slice) and not cut.lower:
+        return key(node.value) if is_last(cut.upper) else ""
+    return ""
 
 
 def _iterated(node: ast.expr) -> set[str]:
