@@ -10,7 +10,7 @@ from typing import Any
 from raypoly.errors import BrokenTests
 from raypoly.problems.formats.long_integers import loads
 from raypoly.sandbox.child import plain_data
-from raypoly.values import Comparison, Problem, TestSuite
+from raypoly.values import Comparison, Problem
 
 _AT_ONCE_BYTES = 4 << 20
 DEFAULT_COUNTERS = ("steps", "elements", "depth")
@@ -116,18 +116,6 @@ def read_suite(problem: Problem) -> Suite:
                 f"known: {', '.join(DEFAULT_COUNTERS)}."
             )
     return Cases(cases, problem.tests.comparison)
-
-
-def suite_of_cases(rows: list[tuple[Any, ...]] | None) -> Suite:
-    """The cases that a child read in a `check`, None where it needs a checker."""
-    if rows is None:
-        return None
-    return Cases(tuple(Case(tuple(args), dict(kwargs), expected) for args, kwargs, expected in rows))
-
-
-def suite_key(tests: TestSuite, prelude: str) -> str:
-    """What a parsed suite is cached by."""
-    return f"{tests.hash}:{hash(prelude)}"
 
 
 def equals_expected(result: Any, expected: Any, comparison: Comparison) -> bool:

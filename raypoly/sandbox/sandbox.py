@@ -7,20 +7,18 @@ import os
 import tempfile
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
 from raypoly.lru_cache import LRUCache
-from raypoly.sandbox import prepared_suite
 from raypoly.sandbox.case_run import CaseRun
 from raypoly.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.check_run import CheckRun
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.compile_check import CompileCheck
 from raypoly.sandbox.outcome import TestsOutcome, one_line
-from raypoly.sandbox.prepared_suite import Cases, Suite
+from raypoly.sandbox.prepared_suite import Case, Cases, Suite, read_suite
 from raypoly.sandbox.script_run import ScriptRun
 from raypoly.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
 from raypoly.strategies.evidence import EVIDENCE_SECONDS, observe_question, read_evidence
@@ -61,7 +59,7 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -168,14 +166,15 @@ class Sandbox:
         return Clock(per_test, self._limits.cpu_seconds_per_program)
 
     def _suite(self, problem: Problem) -> Suite:
-        key = prepared_suite.suite_key(problem.tests, problem.prelude)
+        key = f"{problem.tests.hash}:{hash(problem.prelude)}"
         if key in self._suites:
             return self._suites[key]
-        if problem.tests.kind == "check":
-            question = ("cases", problem.tests.source)
-            suite = prepared_suite.suite_of_cases(self._ask(self._template_of(problem), question, _READING_SECONDS))
-        else:
-            suite = prepared_suite.read_suite(problem)
+        suite: Suite = None  # a `check` that needs a checker
+        question = ("cases", problem.tests.source)
+        if problem.tests.kind != "check":
+            suite = read_suite(problem)
+        elif (rows := self._ask(self._template_of(problem), question, _READING_SECONDS)) is not None:
+            suite = Cases(tuple(Case(tuple(args), dict(kwargs), expected) for args, kwargs, expected in rows))
         return self._suites.put(key, suite, len(problem.tests.source))
 
     def _template_of(self, problem: Problem) -> PreludeTemplate:

@@ -82,7 +82,8 @@ class ScriptRun:
         texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
         question = Script(json.dumps([self._problem.tests.checker, texts]).encode(), "1")
         clock = Clock(CHECKER_SECONDS, CHECKER_SECONDS)
-        run = ScriptRun(self._forker, clock, _without_checker(self._problem), _CHECKER, (question,))
+        unchecked = replace(self._problem, tests=replace(self._problem.tests, checker=""))
+        run = ScriptRun(self._forker, clock, unchecked, _CHECKER, (question,))
         return run.judge(all_tests=False).status == "passed"
 
     def _run(self, test: Script) -> str:
@@ -133,10 +134,6 @@ class ScriptRun:
 def _shown_test(test: Script) -> tuple[str, str]:
     """The start of its input and of its output, for a message."""
     return repr(test.input.decode("utf-8", "replace")[:200]), repr(test.output[:200])
-
-
-def _without_checker(problem: Problem) -> Problem:
-    return replace(problem, tests=replace(problem.tests, checker=""))
 
 
 def same_output(printed: str, expected: str) -> bool:

@@ -193,8 +193,9 @@ class Zygote(Forker):
             "PYTHONUTF8": "1",
         }
         control = theirs.fileno()
+        interpreter = os.path.realpath(sys.executable)  # not the link to it in a virtual environment
         return subprocess.Popen(
-            [_interpreter(), "-S", "-s", "-P", "-c", _BOOT, str(control), str(_SCRIPT), json.dumps(settings)],
+            [interpreter, "-S", "-s", "-P", "-c", _BOOT, str(control), str(_SCRIPT), json.dumps(settings)],
             env=environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -232,8 +233,3 @@ def _packages() -> list[str]:
         for folder in (spec.submodule_search_locations or []) if spec else []:
             folders += [path for path in (folder, f"{folder}.libs") if os.path.isdir(path)]
     return folders
-
-
-def _interpreter() -> str:
-    """The interpreter itself, not the link to it in a virtual environment."""
-    return os.path.realpath(sys.executable)

@@ -14,7 +14,6 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Self
 
 from raypoly.config import ScorerConfig
@@ -61,7 +60,7 @@ class LocalPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -142,9 +142,7 @@ def serve_compiler(channel: int) -> NoReturn:
 def _refusal(code: bytes) -> bytes:
     try:
         compile(code.decode("utf-8", "surrogatepass"), budget.FILE, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        if error.filename == budget.FILE:
+    except Exception as error:  # noqa: BLE001 - too deep, too large, or no text: the program's own process decides
+        if isinstance(error, SyntaxError) and error.filename == budget.FILE:
             return plain_data.encode(("syntax", type(error).__name__, text_of(error)))
-    except Exception:  # noqa: BLE001 - too deep, too large, or no text: the program's own process decides
-        return b""
     return b""

@@ -283,31 +283,11 @@ def _hash_is_safe(key: object) -> bool:
     return kind is str or kind is bytes or (kind is int and -_SMALL < key < _SMALL)  # type: ignore[operator]
 
 
-def _get_int(content: bytes) -> int:
-    return int.from_bytes(content, "big", signed=True)
-
-
-def _get_text(content: bytes) -> str:
-    return content.decode("utf-8", "surrogatepass")
-
-
-def _get_opaque(content: bytes) -> Opaque:
-    return Opaque(content.decode("utf-8", "replace"))
-
-
-def _get_packed_ints(content: bytes) -> list[int]:
-    return array("q", content).tolist()
-
-
-def _get_packed_floats(content: bytes) -> list[float]:
-    return array("d", content).tolist()
-
-
 _CONTENT: dict[bytes, Callable[[bytes], Any]] = {
-    b"s": _get_text,
+    b"s": lambda content: content.decode("utf-8", "surrogatepass"),
     b"b": bytes,
-    b"i": _get_int,
-    b"o": _get_opaque,
-    b"Q": _get_packed_ints,
-    b"D": _get_packed_floats,
+    b"i": lambda content: int.from_bytes(content, "big", signed=True),
+    b"o": lambda content: Opaque(content.decode("utf-8", "replace")),
+    b"Q": lambda content: array("q", content).tolist(),
+    b"D": lambda content: array("d", content).tolist(),
 }

@@ -25,13 +25,13 @@ from raypoly.strategies.features import (
     running_values,
     trees_and_lists,
 )
-from raypoly.strategies.features.scene import Scene, key, nodes_in
+from raypoly.strategies.features.scene import Scene, is_call, key, nodes_in
 from raypoly.strategies.live_code.bindings import parameters, reach
-from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import fold, fold_settled_flags
 from raypoly.strategies.live_code.library_effects import neutralize_library_calls, restore_library_calls
 from raypoly.strategies.live_code.renaming import rename
 from raypoly.strategies.live_code.slicing import slice_to
+from raypoly.strategies.live_code.unwrapping import mentioned
 
 _MAX_NODES = 3000
 """Larger programs have no features."""
@@ -76,48 +76,26 @@ def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
 
 def live_part(tree: ast.Module, entry_point: str) -> ast.Module:
     """What the answer depends on. The tree is spent."""
-    printing = _Printing(not entry_point)
-    tree = neutralize_library_calls(fold(fold_settled_flags(printing.visit(tree))))
+    if not entry_point:  # what the program prints is its answer: it must count as an effect
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and is_call(node.value, "print", "write"):
+                node.value.func = ast.Attribute(ast.Call(ast.Name("open", ast.Load()), [], []), "write", ast.Load())
+    tree = neutralize_library_calls(fold(fold_settled_flags(tree)))
     tree = _without_strangers(slice_to(tree, entry_point), entry_point)
     return restore_library_calls(tree)
 
 
-class _Printing(ast.NodeTransformer):
-    """Where a program's output is its answer, printing must count as an effect; elsewhere it is none."""
-
-    def __init__(self, counts: bool) -> None:
-        self.counts = counts
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        if self.counts and isinstance(node.value, ast.Call) and called(node.value) in ("print", "write"):
-            node.value.func = ast.Attribute(ast.Call(ast.Name("open", ast.Load()), [], []), "write", ast.Load())
-        elif self.counts and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
-            self.generic_visit(node)
-        return node
-
-
 def _without_strangers(tree: ast.Module, entry_point: str) -> ast.Module:
     """The module without methods that the entry method never comes to."""
-    if "." not in entry_point:
-        return tree
-    for owner in tree.body:
-        if not isinstance(owner, ast.ClassDef):
-            continue
+    entry = entry_point.split(".")[-1] if "." in entry_point else ""
+    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         methods = {m.name: m for m in owner.body if isinstance(m, (ast.FunctionDef, ast.AsyncFunctionDef))}
-        entry = entry_point.split(".")[-1]
-        if entry not in methods:
-            continue
-        uses = {name: _named_in(method) & set(methods) for name, method in methods.items()}
-        seen = reach({entry} | {name for name in methods if name.startswith("__")}, uses)
-        owner.body = [
-            part for part in owner.body if getattr(part, "name", None) in seen or part not in methods.values()
-        ]
+        if entry in methods:
+            uses = {name: mentioned([method]) & set(methods) for name, method in methods.items()}
+            seen = reach({entry} | {name for name in methods if name.startswith("__")}, uses)
+            strangers = [method for name, method in methods.items() if name not in seen]
+            owner.body = [part for part in owner.body if part not in strangers]
     return tree
-
-
-def _named_in(method: ast.AST) -> set[str]:
-    nodes = list(ast.walk(method))
-    return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.id for n in nodes if isinstance(n, ast.Name)}
 
 
 def _degenerate_kind(tree: ast.Module, entry_point: str) -> str:
@@ -139,7 +117,7 @@ def _returns_something(tree: ast.Module, entry_point: str) -> bool:
     """Whether the entry function gives anything back by `return`: one that does not may change what it was given."""
     entry = entry_point.split(".")[-1]
     found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == entry != ""]
-    return any(isinstance(n, ast.Return) and n.value is not None for f in found for n in ast.walk(f))
+    return any(isinstance(n, ast.Return) and n.value is not None for n in nodes_in(found))
 
 
 def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -7,11 +7,17 @@ Pruned search takes each step only after a test of what stands so far; generate-
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 
-from raypoly.strategies.features.scene import ORDER, Scene, contains, is_text, key, method_owner, names
-from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.features.scene import ORDER, Scene, contains, is_call, is_op, is_text, key, method_owner, names
 
-_MEMBER = (ast.In, ast.NotIn)
+_UNDONE_BY = {
+    "append": {"pop"},
+    "add": {"remove", "discard"},
+    "store": {"store", "pop"},
+    "add_to": {"add_to"},
+    "swap": {"swap"},
+}
 
 
 def undoes(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
@@ -45,14 +51,7 @@ def _finishes(stmt: ast.stmt, before: list[ast.stmt]) -> bool:
 
 def _opposite(before: ast.stmt, after: ast.stmt) -> bool:
     done, undone = _effects(before), _effects(after)
-    pairs = {
-        "append": {"pop"},
-        "add": {"remove", "discard"},
-        "store": {"store", "pop"},
-        "add_to": {"add_to"},
-        "swap": {"swap"},
-    }
-    return any(target == other and what in pairs.get(how, set()) for how, target in done for what, other in undone)
+    return any(target == other and what in _UNDONE_BY.get(how, ()) for how, target in done for what, other in undone)
 
 
 def _effects(stmt: ast.stmt) -> set[tuple[str, str]]:
@@ -75,14 +74,10 @@ def _plain(node: ast.AST) -> str:
 
 def collects(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     """The path so far goes down as an argument and whole paths are collected."""
-    grows = any(
-        isinstance(arg, ast.BinOp)
-        and isinstance(arg.op, ast.Add)
-        and (is_text(arg.right) or isinstance(arg.right, (ast.List, ast.Subscript, ast.Name)))
-        and (isinstance(arg.right, ast.List) or not isinstance(arg.left, ast.Constant))
-        for call in calls
-        for arg in call.args
-    )
+    longer = [arg for call in calls for arg in call.args if is_op(arg, ast.Add)]
+    items = [arg.right for arg in longer if not isinstance(arg.left, ast.Constant)]
+    grows = any(isinstance(arg.right, ast.List) for arg in longer)
+    grows |= any(is_text(item) or isinstance(item, (ast.Subscript, ast.Name)) for item in items)
     return grows and any(method_owner(n, "append") for n in inner)
 
 
@@ -98,8 +93,7 @@ def pruned(scene: Scene, function: ast.AST, calls: list[ast.Call], builds: bool)
 def _tests_before(scene: Scene, call: ast.Call) -> list[ast.expr]:
     """Tests that decide whether the call is made, innermost first."""
     found: list[ast.expr] = []
-    below: ast.AST = call
-    for at in scene.around(call):
+    for below, at in pairwise([call, *scene.around(call)]):
         if isinstance(at, ast.If) and below is not at.test:
             found.append(at.test)
         if isinstance(at, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
@@ -109,7 +103,6 @@ def _tests_before(scene: Scene, call: ast.Call) -> list[ast.expr]:
             found += [skip.test for skip in skips]
         if isinstance(at, ast.While):
             found += [value for name in sorted(names(at.test)) for value in scene.made.get(name, [])]
-        below = at
     return found
 
 
@@ -118,28 +111,25 @@ def _guards(scene: Scene, test: ast.expr, builds: bool) -> bool:
     parts = list(ast.walk(test))
     if any(isinstance(n, (ast.Invert, ast.GeneratorExp, ast.ListComp)) for n in parts):
         return True
-    helpers = scene.functions.keys() - scene.recursive
-    if any(isinstance(n, ast.Call) and called(n) in helpers for n in parts):
+    if any(is_call(n, *(scene.functions.keys() - scene.recursive)) for n in parts):
         return True
     compared = [n for n in parts if isinstance(n, ast.Compare)]
-    looked_up = [
-        n for n in parts if isinstance(n, ast.Subscript) and not isinstance(scene.parent.get(id(n)), ast.Compare)
-    ]
-    if len([n for n in compared if isinstance(n.ops[0], _MEMBER)]) > 1 or len(looked_up) > 1:
+    places = [n for n in parts if isinstance(n, ast.Subscript)]
+    looked_up = [n for n in places if not isinstance(scene.parent.get(id(n)), ast.Compare)]
+    if sum(isinstance(n.ops[0], (ast.In, ast.NotIn)) for n in compared) > 1 or len(looked_up) > 1:
         return True
     return builds and any(isinstance(n.ops[0], ORDER) for n in compared) and not _skips_twins(compared)
-
-
-def _skips_twins(compared: list[ast.Compare]) -> bool:
-    """`i > start and a[i] == a[i - 1]`: equal items are taken once; nothing is pruned."""
-    return any(isinstance(n.left, ast.Subscript) and isinstance(n.comparators[0], ast.Subscript) for n in compared)
 
 
 def _turns_back(stmt: ast.stmt) -> bool:
     """`if left > n or right > n or left < right: return`."""
     if not isinstance(stmt, ast.If) or not isinstance(stmt.test, ast.BoolOp) or not isinstance(stmt.test.op, ast.Or):
         return False
-    if len(stmt.body) != 1 or not isinstance(stmt.body[0], ast.Return) or stmt.body[0].value is not None:
-        return False
     tests = [n for n in stmt.test.values if isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER)]
-    return len(tests) > 1 and any(key(n.left) and key(n.comparators[0]) for n in tests)
+    returns = len(stmt.body) == 1 and isinstance(stmt.body[0], ast.Return) and stmt.body[0].value is None
+    return returns and len(tests) > 1 and any(key(n.left) and key(n.comparators[0]) for n in tests)
+
+
+def _skips_twins(compared: list[ast.Compare]) -> bool:
+    """`i > start and a[i] == a[i - 1]`: equal items are taken once; nothing is pruned."""
+    return any(isinstance(n.left, ast.Subscript) and isinstance(n.comparators[0], ast.Subscript) for n in compared)

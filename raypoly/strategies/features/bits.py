@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_call, is_number, key, names, nodes_in
+from raypoly.strategies.features.scene import Scene, is_call, is_number, is_op, key, method_owner, names, nodes_in
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
@@ -41,9 +41,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
         return True
     if isinstance(node.op, ast.BitAnd) and (is_number(node.right, 1) or is_number(node.left, 1)):
         return not any(isinstance(n, (ast.LShift, ast.RShift)) for n in ast.walk(node))
-    if isinstance(node.op, ast.LShift):
-        return True
-    if _of_sets(node):
+    if isinstance(node.op, ast.LShift) or _of_sets(node):
         return True
     if isinstance(node.op, (ast.BitOr, ast.BitAnd)):
         counted = any(_is_int(v) for part in (node.left, node.right) for v in scene.made.get(key(part), []))
@@ -53,23 +51,17 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
 
 def _of_sets(node: ast.AST) -> bool:
     """Whether an operand is made of sets."""
-    made = (ast.Set, ast.SetComp)
-    return any(isinstance(n, made) or is_call(n, "set") for n in ast.walk(node))
+    return any(isinstance(n, (ast.Set, ast.SetComp)) or is_call(n, "set") for n in ast.walk(node))
 
 
-def _is_int(node: ast.expr) -> bool:
+def _is_int(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def _numeric(node: ast.AST) -> bool:
     """Whether an operand is surely a number: made by arithmetic or shifts, or written out."""
     kinds = (ast.Add, ast.Sub, ast.Mult, ast.LShift, ast.RShift)
-    return any(
-        (isinstance(n, ast.BinOp) and isinstance(n.op, kinds))
-        or (isinstance(n, ast.Constant) and type(n.value) is int)
-        or isinstance(n, ast.Invert)
-        for n in ast.walk(node)
-    )
+    return any(is_op(n, *kinds) or _is_int(n) or isinstance(n, ast.Invert) for n in ast.walk(node))
 
 
 def _tests_bits(scene: Scene, node: ast.AST, masks: set[str]) -> bool:
@@ -77,29 +69,21 @@ def _tests_bits(scene: Scene, node: ast.AST, masks: set[str]) -> bool:
     if isinstance(node, ast.Call):
         own = called(node) in scene.functions or called(node) in ("bin", "format")
         return own and any(names(arg) & masks for arg in node.args)
-    if isinstance(node, ast.JoinedStr):
-        return bool(names(node) & masks)
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd) and bool(names(node) & masks)
+    return (isinstance(node, ast.JoinedStr) or is_op(node, ast.BitAnd)) and bool(names(node) & masks)
 
 
 def _power_of_two(node: ast.AST) -> bool:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift):
+    if is_op(node, ast.LShift):
         return is_number(node.left, 1) and not isinstance(node.right, ast.Constant)
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and is_number(node.left, 2)
+    return is_op(node, ast.Pow) and is_number(node.left, 2)
 
 
 def _lists(loop: ast.For) -> bool:
     """Whether each round adds a list to what is returned: the subsets are the answer, not a way to it."""
-    made = {key(t) for n in nodes_in(loop.body) if isinstance(n, ast.Assign) for t in n.targets}
-    return any(
-        isinstance(n, ast.Call)
-        and called(n) == "append"
-        and isinstance(n.func, ast.Attribute)
-        and key(n.func.value) not in made
-        and isinstance(n.args[0], (ast.Name, ast.ListComp))
-        for n in nodes_in(loop.body)
-        if isinstance(n, ast.Call) and n.args
-    )
+    inner = nodes_in(loop.body)
+    made = {key(t) for n in inner if isinstance(n, ast.Assign) for t in n.targets}
+    fills = [n for n in inner if isinstance(n, ast.Call) and n.args and isinstance(n.args[0], (ast.Name, ast.ListComp))]
+    return any((owner := method_owner(n, "append")) is not None and key(owner) not in made for n in fills)
 
 
 def _halves_and_squares(loop: ast.While) -> bool:

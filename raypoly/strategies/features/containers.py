@@ -9,8 +9,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.index_moves import pairs, steps
-from raypoly.strategies.features.scene import ORDER, Scene, contains, is_call, key, method_owner, names, nodes_in, same
+from raypoly.strategies.features.index_moves import steps
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    assigned,
+    contains,
+    is_call,
+    is_op,
+    key,
+    method_owner,
+    names,
+    nodes_in,
+    same,
+)
 
 _HEAP = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop"}) | frozenset(
     {"nlargest", "nsmallest", "merge", "PriorityQueue"}
@@ -26,31 +38,28 @@ def features(scene: Scene) -> Iterator[str]:
         yield "heap"
     for name in sorted(scene.done_to):
         yield from _line(scene, name)
-    if _next_level(scene) or any(_reads_on(scene, loop) for loop in scene.nodes):
+    if any(_next_level(scene, loop) or _reads_on(scene, loop) for loop in scene.whiles):
         yield "queue"
-    if any(_releases(scene, loop) for loop in scene.nodes):
+    if any(_releases(loop) for loop in scene.both_loops):
         yield "kahn"
-    if any(isinstance(n, (ast.For, ast.While)) and (_by_heap(scene, n) or _by_looking(n)) for n in scene.nodes):
+    if any(_by_heap(scene, loop) or _by_looking(loop) for loop in scene.both_loops):
         yield "best_first"
 
 
 def _line(scene: Scene, name: str) -> Iterator[str]:
     """Queues and stacks: something goes in, and comes out at an end."""
     fills = scene.uses(name, *_FILL)
-    firsts, lasts = scene.uses(name, "pop_first", "get"), scene.uses(name, "pop_last")
-    firsts = [node for node in firsts if not _is_keyed_get(node)]
-    whiles = [loop for loop in scene.nodes if isinstance(loop, ast.While)]
+    lasts = scene.uses(name, "pop_last")  # `d.get(k)` takes from a dictionary, a queue's `get()` has no arguments
+    firsts = [n for n in scene.uses(name, "pop_first", "get") if not (is_call(n, "get") and n.args)]
     if firsts and lasts and any(_compares_in_order(scene, node) for node in scene.uses(name, "load")):
         yield "mono_queue"
     elif firsts and fills:
-        drained = [loop for loop in whiles if name in _not_empty(loop.test)]
+        drained = [loop for loop in scene.whiles if name in _not_empty(loop.test)]
         if any(_within(loop, firsts) and _within(loop, fills) for loop in drained):
             yield "queue"
         else:
-            trailing = any(
-                not _within(loop, fills) and _within(loop, firsts) and _fed(scene, loop, fills) for loop in whiles
-            )
-            yield "window" if trailing else "fifo"
+            loops = [loop for loop in scene.whiles if not _within(loop, fills) and _within(loop, firsts)]
+            yield "window" if any(_fed(scene, loop, fills) for loop in loops) else "fifo"
     elif any(scene.loops(node) for node in firsts) or any(
         scene.loops(n)
         and scene.function(n) not in scene.recursive
@@ -61,25 +70,22 @@ def _line(scene: Scene, name: str) -> Iterator[str]:
         yield "fifo"
     elif any(_within(stmt, fills) for use in scene.uses(name, "each") if isinstance(use, ast.For) for stmt in use.body):
         yield "queue"
-    elif lasts and fills and not _in_recursion(scene, lasts):
-        tests = [loop for loop in scene.uses(name, "test") if isinstance(loop, ast.While)]
-        endless = [loop for loop in whiles if isinstance(loop.test, ast.Constant)]
-        if any(_within(loop, lasts) and _within(loop, fills) for loop in tests + endless):
+    elif lasts and fills and not any(scene.function(node) in scene.recursive for node in lasts):
+        endless = [loop for loop in scene.whiles if isinstance(loop.test, ast.Constant)]
+        if any(_within(loop, lasts) and _within(loop, fills) for loop in (*scene.uses(name, "test"), *endless)):
             yield "dfs_stack"
             if any(_carries_path(fill) for fill in fills):
                 yield "backtrack"
                 if all(any(isinstance(up, ast.If) for up in scene.around(fill)) for fill in fills):
                     yield "pruned"
-        elif any(_unwinds(scene, loop, name, lasts, fills) for loop in whiles):
+        elif any(_unwinds(scene, loop, name, lasts, fills) for loop in scene.whiles):
             yield "mono_stack"
         elif any(scene.repeated(node) for node in lasts):
             yield "stack"
 
 
-def _releases(scene: Scene, loop: ast.AST) -> bool:
+def _releases(loop: ast.For | ast.While) -> bool:
     """What waits for others is counted down, and put in line once nothing is left: Kahn's order."""
-    if not isinstance(loop, (ast.While, ast.For)):
-        return False
     inner = nodes_in(loop.body)
     counted: list[ast.expr] = [n.target for n in inner if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Sub)]
     counted += [
@@ -121,83 +127,46 @@ def _keyed(scene: Scene, name: str) -> bool:
     return any(isinstance(v, ast.Dict) or is_call(v, *_TABLES) for v in made)
 
 
-def _is_keyed_get(node: ast.AST) -> bool:
-    """`d.get(k)` of a dictionary, where a queue's `get()` takes nothing."""
-    return is_call(node, "get") and bool(node.args)
-
-
 def _within(outer: ast.AST, inner: list[ast.AST]) -> bool:
     return contains(outer, {id(node) for node in inner})
 
 
-def _in_recursion(scene: Scene, nodes: list[ast.AST]) -> bool:
-    return any(scene.function(node) in scene.recursive for node in nodes)
-
-
 def _unwinds(scene: Scene, loop: ast.While, name: str, lasts: list[ast.AST], fills: list[ast.AST]) -> bool:
     """A loop that pops while the top compares in order with something, inside a loop that pushes."""
-    if not _within(loop, lasts) or _within(loop, fills):
+    if not _within(loop, lasts) or _within(loop, fills) or not any(_within(up, fills) for up in scene.loops(loop)):
         return False
-    outer = scene.loops(loop)
-    pushes = any(_within(out, fills) for out in outer)
-    tops = {name} | {
-        n
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Assign) and name in names(node.value)
-        for t in node.targets
-        for n in names(t)
-    }
-    ordered = any(
-        isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDER) and names(node) & tops and not _of_length(node)
-        for node in ast.walk(loop)
-    )
-    return pushes and ordered
+    inner = list(ast.walk(loop))
+    taken = [t for n in inner if isinstance(n, ast.Assign) and name in names(n.value) for t in n.targets]
+    tops = {name}.union(*map(names, taken))
+    ordered = [n for n in inner if isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER) and names(n) & tops]
+    lengths = [n for n in ordered if isinstance(n.left, ast.Call) and key(n.left.func) == "len"]
+    return len(ordered) > sum(isinstance(n.comparators[0], ast.Constant) for n in lengths)
 
 
-def _of_length(node: ast.Compare) -> bool:
-    """Whether a comparison is of a length with a number."""
-    return (
-        isinstance(node.left, ast.Call)
-        and key(node.left.func) == "len"
-        and isinstance(node.comparators[0], ast.Constant)
-    )
-
-
-def _next_level(scene: Scene) -> bool:
+def _next_level(scene: Scene, loop: ast.While) -> bool:
     """A frontier: `while level:` whose body builds another container out of it and puts it in its place."""
-    for loop in scene.nodes:
-        if not isinstance(loop, ast.While):
-            continue
-        tested = _not_empty(loop.test)
-        for node in ast.walk(loop):
-            if not isinstance(node, ast.Assign) or not names(node.targets[0]) & tested:
-                continue
-            for name in names(node.targets[0]) & tested:
-                others = names(node.value) - {name}
-                built = [other for other in others if scene.kinds(other) & {"append", "add", "extend", "update"}]
-                comp = any(
-                    isinstance(n, (ast.ListComp, ast.SetComp)) and len(n.generators) > 1 and name in names(n)
-                    for n in ast.walk(node.value)
-                )
-                if scene.uses(name, "each") and (comp or any(_within(loop, scene.uses(b, *_FILL)) for b in built)):
-                    return True
+    tested = _not_empty(loop.test)
+    for node in (n for n in ast.walk(loop) if isinstance(n, ast.Assign)):
+        for name in names(node.targets[0]) & tested:
+            others = names(node.value) - {name}
+            built = [other for other in others if scene.kinds(other) & {"append", "add", "extend", "update"}]
+            comp = any(
+                isinstance(n, (ast.ListComp, ast.SetComp)) and len(n.generators) > 1 and name in names(n)
+                for n in ast.walk(node.value)
+            )
+            if scene.uses(name, "each") and (comp or any(_within(loop, scene.uses(b, *_FILL)) for b in built)):
+                return True
     return False
 
 
 def _carries_path(fill: ast.AST) -> bool:
     """Whether what is pushed holds a way made longer: `stack.append((i, path + [x]))`."""
-    return any(
-        isinstance(n, ast.BinOp)
-        and isinstance(n.op, ast.Add)
-        and (isinstance(n.right, (ast.List, ast.Tuple)) or isinstance(getattr(n.right, "value", None), str))
-        for n in ast.walk(fill)
-    )
+    ends = [n.right for n in ast.walk(fill) if is_op(n, ast.Add)]
+    return any(isinstance(n, (ast.List, ast.Tuple)) or isinstance(getattr(n, "value", None), str) for n in ends)
 
 
-def _reads_on(scene: Scene, loop: ast.AST) -> bool:
+def _reads_on(scene: Scene, loop: ast.While) -> bool:
     """A list that a loop reads by a rising index and makes longer: `x = q[i]; i += 1; q.append(y)`."""
-    if not isinstance(loop, ast.While):
-        return False
     rising = {name for name, ways in steps(loop.body).items() if ways == {1}} & names(loop.test)
     return any(
         _within(loop, scene.uses(name, *_FILL))
@@ -210,11 +179,7 @@ def _not_empty(test: ast.expr) -> set[str]:
     """Containers that a loop runs for as long as there is something in them."""
     if isinstance(test, ast.BoolOp):
         return {name for value in test.values for name in _not_empty(value)}
-    if (
-        isinstance(test, ast.Compare)
-        and isinstance(test.comparators[0], ast.Constant)
-        and not test.comparators[0].value
-    ):
+    if isinstance(test, ast.Compare) and isinstance(zero := test.comparators[0], ast.Constant) and not zero.value:
         test = test.left
     if isinstance(test, ast.Call) and key(test.func) == "len" and test.args:
         test = test.args[0]
@@ -253,7 +218,6 @@ def _best(stmt: ast.stmt) -> Iterator[str]:
     if isinstance(stmt, ast.For):
         for choice in (n for n in ast.walk(stmt) if isinstance(n, ast.If)):
             if any(isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER) for n in ast.walk(choice.test)):
-                for kept in (n for n in nodes_in(choice.body) if isinstance(n, ast.Assign)):
-                    for target, value in pairs(kept):
-                        if isinstance(target, ast.Name) and key(value) in names(stmt.target):
-                            yield target.id
+                for target, value in assigned(nodes_in(choice.body)):
+                    if isinstance(target, ast.Name) and key(value) in names(stmt.target):
+                        yield target.id

@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import ORDER, Scene, is_number, key, method_owner, names, nodes_in
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    halved,
+    is_number,
+    is_op,
+    key,
+    method_owner,
+    names,
+    nodes_in,
+    pairs,
+)
 from raypoly.strategies.live_code.constructs import called
 
 _BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})
@@ -14,23 +25,18 @@ _FACING = (*ORDER, ast.NotEq)
 
 def features(scene: Scene) -> Iterator[str]:
     """`binary_search`, `bisect`, `two_pointers`, `merge`, `expand`, `window`."""
-    if any(_halves_a_range(loop) for loop in scene.nodes):
-        yield "binary_search"
     for call in scene.calls:
         if called(call) in _BISECT & scene.library:
-            yield "binary_search" if _on_the_answer(call) else "bisect"
-    for node in scene.nodes:
-        if isinstance(node, ast.While):
-            yield from _pairs(scene, node)
-        if isinstance(node, ast.For) and _trailing(node):
+            by_key = any(word.arg == "key" for word in call.keywords)  # `bisect_left(range(n), True, key=enough)`
+            yield "binary_search" if by_key and call.args and isinstance(call.args[0], ast.Call) else "bisect"
+    for loop in scene.both_loops:
+        if _halves_a_range(loop):
+            yield "binary_search"
+        if isinstance(loop, ast.While):
+            yield from _pairs(scene, loop)
+        elif _trailing(loop):
             yield "two_pointers"
-        if isinstance(node, (ast.For, ast.While)):
-            yield from _window(scene, node)
-
-
-def _on_the_answer(call: ast.Call) -> bool:
-    """`bisect_left(range(n), True, key=enough)`: the library's halving of a range of answers."""
-    return any(word.arg == "key" for word in call.keywords) and bool(call.args) and isinstance(call.args[0], ast.Call)
+        yield from _window(scene, loop)
 
 
 def steps(body: list[ast.stmt]) -> dict[str, set[int]]:
@@ -43,64 +49,32 @@ def steps(body: list[ast.stmt]) -> dict[str, set[int]]:
 
 
 def _step(node: ast.AST) -> Iterator[tuple[str, int]]:
-    moves: list[tuple[ast.expr, ast.operator, ast.expr]]
+    moves: list[tuple[ast.expr, ast.operator, ast.expr]] = []
     if isinstance(node, ast.AugAssign):
         moves = [(node.target, node.op, node.value)]
     elif isinstance(node, ast.Assign):
-        sums = [(target, value) for target, value in pairs(node) if isinstance(value, ast.BinOp)]
-        moves = [(target, value.op, value.right) for target, value in sums if key(value.left) == key(target)]
-    else:
-        return
+        moves = [(t, v.op, v.right) for t, v in pairs(node) if isinstance(v, ast.BinOp) and key(v.left) == key(t)]
     for place, op, by in moves:
         if isinstance(place, ast.Name) and isinstance(op, (ast.Add, ast.Sub)) and isinstance(by, ast.Constant):
             yield place.id, 1 if isinstance(op, ast.Add) else -1
-
-
-def pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets with their values: `a, b = b, a` has two, `a = b = 0` counts its first."""
-    target, value = node.targets[0], node.value
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return list(zip(target.elts, value.elts, strict=True))
-    return [(target, value)]
 
 
 def middle(node: ast.AST | None) -> set[str]:
     """The two names whose midpoint an expression is, empty for anything else."""
     if isinstance(node, ast.Call) and key(node.func) == "int" and node.args:
         return middle(node.args[0])
-    if not isinstance(node, ast.BinOp):
-        return set()
-    halved = isinstance(node.op, (ast.FloorDiv, ast.Div)) and is_number(node.right, 2)
-    halved |= isinstance(node.op, ast.RShift) and is_number(node.right, 1)
-    if halved and isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Add):
-        found = names(node.left)
-        return found if len(found) == 2 and not _divides(node.left) else set()
-    if isinstance(node.op, (ast.Add, ast.Sub)):
-        half = next((part for part in (node.right, node.left) if _halves_a_difference(part)), None)
-        return names(half) if half is not None and len(names(half)) == 2 else set()
-    return set()
+    found: set[str] = set()
+    if is_op(total := halved(node, ast.Div), ast.Add):
+        if not any(is_op(part, ast.FloorDiv, ast.Div, ast.Mult) for part in ast.walk(total)):
+            found = names(total)
+    elif is_op(node, ast.Add, ast.Sub):
+        halves = [half for part in (node.right, node.left) if isinstance(half := halved(part, ast.Div), ast.BinOp)]
+        found = next((names(h) for h in halves if any(isinstance(n, ast.Sub) for n in ast.walk(h))), found)
+    return found if len(found) == 2 else set()
 
 
-def _halves_a_difference(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.BinOp)
-        and (
-            (isinstance(node.op, (ast.FloorDiv, ast.Div)) and is_number(node.right, 2))
-            or (isinstance(node.op, ast.RShift) and is_number(node.right, 1))
-        )
-        and isinstance(node.left, ast.BinOp)
-        and any(isinstance(part, ast.Sub) for part in ast.walk(node.left))
-    )
-
-
-def _divides(node: ast.AST) -> bool:
-    return any(isinstance(part, (ast.FloorDiv, ast.Div, ast.Mult)) for part in ast.walk(node))
-
-
-def _halves_a_range(loop: ast.AST) -> bool:
+def _halves_a_range(loop: ast.For | ast.While) -> bool:
     """A loop that computes the midpoint of two names and moves one of them there."""
-    if not isinstance(loop, (ast.While, ast.For)):
-        return False
     inner = nodes_in(loop.body)
     ends = {name for node in inner if isinstance(node, (ast.Assign, ast.NamedExpr)) for name in middle(node.value)}
     return any(isinstance(n, ast.Name) and n.id in ends and isinstance(n.ctx, ast.Store) for n in inner)
@@ -139,14 +113,13 @@ def _one_or_other(loop: ast.While, up: set[str], down: set[str]) -> bool:
 def _trailing(loop: ast.For) -> bool:
     """A second index that only comes back while the loop goes on: `while j >= 0 and row[j] > x: j -= 1`."""
     for node in nodes_in(loop.body):
-        if not isinstance(node, ast.While):
+        if not isinstance(node, ast.While) or not names(node.test) & names(loop.target):
             continue
-        for name in (n for n, ways in steps(node.body).items() if ways == {-1}):
+        inside = {id(n) for n in ast.walk(node)}
+        places = {key(n.slice) for n in ast.walk(node.test) if isinstance(n, ast.Subscript)}
+        for name in (n for n, ways in steps(node.body).items() if ways == {-1} and n in places):
             stores = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == name]
-            inside = {id(n) for n in ast.walk(node)}
-            kept = all(id(n) in inside for n in stores if isinstance(n.ctx, ast.Store))
-            places = [n for n in ast.walk(node.test) if isinstance(n, ast.Subscript)]
-            if kept and any(key(place.slice) == name for place in places) and names(node.test) & names(loop.target):
+            if all(id(n) in inside for n in stores if isinstance(n.ctx, ast.Store)):
                 return True
     return False
 
@@ -161,23 +134,21 @@ def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
     """An edge that trails the loop's own index: it only moves on, and is not set back in the loop."""
     lead = names(loop.target) if isinstance(loop, ast.For) else names(loop.test) & set(steps(loop.body))
     inner = nodes_in(loop.body)
-    sought = {name for n in inner if isinstance(n, ast.While) for name, ways in steps(n.body).items() if ways == {1}}
-    sought |= {name for n in inner if isinstance(n, ast.If) for name, ways in steps(n.body).items() if ways == {1}}
-    sought |= {name for n in inner if isinstance(n, ast.Assign) and (name := _jumps_on(n))}
+    blocks = [n.body for n in inner if isinstance(n, (ast.While, ast.If))]
+    sought = {name for body in blocks for name, ways in steps(body).items() if ways == {1}}
+    sought |= {name for n in inner if (name := _jumps_on(n))}
     for name in sorted(sought - lead):
         stores = [n for n in inner if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
-        moves = sum(
-            1 for n in inner if dict(_step(n)).get(name) == 1 or (isinstance(n, ast.Assign) and _jumps_on(n) == name)
-        )
+        moves = sum(1 for n in inner if dict(_step(n)).get(name) == 1 or _jumps_on(n) == name)
         if len(stores) == moves and _trails(scene, inner, name, lead):
             yield "window"
-    if any(_drops_its_head(n, inner) for n in inner) or any(_leaves(n, inner, lead) for n in inner):
+    if any(_drops_its_head(n, inner) or _leaves(n, inner, lead) for n in inner):
         yield "window"
     for n in inner:
-        if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.BinOp) and isinstance(n.slice.op, ast.Sub):
+        if isinstance(n, ast.Subscript) and is_op(n.slice, ast.Sub):
             owner = scene.parent.get(id(n))
             leaves = isinstance(owner, ast.AugAssign) and isinstance(owner.op, ast.Sub) and owner.value is n
-            leaves |= isinstance(owner, ast.BinOp) and isinstance(owner.op, ast.Sub) and owner.right is n
+            leaves |= is_op(owner, ast.Sub) and owner.right is n
             if leaves and names(n.slice) & lead and isinstance(n.slice.right, ast.Name):
                 totals = {key(a.target) for a in scene.around(n) if isinstance(a, ast.AugAssign)} - {""}
                 grown = {key(a.target) for a in inner if isinstance(a, ast.AugAssign) and isinstance(a.op, ast.Add)}
@@ -201,44 +172,33 @@ def _leaves(node: ast.AST, inner: list[ast.AST], lead: set[str]) -> bool:
         return False
     if not isinstance(node.target, ast.Subscript):
         return False
-    left = {key(n.targets[0]): n.value for n in inner if isinstance(n, ast.Assign)}
-    index = left.get(key(node.target.slice), node.target.slice) if key(node.target.slice) else node.target.slice
-    for part in ast.walk(index):
-        place = part.slice if isinstance(part, ast.Subscript) else None
-        if not isinstance(place, ast.BinOp) or not isinstance(place.op, ast.Sub):
-            continue
-        if key(place.left) in lead and not isinstance(place.right, ast.Constant):
-            return True
-    return False
+    made = {name: n.value for n in inner if isinstance(n, ast.Assign) and (name := key(n.targets[0]))}
+    index = made.get(key(node.target.slice), node.target.slice)
+    behind = [n.slice for n in ast.walk(index) if isinstance(n, ast.Subscript) and is_op(n.slice, ast.Sub)]
+    return any(key(place.left) in lead and not isinstance(place.right, ast.Constant) for place in behind)
 
 
-def _jumps_on(node: ast.Assign) -> str:
-    """The name that an assignment only moves forward: `left = max(left, last + 1)`."""
-    name = key(node.targets[0])
-    value = node.value
-    if name and isinstance(value, ast.Call) and key(value.func) == "max" and any(key(a) == name for a in value.args):
-        return name if any(isinstance(a, ast.BinOp) for a in value.args) else ""
-    if name and isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _is_kept_place(value.left):
-        return name if is_number(value.right, 1) else ""
-    return ""
-
-
-def _is_kept_place(node: ast.expr) -> bool:
-    """A place that a table remembers: `last[x]`, `last.pop(x)`."""
-    return isinstance(node, ast.Subscript) or method_owner(node, "pop", "get") is not None
+def _jumps_on(node: ast.AST) -> str:
+    """The name that an assignment only moves forward: `left = max(left, last + 1)`, `left = last[x] + 1`."""
+    if not isinstance(node, ast.Assign):
+        return ""
+    name, value = key(node.targets[0]), node.value
+    on = False
+    if isinstance(value, ast.Call) and key(value.func) == "max":
+        on = any(key(a) == name for a in value.args) and any(isinstance(a, ast.BinOp) for a in value.args)
+    elif is_op(value, ast.Add) and is_number(value.right, 1):
+        on = isinstance(value.left, ast.Subscript) or method_owner(value.left, "pop", "get") is not None
+    return name if on else ""
 
 
 def _trails(scene: Scene, inner: list[ast.AST], name: str, lead: set[str]) -> bool:
     """Whether `lead - name` is a length, or `name` .. `lead` a slice, or `name` an index of the data."""
-    for node in scene.nodes:
-        difference = isinstance(getattr(node, "op", None), ast.Sub)
-        if isinstance(node, ast.BinOp) and difference and name in names(node.right) and names(node.left) & lead:
-            return True
+    if any(is_op(n, ast.Sub) and name in names(n.right) and names(n.left) & lead for n in scene.nodes):
+        return True
     for node in inner:
         if isinstance(node, ast.Slice) and name in names(node.lower) and names(node.upper) & lead:
             return True
-        if isinstance(node, ast.While) and steps(node.body).get(name) == {1}:
-            places = [n for n in nodes_in(node.body) if isinstance(n, ast.Subscript)]
-            if any(key(place.slice) == name for place in places):
-                return True
+        body = node.body if isinstance(node, ast.While) and steps(node.body).get(name) == {1} else []
+        if any(isinstance(n, ast.Subscript) and key(n.slice) == name for n in nodes_in(body)):
+            return True
     return False

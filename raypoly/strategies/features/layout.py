@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from raypoly.strategies.features.index_moves import pairs, steps
-from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, same
+from raypoly.strategies.features.index_moves import steps
+from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, pairs, same
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -22,13 +22,13 @@ def features(scene: Scene) -> Iterator[str]:
                 yield "reversed_part"
         if is_call(node, "zip") and any(isinstance(a, ast.Starred) for a in node.args):
             yield "transpose"
-        if isinstance(node, ast.While) and _turns_round(node):
+    for loop in scene.both_loops:
+        if isinstance(loop, ast.While) and _turns_round(loop):
             yield "reversed_part"
-        if isinstance(node, (ast.For, ast.While)):
-            if _chain(node.body):
-                yield "cycle"
-            if any(_packs(node, name) for name in _advanced_by_choice(node)):
-                yield "packed"
+        if _chain(loop.body):
+            yield "cycle"
+        if _packs(loop):
+            yield "packed"
 
 
 def _crosses(node: ast.Assign) -> bool:
@@ -59,12 +59,8 @@ def _goes_round(scene: Scene, node: ast.Assign) -> bool:
 def _chain(body: list[ast.stmt]) -> bool:
     """`held = m[a]; m[a] = m[b]; m[b] = m[c]; ...`: each place takes over what the next one held."""
     moved = [s for s in body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Subscript)]
-    links = [
-        (one, other)
-        for one, other in pairwise(moved)
-        if isinstance(one.value, ast.Subscript) and same(one.value, other.targets[0])
-    ]
-    return len(links) > 1
+    links = [isinstance(a.value, ast.Subscript) and same(a.value, b.targets[0]) for a, b in pairwise(moved)]
+    return sum(links) > 1
 
 
 def _turns_a_part(node: ast.Assign) -> bool:
@@ -91,28 +87,14 @@ def _turns_round(loop: ast.While) -> bool:
     return False
 
 
-def _advanced_by_choice(loop: ast.For | ast.While) -> list[str]:
-    """Names that the loop moves on by one in some rounds only."""
-    lead = names(loop.target) if isinstance(loop, ast.For) else set()
-    chosen = {
-        name
-        for n in nodes_in(loop.body)
-        if isinstance(n, ast.If)
-        for name, ways in steps([*n.body, *n.orelse]).items()
-        if ways == {1}
-    }
-    return sorted(chosen - lead)
-
-
-def _packs(loop: ast.For | ast.While, name: str) -> bool:
-    """Whether what is kept is written at an index that only then moves on."""
-    if isinstance(loop, ast.While) and name in names(loop.test):
-        return False
+def _packs(loop: ast.For | ast.While) -> bool:
+    """Whether what is kept is written at an index that only then moves on, by one."""
+    lead = names(loop.target if isinstance(loop, ast.For) else loop.test)
     for node in nodes_in(loop.body):
-        if not isinstance(node, ast.If) or steps([*node.body, *node.orelse]).get(name) != {1}:
-            continue
-        for part in (*node.body, *node.orelse):
-            for one in ast.walk(part):
-                if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and key(one.slice) == name:
-                    return True
+        if isinstance(node, ast.If):
+            choice = [*node.body, *node.orelse]
+            chosen = {name for name, ways in steps(choice).items() if ways == {1}} - lead
+            places = [n for n in nodes_in(choice) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)]
+            if any(key(place.slice) in chosen for place in places):
+                return True
     return False

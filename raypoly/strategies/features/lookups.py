@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_call, key, method_owner, names, same
+from raypoly.strategies.features.scene import Scene, is_call, is_op, key, method_owner, names, same
 from raypoly.strategies.live_code.constructs import called
 
 _HASHES = frozenset({"set", "dict", "Counter", "defaultdict", "OrderedDict", "frozenset", "fromkeys"})
@@ -35,7 +35,8 @@ def _hashed(scene: Scene, name: str) -> bool:
     kinds, values = scene.kinds(name), scene.made.get(name, [])
     if values and all(scene.loops(value) for value in values) and not _complements(scene, name):
         return False  # made anew in each round: a means of one round, not of the whole
-    keyed = any(_is_hash(value) for value in values)
+    hashes = (ast.Dict, ast.Set, ast.DictComp, ast.SetComp)
+    keyed = any(isinstance(value, hashes) or is_call(value, *_HASHES) for value in values)
     asked = bool(
         kinds & {"in", "get", "difference", "intersection", "isdisjoint", "issubset", "symmetric_difference"}
     ) or (keyed and bool(kinds & {"load", "items", "values", "most_common", "pop_last", "len"}))
@@ -52,7 +53,7 @@ def _complements(scene: Scene, name: str) -> bool:
     """Whether what is asked for is worked out first: `target - x in seen`."""
     asked = [node.left for node in scene.uses(name, "in") if isinstance(node, ast.Compare)]
     made = [value for node in asked for value in (scene.made.get(key(node), []) if key(node) else [node])]
-    return any(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Sub) for v in made)
+    return any(is_op(value, ast.Sub) for value in made)
 
 
 def _adjacency(scene: Scene, name: str) -> bool:
@@ -74,19 +75,13 @@ def _counts(scene: Scene, name: str) -> bool:
 
 def _is_value(scene: Scene, index: ast.expr) -> bool:
     """Whether an index is an element of the data rather than a place in it."""
-    if any(isinstance(part, ast.Call) and key(part.func) == "ord" for part in ast.walk(index)):
-        return True
     if isinstance(index, ast.Subscript):
+        return True
+    if any(isinstance(part, ast.Call) and key(part.func) == "ord" for part in ast.walk(index)):
         return True
     used = names(index) | {n for name in names(index) for v in scene.made.get(name, [])[:1] for n in names(v)}
     over = [n for n in scene.around(index) if isinstance(n, ast.For) and names(n.target) & used]
     return any(isinstance(n.iter, (ast.Name, ast.Attribute)) and isinstance(n.target, ast.Name) for n in over)
-
-
-def _is_hash(value: ast.expr) -> bool:
-    if isinstance(value, (ast.Dict, ast.Set, ast.DictComp, ast.SetComp)):
-        return True
-    return is_call(value, *_HASHES)
 
 
 def _from_data(value: ast.expr) -> bool:
@@ -153,12 +148,10 @@ def _follows_parents(scene: Scene, node: ast.AST) -> bool:
 
 def _walks_up(scene: Scene, node: ast.AST, name: str) -> bool:
     """Whether the comparison is a loop's test, and the loop moves the name."""
-    for loop in scene.loops(node)[:1]:
-        if isinstance(loop, ast.While) and node in ast.walk(loop.test):
-            return any(
-                isinstance(n, ast.Assign) and key(t) == name for n in ast.walk(loop) for t in getattr(n, "targets", ())
-            )
-    return False
+    loop = next(iter(scene.loops(node)), None)
+    if not isinstance(loop, ast.While) or node not in ast.walk(loop.test):
+        return False
+    return any(key(t) == name for n in ast.walk(loop) if isinstance(n, ast.Assign) for t in n.targets)
 
 
 def _calls_up(scene: Scene, node: ast.AST, place: ast.AST) -> bool:
@@ -195,14 +188,11 @@ def _sorts(scene: Scene) -> Iterator[str]:
         if called(call) not in ("sorted", "sort") or called(call) in scene.functions:
             continue
         first = call.args[0] if isinstance(call.func, ast.Name) and call.args else None
-        if first and (_is_short(first) or _is_choice(scene, first)):
+        short = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) <= 4
+        if short or (first and _is_choice(scene, first)):
             continue
         decides = any(isinstance(node, ast.Compare) for node in scene.nodes)
         yield "sorted_output" if decides and _is_output(scene, call) else "sort"
-
-
-def _is_short(node: ast.expr) -> bool:
-    return isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) <= 4
 
 
 def _is_choice(scene: Scene, node: ast.expr) -> bool:
@@ -213,9 +203,9 @@ def _is_choice(scene: Scene, node: ast.expr) -> bool:
 
 def _is_output(scene: Scene, call: ast.Call) -> bool:
     up = scene.parent.get(id(call))
-    while isinstance(up, ast.Call) and called(up) in ("list", "join", "tuple"):
+    while is_call(up, "list", "join", "tuple"):
         up = scene.parent.get(id(up))
-    if isinstance(up, (ast.Return, ast.AugAssign)) or (isinstance(up, ast.Call) and called(up) == "extend"):
+    if isinstance(up, (ast.Return, ast.AugAssign)) or is_call(up, "extend"):
         return True
     if isinstance(call.func, ast.Attribute) and called(call) == "sort" and isinstance(up, ast.Expr):
         name = key(call.func.value)

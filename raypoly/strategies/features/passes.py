@@ -10,56 +10,47 @@ from raypoly.strategies.features.scene import Scene, key, names, nodes_in
 
 def features(scene: Scene) -> Iterator[str]:
     """`fixpoint`, `sweep`."""
-    if any(_until_stable(node) for node in scene.nodes):
+    if any(_until_stable(loop) or _compares_with_before(loop) or _replaces(loop) for loop in scene.whiles):
         yield "fixpoint"
     if any(_events(scene, name) for name in sorted(scene.done_to)) or _both_ends(scene):
         yield "sweep"
 
 
-def _until_stable(loop: ast.AST) -> bool:
+def _until_stable(loop: ast.While) -> bool:
     """`while changed: changed = False; ... changed = True`, or `while True` left where nothing changed."""
-    if not isinstance(loop, ast.While):
-        return False
-    if _compares_with_before(loop) or _replaces(loop):
-        return True
     said: dict[str, set[bool]] = {}
     for node in nodes_in(loop.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
             said.setdefault(key(node.targets[0]), set()).add(node.value.value)
     flags = {name for name, values in said.items() if name and values == {True, False}}
-    first = [stmt for stmt in loop.body[:2] if isinstance(stmt, ast.Assign) and key(stmt.targets[0]) in flags]
-    if not first:
+    if not any(isinstance(stmt, ast.Assign) and key(stmt.targets[0]) in flags for stmt in loop.body[:2]):
         return False
-    leaves = [s for s in loop.body if isinstance(s, ast.If) and any(isinstance(n, ast.Break) for n in s.body)]
-    return bool(flags & names(loop.test)) or any(flags & names(stmt.test) for stmt in leaves)
+    leaves = [s.test for s in loop.body if isinstance(s, ast.If) and any(isinstance(n, ast.Break) for n in s.body)]
+    return any(flags & names(test) for test in (loop.test, *leaves))
 
 
 def _compares_with_before(loop: ast.While) -> bool:
     """`before = state[:]` ... `if state == before: break`, or the same in the loop's test, perhaps by length."""
-    tests = [loop.test]
-    for stmt in loop.body:
-        if isinstance(stmt, ast.If) and any(isinstance(n, (ast.Break, ast.Return)) for n in stmt.body):
-            tests.append(stmt.test)
+    leaves = (ast.Break, ast.Return)
+    tests = [s.test for s in loop.body if isinstance(s, ast.If) and any(isinstance(n, leaves) for n in s.body)]
     kept = {key(s.targets[0]): s.value for s in loop.body if isinstance(s, ast.Assign) and key(s.targets[0])}
-    for test in tests:
-        if not isinstance(test, ast.Compare):
-            continue
-        sides = [test.left, test.comparators[0]]
+    changed = {key(target) for node in nodes_in(loop.body) for target in _targets(node)}
+    for test in (t for t in (loop.test, *tests) if isinstance(t, ast.Compare)):
+        sides = (test.left, test.comparators[0])
         for one, other in (sides, sides[::-1]):
             value = kept.get(key(one))
-            copied = isinstance(value, (ast.Name, ast.Subscript, ast.Call)) and not isinstance(other, ast.Constant)
-            if value is not None and copied and names(value) & names(other) - {key(one)} and _is_whole(value):
-                changed = {key(t) for n in nodes_in(loop.body) for t in _targets(n)}
-                if names(other) & changed:
-                    return True
+            copied = value is not None and _is_copy(value) and not isinstance(other, ast.Constant)
+            if copied and names(value) & names(other) - {key(one)} and names(other) & changed:
+                return True
     return False
 
 
-def _is_whole(value: ast.expr) -> bool:
+def _is_copy(value: ast.expr) -> bool:
     """Whether a value is a copy of a state, or its length: not one item of it."""
     if isinstance(value, ast.Subscript):
         return isinstance(value.slice, ast.Slice)
-    return not isinstance(value, ast.Call) or _name(value) in ("len", "list", "set", "dict", "tuple", "deepcopy")
+    copies = ("len", "list", "set", "dict", "tuple", "deepcopy")
+    return isinstance(value, ast.Name) or (isinstance(value, ast.Call) and _name(value) in copies)
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
@@ -83,24 +74,17 @@ def _events(scene: Scene, name: str) -> bool:
     ordered = scene.uses(name, "sort", "sorted", "heapify")
     if not ordered and not any(key(arg) == name for c in scene.calls if "sorted" in _name(c) for arg in c.args):
         return False
-    marked: list[ast.Tuple] = []
+    points: list[ast.expr | None] = []
     for fill in scene.uses(name, "append", "extend"):
         value = fill.args[0] if isinstance(fill, ast.Call) and fill.args else getattr(fill, "value", None)
-        parts = value.elts if isinstance(value, (ast.List,)) else [value]
-        marked += [part for part in parts if isinstance(part, ast.Tuple) and scene.loops(fill)]
-    for value in scene.made.get(name, []):
-        for comp in ast.walk(value):
-            if isinstance(comp, ast.ListComp):
-                marked += [comp.elt] if isinstance(comp.elt, ast.Tuple) else []
-                marked += [
-                    part
-                    for g in comp.generators
-                    if isinstance(g.iter, (ast.Tuple, ast.List))
-                    for part in g.iter.elts
-                    if isinstance(part, ast.Tuple)
-                ]
-    marks = {ast.dump(part) for row in marked for part in row.elts if _is_mark(part)}
-    return len(marks) > 1
+        if scene.loops(fill):
+            points += value.elts if isinstance(value, ast.List) else [value]
+    for comp in nodes_in(scene.made.get(name, [])):
+        if isinstance(comp, ast.ListComp):
+            sources = [g.iter for g in comp.generators if isinstance(g.iter, (ast.Tuple, ast.List))]
+            points += [comp.elt, *(part for source in sources for part in source.elts)]
+    marked = [part for point in points if isinstance(point, ast.Tuple) for part in point.elts]
+    return len({ast.dump(part) for part in marked if _is_mark(part)}) > 1
 
 
 def _both_ends(scene: Scene) -> bool:
@@ -120,6 +104,4 @@ def _name(call: ast.Call) -> str:
 
 
 def _is_mark(node: ast.expr) -> bool:
-    if isinstance(node, ast.UnaryOp):
-        node = node.operand
-    return isinstance(node, ast.Constant)
+    return isinstance(node.operand if isinstance(node, ast.UnaryOp) else node, ast.Constant)

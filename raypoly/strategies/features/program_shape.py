@@ -6,19 +6,16 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, is_number, key, names, nodes_in
+from raypoly.strategies.features.scene import Scene, is_number, key, method_owner, names, nodes_in
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant
 
-_FEW = 16
-"""A loop over at most this many constants is written out, not scaled with the input."""
 _CLOSED = frozenset(
     {"comb", "perm", "factorial", "isqrt", "sqrt", "log", "log2", "log10", "gcd", "lcm", "floor", "ceil"}
 )
 _HIDDEN = frozenset(
     {"sum", "min", "max", "any", "all", "count", "index", "find", "reversed", "join", "startswith", "sorted"}
 )
-_SEQUENCES = (ast.Subscript, ast.ListComp, ast.GeneratorExp)
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -50,12 +47,10 @@ def _deepest(scene: Scene) -> int:
             return max(of(head, path), body + (0 if amortised else _scales(node)), most(node.orelse, path))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             first = node.generators[0].iter
-            parts = [
-                part for part in ast.walk(node) if scene.parent.get(id(part)) is node and part is not node.generators[0]
-            ]
+            parts = [part for part in ast.iter_child_nodes(node) if part is not node.generators[0]]
             inner = most([*parts, *node.generators[0].ifs], path)
             return max(of(first, path), inner + sum(_scales(generator) for generator in node.generators))
-        inner = most(list(_children(node)), path)
+        inner = most(_children(node), path)
         if isinstance(node, ast.Compare) and (_compares_parts(node) or _looks_through(scene, node)):
             inner += 1
         if isinstance(node, ast.Call):
@@ -88,9 +83,9 @@ def _looks_through(scene: Scene, node: ast.Compare) -> bool:
     """`x in row`, where the row is one of many: a loop said at once."""
     if not isinstance(node.ops[0], (ast.In, ast.NotIn)) or not isinstance(node.comparators[0], ast.Name):
         return False
-    row = node.comparators[0].id
-    return any(isinstance(up, ast.For) and key(up.target) == row for up in scene.around(node)) or any(
-        key(generator.target) == row for up in scene.around(node) for generator in getattr(up, "generators", [])
+    loops = [loop for up in scene.around(node) for loop in (up, *getattr(up, "generators", ()))]
+    return any(
+        isinstance(loop, (ast.For, ast.comprehension)) and key(loop.target) == node.comparators[0].id for loop in loops
     )
 
 
@@ -114,31 +109,19 @@ def _amortised(scene: Scene, loop: ast.While) -> bool:
     outer = scene.loops(loop)
     if not outer:
         return False
-    moved = set(steps(loop.body)) & names(loop.test)
-    moved |= {
-        key(c.func.value)
-        for c in nodes_in(loop.body)
-        if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute) and c.func.attr in ("pop", "popleft")
-    } & {key(n) for n in ast.walk(loop.test)} - {""}
+    taken = {key(owner) for n in nodes_in(loop.body) if (owner := method_owner(n, "pop", "popleft"))} - {""}
+    moved = set(steps(loop.body)) & names(loop.test) | taken & {key(n) for n in ast.walk(loop.test)}
     inside = {id(n) for n in ast.walk(loop)}
-    reset = {
-        n.id
-        for n in ast.walk(outer[0])
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in inside
-    }
-    return bool(moved - reset)
+    stored = [n for n in ast.walk(outer[0]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return bool(moved - {n.id for n in stored if id(n) not in inside})
 
 
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs where it stands: the body of a function that has a name runs where it is called."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) and isinstance(
-            node, (ast.FunctionDef, ast.Module)
-        ):
-            if isinstance(node, ast.Module):
-                yield child
-            continue
-        yield child
+def _children(node: ast.AST) -> list[ast.AST]:
+    """What runs where it stands: the body of a function inside another runs where it is called."""
+    below = ast.iter_child_nodes(node)
+    if not isinstance(node, ast.FunctionDef):
+        return list(below)
+    return [child for child in below if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:
@@ -150,8 +133,8 @@ def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:
         bounds = [constant(arg) for arg in source.args]
         if all(isinstance(bound, int) for bound in bounds):
             return 0 if len(range(*[b for b in bounds if isinstance(b, int)])) <= 64 else 1
-    if isinstance(source, (ast.List, ast.Tuple, ast.Set)) and len(source.elts) <= _FEW:
-        return 0
+    if isinstance(source, (ast.List, ast.Tuple, ast.Set)) and len(source.elts) <= 16:
+        return 0  # written out, not scaled with the input
     if isinstance(loop, ast.For) and loop.body and isinstance(loop.body[-1], (ast.Return, ast.Break)):
         return 0
     return 1
@@ -159,11 +142,11 @@ def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:
 
 def _is_hidden_loop(scene: Scene, call: ast.Call) -> bool:
     """A library call inside a loop that goes over a part of the data again."""
-    if called(call) not in _HIDDEN or not scene.loops(call):
+    if called(call) not in _HIDDEN or not scene.loops(call) or len(call.args) != 1:
         return False
     arguments = [*call.args, *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
-    return len(call.args) == 1 and any(isinstance(arg, _SEQUENCES) and _sliced(arg) for arg in arguments)
-
-
-def _sliced(node: ast.AST) -> bool:
-    return isinstance(node, (ast.ListComp, ast.GeneratorExp)) or any(isinstance(n, ast.Slice) for n in ast.walk(node))
+    return any(
+        isinstance(arg, (ast.ListComp, ast.GeneratorExp))
+        or (isinstance(arg, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(arg)))
+        for arg in arguments
+    )

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from raypoly.strategies.features.index_moves import pairs
 from raypoly.strategies.features.scene import (
     Scene,
     indices,
     is_call,
     is_last,
     is_number,
+    is_op,
     key,
+    method_owner,
     names,
+    pairs,
     same,
     stored_value,
 )
@@ -61,28 +62,24 @@ def _inwards(node: ast.AST) -> set[str]:
 
 def _recurrence(scene: Scene, group: set[str]) -> Iterator[str]:
     """Stores whose value, or whose condition, reads the same table at another place."""
-    reads = [n for name in group for n in scene.uses(name, "load", "get")]
-    if not reads and len(group) == 1 and not scene.kinds(min(group)) & {"add"}:
-        yield from _whole(scene, group)
-        return
-    read_ids = {id(n) for n in reads}
-    flow = _flow_of(scene, read_ids, group)
-    stores = [n for name in sorted(group) for n in scene.uses(name, "store", "add_to", "append", "add", "fill_in")]
-    for store in stores:
-        if not scene.loops(store):
-            continue
-        yield from _one_store(scene, store, group, read_ids, flow)
+    reads = {id(n) for name in group for n in scene.uses(name, "load", "get")}
+    if reads or len(group) > 1 or "add" in scene.kinds(min(group)):
+        flow = _flow_of(scene, reads, group)
+        stores = [n for name in sorted(group) for n in scene.uses(name, "store", "add_to", "append", "add", "fill_in")]
+        for store in stores:
+            if scene.loops(store):
+                yield from _one_store(scene, store, group, reads, flow)
     yield from _whole(scene, group)
 
 
-def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: _Flow) -> Iterator[str]:
+def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], flow: list[set[str]]) -> Iterator[str]:
     stmt = scene.statement(store)
     value = stored_value(stmt, store)
     if value is None or _is_swap(stmt):
         return
     inside = [n for n in ast.walk(value) if id(n) in reads]
     other = [n for n in inside if not _same_place(n, store)]
-    tainted = names(value) & (flow.worked if isinstance(value, ast.Name) else flow.any)
+    tainted = names(value) & flow[1 if isinstance(value, ast.Name) else 0]
     if isinstance(store, ast.Call) and isinstance(value, ast.Name) and not key(getattr(store.func, "value", None)):
         return  # a table of lists that are filled
     if isinstance(store, ast.Subscript) and is_last(store.slice):
@@ -141,10 +138,7 @@ def _is_neighbour(read: ast.AST, store: ast.AST) -> bool:
     if not isinstance(store, ast.Subscript):
         return is_last(read.slice)
     return any(
-        isinstance(one, ast.BinOp)
-        and isinstance(one.op, (ast.Add, ast.Sub))
-        and is_number(one.right, 1)
-        and same(one.left, other)
+        is_op(one, ast.Add, ast.Sub) and is_number(one.right, 1) and same(one.left, other)
         for one, other in ((read.slice, store.slice), (store.slice, read.slice))
     )
 
@@ -152,17 +146,15 @@ def _is_neighbour(read: ast.AST, store: ast.AST) -> bool:
 def _shape(scene: Scene, store: ast.AST, value: ast.expr) -> str:
     """A recurrence over places, relaxation along the edges of a graph, or lists made longer."""
     inside = isinstance(store, ast.Call) and isinstance(store.func, ast.Attribute) and not key(store.func.value)
-    longer = isinstance(value, ast.BinOp) and any(
-        isinstance(n, (ast.List, ast.Tuple)) for n in (value.left, value.right)
-    )
-    if longer and not inside:
+    sides = (value.left, value.right) if isinstance(value, ast.BinOp) else ()
+    if not inside and any(isinstance(n, (ast.List, ast.Tuple)) for n in sides):
         return "cascade"
     loops = scene.loops(store)
     if not isinstance(store, ast.Subscript) or len(loops) < 2 or not isinstance(loops[0], ast.For):
         return "dp"
     if isinstance(store.value, ast.Subscript) and len(loops) >= 3 and isinstance(loops[-1], ast.For):
         middle = names(loops[-1].target)
-        through = [n for n in ast.walk(value) if isinstance(n, ast.Subscript) and key(n.slice) in middle]
+        through = any(isinstance(n, ast.Subscript) and key(n.slice) in middle for n in ast.walk(value))
         if through and not names(store) & middle:
             return "all_pairs"
     return "relax" if _along_edges(loops[0], store) else "dp"
@@ -172,36 +164,26 @@ def _along_edges(loop: ast.For, store: ast.Subscript) -> bool:
     """Whether the place comes out of a tuple that the loop takes from a container: an edge."""
     if not isinstance(loop.iter, (ast.Name, ast.Attribute)):
         return False
-    ends = names(loop.target) if isinstance(loop.target, ast.Tuple) else set()
-    for stmt in loop.body:
-        if (
-            isinstance(stmt, ast.Assign)
-            and isinstance(stmt.targets[0], ast.Tuple)
-            and names(stmt.value) & names(loop.target)
-        ):
-            ends |= names(stmt.targets[0])
-    return bool(names(store.slice) & ends)
+    opened = [s.targets[0] for s in loop.body if isinstance(s, ast.Assign) and names(s.value) & names(loop.target)]
+    return any(isinstance(place, ast.Tuple) and names(store.slice) & names(place) for place in (loop.target, *opened))
 
 
 def _whole(scene: Scene, group: set[str]) -> Iterator[str]:
     """A whole row made from the last one: `row = [row[i] + row[i + 1] ...]`, `sums |= {s + x for s in sums}`."""
     for node in scene.nodes:
-        if not isinstance(node, (ast.Assign, ast.AugAssign)) or not scene.loops(node):
+        if not isinstance(node, (ast.Assign, ast.AugAssign)):
             continue
         target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
-        if key(target) not in group:
+        loops = scene.loops(node) if key(target) in group else []
+        if not loops or any(isinstance(loop, ast.While) and names(loop.test) & group for loop in loops):
             continue
-        if any(isinstance(n, ast.While) and names(n.test) & group for n in scene.loops(node)):
-            continue
-        comps = [n for n in ast.walk(node.value) if isinstance(n, COMPREHENSIONS)]
-        reading = [c for c in comps if names(c) & group]
-        if not reading or not scene.loops(node):
-            continue
-        over = any(key(g.iter) in group for c in reading for g in c.generators)
-        lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
-        if lists and reading[0].generators[-1].ifs:
-            yield "pruned"
-        yield "cascade" if lists else "dp"
+        reading = [n for n in ast.walk(node.value) if isinstance(n, COMPREHENSIONS) and names(n) & group]
+        if reading:
+            over = any(key(g.iter) in group for c in reading for g in c.generators)
+            lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
+            if lists and reading[0].generators[-1].ifs:
+                yield "pruned"
+            yield "cascade" if lists else "dp"
 
 
 def _is_swap(stmt: ast.AST) -> bool:
@@ -212,17 +194,12 @@ def _doubles(scene: Scene, name: str) -> bool:
     """A tree in an array: what is at `i` comes from `2 * i` and the place beside it."""
 
     def child(index: ast.AST) -> bool:
-        return isinstance(index, ast.BinOp) and (
-            (isinstance(index.op, ast.Mult) and (is_number(index.left, 2) or is_number(index.right, 2)))
-            or (isinstance(index.op, ast.LShift) and is_number(index.right, 1))
-        )
+        twice = is_op(index, ast.Mult) and (is_number(index.left, 2) or is_number(index.right, 2))
+        return twice or (is_op(index, ast.LShift) and is_number(index.right, 1))
 
     places = [n.slice for n in scene.uses(name, "load") if isinstance(n, ast.Subscript)]
-    first = [p for p in places if child(p)]
-    beside = [
-        p for p in places if isinstance(p, ast.BinOp) and isinstance(p.op, (ast.Add, ast.BitOr)) and child(p.left)
-    ]
-    return bool(first and beside and scene.uses(name, "store"))
+    beside = any(is_op(place, ast.Add, ast.BitOr) and child(place.left) for place in places)
+    return beside and any(map(child, places)) and bool(scene.uses(name, "store"))
 
 
 def _rolling_groups(scene: Scene) -> list[set[str]]:
@@ -231,17 +208,16 @@ def _rolling_groups(scene: Scene) -> list[set[str]]:
     for name, values in scene.made.items():
         for value in values:
             other = key(value)
-            if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
-                other = key(value.func.value)
+            if (owner := method_owner(value, "copy")) is not None:
+                other = key(owner)
             if is_call(value, *_COPIES) and len(value.args) == 1:
                 other = key(value.args[0])
             if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
                 other = key(value.value)
-            repeated = any(scene.loops(v) for v in values if v is value)
-            if other in groups and repeated and (scene.kinds(other) & {"store", "add_to", "append", "add"}):
+            filled = scene.kinds(other) & {"store", "add_to", "append", "add"}
+            if other in groups and filled and scene.loops(value):
                 joined = groups[name] | groups[other]
-                for member in joined:
-                    groups[member] = joined
+                groups.update(dict.fromkeys(joined, joined))
     unique: list[set[str]] = []
     for group in groups.values():
         if group not in unique:
@@ -249,27 +225,13 @@ def _rolling_groups(scene: Scene) -> list[set[str]]:
     return unique
 
 
-@dataclass(frozen=True)
-class _Flow:
-    """Names whose value comes from what a table held."""
-
-    any: set[str]
-    worked: set[str]
-    """Those that were computed from it, not just read."""
-
-
-def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> _Flow:
+def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> list[set[str]]:
+    """Names whose value comes from what a table held; those of them that were computed from it, not just read."""
     found: set[str] = set()
-    worked: set[str] = set()
     if len(group) > 1:
-        found |= {
-            x
-            for name in group
-            for n in scene.uses(name, "each")
-            if isinstance(n, (ast.For, ast.comprehension))
-            for x in names(n.target)
-        }
-    worked |= found
+        each = [n for name in group for n in scene.uses(name, "each")]
+        found.update(*(names(n.target) for n in each if isinstance(n, (ast.For, ast.comprehension))))
+    worked = set(found)
     made: list[tuple[ast.expr, ast.expr]] = []
     for n in scene.nodes:
         if isinstance(n, ast.Assign):
@@ -278,8 +240,8 @@ def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> _Flow:
             made.append((n.target, n.value))
         elif isinstance(n, ast.For):
             made.append((n.target, n.iter))
-        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "append" and n.args:
-            made.append((n.func.value, n.args[0]))
+        elif isinstance(n, ast.Call) and n.args and (owner := method_owner(n, "append")):
+            made.append((owner, n.args[0]))
     while True:
         before = len(found) + len(worked)
         for target, value in made:
@@ -288,7 +250,7 @@ def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> _Flow:
                 if not isinstance(value, (ast.Name, ast.Subscript)) or names(value) & worked:
                     worked |= names(target) - group
         if len(found) + len(worked) == before:
-            return _Flow(found, worked)
+            return [found, worked]
 
 
 def _same_place(read: ast.AST, store: ast.AST) -> bool:

@@ -9,8 +9,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.index_moves import pairs
-from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_number, key, names, nodes_in, same, stored_value
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Scene,
+    assigned,
+    is_call,
+    is_number,
+    is_op,
+    key,
+    names,
+    nodes_in,
+    pairs,
+    same,
+    stored_value,
+)
 from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called
 
@@ -22,17 +34,17 @@ def features(scene: Scene) -> Iterator[str]:
             yield from _scalar(node)
         if isinstance(node, (ast.Assign, ast.AugAssign)) and scene.loops(node) and _shifts_itself(node):
             yield "dp"
-        if isinstance(node, (ast.While, ast.For)):
-            if _subtracts(node):
-                yield "gcd"
-            if _turns_on_itself(node) or _begins_anew(node):
-                yield "dp"
-        if isinstance(node, ast.While):
-            yield from _automaton(node)
         if isinstance(node, (ast.For, ast.Slice, ast.Call)) and _strides(scene, node):
             yield "sieve"
-        if isinstance(node, ast.BinOp) and _lowest_bit(scene, node):
+        if is_op(node, ast.BitAnd) and _lowest_bit(scene, node):
             yield "fenwick"
+    for loop in scene.both_loops:
+        if _subtracts(loop):
+            yield "gcd"
+        if _turns_on_itself(loop) or _begins_anew(loop):
+            yield "dp"
+        if isinstance(loop, ast.While):
+            yield from _automaton(loop)
     for call in scene.calls:
         if called(call) == "accumulate" and "accumulate" in scene.library:
             yield "dp" if any(_chooses(arg) for arg in call.args[1:]) else "prefix"
@@ -51,29 +63,22 @@ def _strides(scene: Scene, node: ast.AST) -> bool:
     if not isinstance(source, ast.Call) or key(source.func) != "range" or len(source.args) != 3:
         return False
     step = key(source.args[2])
-    outer = {
-        name
-        for loop in scene.loops(node)
-        for name in (names(loop.target) if isinstance(loop, ast.For) else names(loop.test))
-    }
-    if step not in outer or step not in names(source.args[0]):
+    outer = [names(loop.target if isinstance(loop, ast.For) else loop.test) for loop in scene.loops(node)]
+    if step not in names(source.args[0]) or not any(step in moved for moved in outer):
         return False
     if not isinstance(node, ast.For):
         return is_call(node, "update")
-    marks = nodes_in(node.body)
     return any(
-        isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) and isinstance(n.targets[0], ast.Subscript)
-        for n in marks
-    ) or any(is_call(n, "add", "discard") for n in marks)
+        is_call(n, "add", "discard")
+        or (isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant) and isinstance(n.targets[0], ast.Subscript))
+        for n in nodes_in(node.body)
+    )
 
 
 def _subtracts(loop: ast.For | ast.While) -> bool:
     """Euclid by subtraction: each of two names is made less by the other."""
-    taken = {
-        (key(n.target), key(n.value))
-        for n in nodes_in(loop.body)
-        if isinstance(n, ast.AugAssign) and isinstance(n.op, (ast.Sub, ast.Mod))
-    }
+    less = [n for n in nodes_in(loop.body) if isinstance(n, ast.AugAssign) and isinstance(n.op, (ast.Sub, ast.Mod))]
+    taken = {(key(n.target), key(n.value)) for n in less}
     return any(a and b and (b, a) in taken for a, b in taken)
 
 
@@ -128,24 +133,23 @@ def _scalar(node: ast.Assign) -> Iterator[str]:
     if not name or "." in name:
         return
     if is_call(value, "max", "min") and len(value.args) >= 2:
-        sums = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Add, ast.Mult))]
-        chains = [a for a in value.args if isinstance(a, ast.BinOp) and isinstance(a.op, ast.Sub)]
+        sums = [a for a in value.args if is_op(a, ast.Add, ast.Mult)]
+        chains = [a for a in value.args if is_op(a, ast.Sub)]
         if any(name in {key(a.left), key(a.right)} for a in sums) or any(_first_term(a.left) == name for a in chains):
             yield "dp"
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and _floored(value, name):
+    if is_op(value, ast.Add) and _floored(value, name):
         yield "dp"
     if isinstance(value, ast.IfExp) and name in names(value.test):
         sides = [name in names(side) and isinstance(side, ast.BinOp) for side in (value.body, value.orelse)]
         if sides[0] != sides[1] and not any(isinstance(n, ast.Constant) for n in (value.body, value.orelse)):
             yield "dp"
-    if not isinstance(value, ast.BinOp):
-        return
-    if isinstance(value.op, ast.Mod) and _is_hash_step(value.left, name):
+    if is_op(value, ast.Mod) and _is_hash_step(value.left, name):
         yield "rolling_hash"
-    if _binomial(value, name):
+    factor = value.left if is_op(value, ast.FloorDiv, ast.Div) and not isinstance(value.right, ast.Constant) else None
+    if is_op(factor, ast.Mult) and key(factor.left) == name:  # `c * (n - i) // (i + 1)`, from the coefficient before it
         yield "binomial"
-    divides = [n for n in ast.walk(value) if isinstance(n, ast.BinOp) and isinstance(n.op, (ast.FloorDiv, ast.Div))]
-    if isinstance(value.op, (ast.FloorDiv, ast.Div, ast.Mult)) and any(key(n.right) == name for n in divides):
+    divides = [n for n in ast.walk(value) if is_op(n, ast.FloorDiv, ast.Div)]
+    if is_op(value, ast.FloorDiv, ast.Div, ast.Mult) and any(key(n.right) == name for n in divides):
         yield "newton"
 
 
@@ -167,17 +171,9 @@ def _exchange(targets: list[ast.expr], values: list[ast.expr]) -> Iterator[str]:
 
 def _first_term(node: ast.expr) -> str:
     """`here` of `here + x - y`."""
-    while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+    while is_op(node, ast.Add, ast.Sub):
         node = node.left
     return key(node)
-
-
-def _binomial(value: ast.BinOp, name: str) -> bool:
-    """`c * (n - i) // (i + 1)`: a coefficient from the one before it."""
-    if not isinstance(value.op, (ast.FloorDiv, ast.Div)) or isinstance(value.right, ast.Constant):
-        return False
-    product = value.left
-    return isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult) and key(product.left) == name
 
 
 def _floored(value: ast.BinOp, name: str) -> bool:
@@ -198,33 +194,31 @@ def _crossed(mine: list[str], values: list[ast.expr]) -> bool:
 
 
 def _is_hash_step(node: ast.expr, name: str) -> bool:
-    return any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and key(n.left) == name for n in ast.walk(node)
-    ) and any(is_call(n, "ord") for n in ast.walk(node))
+    parts = list(ast.walk(node))
+    return any(is_op(n, ast.Mult) and key(n.left) == name for n in parts) and any(is_call(n, "ord") for n in parts)
 
 
 def _automaton(loop: ast.While) -> Iterator[str]:
     """`while j and s[i] != p[j]: j = f[j - 1]`; `while t[i + r[i]] == t[i - r[i]]: r[i] += 1`."""
     for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and (name := key(node.targets[0])):
-            index = node.value.slice
-            back = isinstance(index, ast.BinOp) and isinstance(index.op, ast.Sub) and key(index.left) == name
-            if name in names(loop.test) and back and is_number(getattr(index, "right", None), 1):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
+            name, index = key(node.targets[0]), node.value.slice
+            back = is_op(index, ast.Sub) and key(index.left) == name and is_number(index.right, 1)
+            if back and name in names(loop.test):
                 yield "kmp"
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript) and is_number(node.value, 1):
             places = [n.slice for n in ast.walk(loop.test) if isinstance(n, ast.Subscript)]
-            if any(same(part, node.target) for place in places for part in ast.walk(place)):
+            if any(same(part, node.target) for part in nodes_in(places)):
                 yield "extend"
 
 
 def _lowest_bit(scene: Scene, node: ast.BinOp) -> bool:
     """`i & -i` that steps through a table."""
-    if not isinstance(node.op, ast.BitAnd) or not isinstance(node.right, ast.UnaryOp):
-        return False
-    if not isinstance(node.right.op, ast.USub) or not same(node.right.operand, node.left):
+    if not isinstance(node.right, ast.UnaryOp) or not isinstance(node.right.op, ast.USub):
         return False
     stepping = isinstance(scene.parent.get(id(node)), (ast.AugAssign, ast.BinOp))
-    return stepping and any(isinstance(n, ast.Subscript) and key(n.slice) in names(node) for n in scene.nodes)
+    tables = [n for n in scene.nodes if isinstance(n, ast.Subscript) and key(n.slice) in names(node)]
+    return stepping and bool(tables) and same(node.right.operand, node.left)
 
 
 def _shifts_itself(node: ast.Assign | ast.AugAssign) -> bool:
@@ -255,17 +249,14 @@ def _adds_to(node: ast.AST) -> Iterator[str]:
     """The name to which something that is no constant is added."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and not isinstance(node.value, ast.Constant):
         yield key(node.target)
-    elif isinstance(node, ast.Assign):
-        for target, value in pairs(node):
-            if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
-                continue
-            if key(value.left) == key(target) and not isinstance(value.right, ast.Constant):
-                yield key(target)
+    for target, value in assigned([node]):
+        if is_op(value, ast.Add) and key(value.left) == key(target) and not isinstance(value.right, ast.Constant):
+            yield key(target)
 
 
 def _summed_with(left: ast.expr, test: ast.Compare) -> set[str]:
     """`here` of `here + x < x`."""
-    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add) and key(left.right) == key(test.comparators[0]):
+    if is_op(left, ast.Add) and key(left.right) == key(test.comparators[0]):
         return {key(left.left)}
     return set()
 
@@ -274,13 +265,12 @@ def _turns_on_itself(loop: ast.For | ast.While) -> bool:
     """Rolling variables: two or more scalars are made from each other in each round, by a choice or a sum of two."""
     made: dict[str, list[ast.expr]] = {}
     for node in nodes_in(loop.body):
-        if isinstance(node, ast.Assign):
-            for target, value in pairs(node):
-                if isinstance(target, ast.Name):
-                    made.setdefault(target.id, []).append(value)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            longer = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
-            made.setdefault(node.target.id, []).append(longer)
+        both = assigned([node])
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            both = [(node.target, ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value))]
+        for target, value in both:
+            if isinstance(target, ast.Name):
+                made.setdefault(target.id, []).append(value)
     feeds = {name: set().union(*(names(value) for value in values)) & set(made) for name, values in made.items()}
     for name, values in made.items():
         ring = {other for other in reach(feeds[name], feeds) if name in reach(feeds[other], feeds)}
@@ -292,9 +282,6 @@ def _turns_on_itself(loop: ast.For | ast.While) -> bool:
 def _chosen_or_summed(value: ast.expr, ring: set[str], name: str) -> bool:
     if is_call(value, "max", "min"):
         return any(isinstance(arg, (ast.BinOp, ast.Name)) and names(arg) & (ring - {name}) for arg in value.args)
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
-        value = value.left
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
-        return False
+    value = value.left if is_op(value, ast.Mod) else value
     plain = not any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(value))
-    return plain and len(names(value) & ring) > 1
+    return plain and is_op(value, ast.Add) and len(names(value) & ring) > 1

@@ -1,37 +1,27 @@
 """One program as a reader of approaches sees it: loops around a node, what is done to each container, who calls whom.
 
     scene = Scene(ast.parse(canonical_source))
-    scene.done_to["v3"]  ->  [Use("append", ...), Use("pop", ...)]
+    scene.done_to["v3"]  ->  [("append", <ast.Call>), ("pop_last", <ast.Call>)]
 
-It expects canonical source, in which every binding has a name of its own. Names of a helper's parameters share the
-uses of the containers they are given, so that a helper function hides nothing.
+It expects canonical source, in which every binding has a name of its own. A helper's parameter shares its uses with the
+containers that it is given, so that a helper function hides nothing.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from itertools import pairwise, takewhile
 from typing import TypeGuard
 
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS
 from raypoly.strategies.live_code.constructs import called, recursive_functions
 from raypoly.strategies.live_code.library_effects import library_name
 
-Loop = ast.For | ast.AsyncFor | ast.While | ast.comprehension
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 """Comparisons that put two values in order."""
-
-
-@dataclass(frozen=True)
-class ContainerUse:
-    """One thing done to a container."""
-
-    kind: str
-    """A method's name, or `store`, `add_to` (`c[k] += v`), `load`, `in`, `each`, `test`, `pop_first`, `pop_last`."""
-    node: ast.AST
 
 
 class Scene:
@@ -49,32 +39,34 @@ class Scene:
                 self.functions.update({t.id: node.value for t in node.targets if isinstance(t, ast.Name)})
         self.recursive = recursive_functions(tree)
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
+        self.whiles = [node for node in self.nodes if isinstance(node, ast.While)]
+        self.both_loops = [node for node in self.nodes if isinstance(node, (ast.For, ast.While))]
         self.called_names = {called(call) for call in self.calls}
         self.library = {name for call in self.calls if (name := library_name(call)) and name not in self.functions}
         self.made: dict[str, list[ast.expr]] = defaultdict(list)
         """Values assigned to each name."""
-        self.done_to: dict[str, list[ContainerUse]] = defaultdict(list)
+        self.done_to: dict[str, list[tuple[str, ast.AST]]] = defaultdict(list)
+        """Kind and place of each use of a container. A kind is a method's name, or `store`, `add_to` (`c[k] += v`),
+        `load`, `in`, `each`, `test`, `pop_first`, `pop_last`, `delete`, `fill_in` (`c[k].append(v)`)."""
         self._read()
         self._share_with_parameters()
 
+    def _above(self, node: ast.AST) -> Iterator[ast.AST]:
+        while (up := self.parent.get(id(node))) is not None:
+            yield up
+            node = up
+
     def around(self, node: ast.AST) -> list[ast.AST]:
         """The nodes that enclose one, innermost first, up to its function."""
-        found: list[ast.AST] = []
-        at = self.parent.get(id(node))
-        while at is not None and not isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            found.append(at)
-            at = self.parent.get(id(at))
-        return found
+        return list(takewhile(lambda up: not isinstance(up, Function), self._above(node)))
 
     def loops(self, node: ast.AST) -> list[ast.For | ast.While]:
         """The statements that repeat a node, innermost first."""
-        found: list[ast.For | ast.While] = []
-        below = node
-        for at in self.around(node):
-            if isinstance(at, ast.While) or (isinstance(at, ast.For) and below is not at.iter):
-                found.append(at)
-            below = at
-        return found
+        return [
+            at
+            for below, at in pairwise([node, *self.around(node)])
+            if isinstance(at, ast.While) or (isinstance(at, ast.For) and below is not at.iter)
+        ]
 
     def repeated(self, node: ast.AST) -> bool:
         """Whether a loop, a comprehension, or a loop that calls its function, runs the node more than once."""
@@ -85,26 +77,20 @@ class Scene:
 
     def function(self, node: ast.AST) -> str | None:
         """The name of the innermost named function around a node."""
-        at = self.parent.get(id(node))
-        while at is not None:
-            if isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                return at.name
-            at = self.parent.get(id(at))
-        return None
+        named = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return next((up.name for up in self._above(node) if isinstance(up, named)), None)
 
     def kinds(self, name: str) -> set[str]:
         """What is done to a container."""
-        return {use.kind for use in self.done_to.get(name, ())}
+        return {kind for kind, _ in self.done_to.get(name, ())}
 
     def uses(self, name: str, *kinds: str) -> list[ast.AST]:
         """Where something of these kinds is done to a container."""
-        return [use.node for use in self.done_to.get(name, ()) if use.kind in kinds]
+        return [node for kind, node in self.done_to.get(name, ()) if kind in kinds]
 
     def statement(self, node: ast.AST) -> ast.AST:
         """The statement that a node is part of."""
-        while not isinstance(node, ast.stmt):
-            node = self.parent[id(node)]
-        return node
+        return next(up for up in (node, *self._above(node)) if isinstance(up, ast.stmt))
 
     def _read(self) -> None:
         for node in self.nodes:
@@ -112,31 +98,31 @@ class Scene:
                 for target in node.targets:
                     self._bind(target, node.value)
                     if key(target) and _without_last(node.value) == key(target):
-                        self.done_to[key(target)].append(ContainerUse("pop_last", node))
+                        self.done_to[key(target)].append(("pop_last", node))
             elif isinstance(node, ast.NamedExpr):
                 self._bind(node.target, node.value)
             elif isinstance(node, ast.AugAssign) and isinstance(node.value, (ast.List, ast.ListComp)):
-                self.done_to[key(node.target)].append(ContainerUse("extend", node))
+                self.done_to[key(node.target)].append(("extend", node))
             elif isinstance(node, ast.AugAssign) and any(map(is_text, self.made.get(key(node.target), []))):
-                self.done_to[key(node.target)].append(ContainerUse("append", node))
+                self.done_to[key(node.target)].append(("append", node))
             elif isinstance(node, ast.Subscript) and (name := self._whole_chain(node)):
-                self.done_to[name].append(ContainerUse(self._subscript(node), node))
+                self.done_to[name].append((self._subscript(node), node))
             elif isinstance(node, ast.Call):
                 self._call(node)
             elif isinstance(node, ast.Attribute) and node.attr == "get" and key(node.value):
                 above = self.parent.get(id(node))
                 if not isinstance(above, ast.Call) or above.func is not node:
-                    self.done_to[key(node.value)].append(ContainerUse("get", node))
+                    self.done_to[key(node.value)].append(("get", node))
             elif isinstance(node, ast.Compare):
                 for op, right in zip(node.ops, node.comparators, strict=True):
                     if isinstance(op, (ast.In, ast.NotIn)) and (name := key(right)):
-                        self.done_to[name].append(ContainerUse("in", node))
+                        self.done_to[name].append(("in", node))
             elif isinstance(node, (ast.For, ast.comprehension)):
                 for name in _iterated(node.iter):
-                    self.done_to[name].append(ContainerUse("each", node))
+                    self.done_to[name].append(("each", node))
             elif isinstance(node, ast.While):
                 for name in {k for part in ast.walk(node.test) if (k := key(part))}:
-                    self.done_to[name].append(ContainerUse("test", node))
+                    self.done_to[name].append(("test", node))
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
@@ -161,20 +147,19 @@ class Scene:
             return "load"
         if isinstance(node.ctx, ast.Del):
             return "pop_last" if is_last(node.slice) else "delete"
-        owner = self.parent.get(id(node))
-        return "add_to" if isinstance(owner, ast.AugAssign) else "store"
+        return "add_to" if isinstance(self.parent.get(id(node)), ast.AugAssign) else "store"
 
     def _call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and (name := key(node.func.value)):
             kind = node.func.attr
             if kind == "pop":
                 kind = "pop_first" if node.args and is_number(node.args[0], 0) else "pop_last"
-            self.done_to[name].append(ContainerUse({"popleft": "pop_first"}.get(kind, kind), node))
+            self.done_to[name].append(("pop_first" if kind == "popleft" else kind, node))
         elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Subscript):
             if node.func.attr in ("append", "add", "extend") and (name := self._whole_chain(node.func.value)):
-                self.done_to[name].append(ContainerUse("fill_in", node))
+                self.done_to[name].append(("fill_in", node))
         elif library_name(node) and node.args and (name := key(node.args[0])):
-            self.done_to[name].append(ContainerUse(library_name(node), node))
+            self.done_to[name].append((library_name(node), node))
 
     def _share_with_parameters(self) -> None:
         for call in self.calls:
@@ -187,8 +172,8 @@ class Scene:
             for parameter, argument in zip(parameters, call.args, strict=False):
                 name = key(argument)
                 if name and name != parameter and parameter in self.done_to and name in self.done_to | self.made:
-                    known = {id(use.node) for use in self.done_to[name]}
-                    self.done_to[name].extend(u for u in self.done_to[parameter] if id(u.node) not in known)
+                    known = {id(node) for _, node in self.done_to[name]}
+                    self.done_to[name].extend(use for use in self.done_to[parameter] if id(use[1]) not in known)
 
 
 def key(node: ast.AST | None) -> str:
@@ -236,9 +221,20 @@ def stored_value(stmt: ast.AST, store: ast.AST) -> ast.expr | None:
     """The value that a statement stores at a place of it."""
     if isinstance(store, ast.Call):
         return store.args[0] if store.args else None
-    if isinstance(stmt, ast.AugAssign):
-        return stmt.value
-    return stmt.value if isinstance(stmt, ast.Assign) else None
+    return stmt.value if isinstance(stmt, (ast.Assign, ast.AugAssign)) else None
+
+
+def pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
+    """Targets with their values: `a, b = b, a` has two, `a = b = 0` counts its first."""
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def assigned(nodes: Iterable[ast.AST]) -> list[tuple[ast.expr, ast.expr]]:
+    """The `pairs` of all assignments among some nodes."""
+    return [pair for node in nodes if isinstance(node, ast.Assign) for pair in pairs(node)]
 
 
 def indices(node: ast.expr) -> list[ast.expr]:
@@ -255,7 +251,19 @@ def is_number(node: ast.AST | None, value: int) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int and node.value == value
 
 
-def is_last(node: ast.AST) -> bool:
+def is_op(node: ast.AST | None, *wanted: type[ast.operator]) -> TypeGuard[ast.BinOp]:
+    """Whether a node joins two values by one of these operators."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, wanted)
+
+
+def halved(node: ast.AST | None, *division: type[ast.operator]) -> ast.expr | None:
+    """`x` of `x // 2`, of `x >> 1`, and of `x / 2` where `ast.Div` is asked for; None for anything else."""
+    if not is_op(node, ast.FloorDiv, ast.RShift, *division):
+        return None
+    return node.left if is_number(node.right, 1 if isinstance(node.op, ast.RShift) else 2) else None
+
+
+def is_last(node: ast.AST | None) -> bool:
     """Whether an index is -1."""
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_number(node.operand, 1)
 
@@ -267,10 +275,9 @@ def is_text(node: ast.AST) -> bool:
 
 def _without_last(node: ast.expr) -> str:
     """`s` of `s[:-1]`."""
-    cut = node.slice if isinstance(node, ast.Subscript) else None
-    if not isinstance(node, ast.Subscript) or not isinstance(cut, ast.Slice) or cut.lower or cut.upper is None:
-        return ""
-    return key(node.value) if is_last(cut.upper) else ""
+    if isinstance(node, ast.Subscript) and isinstance(cut := node.slice, ast.Slice) and not cut.lower:
+        return key(node.value) if is_last(cut.upper) else ""
+    return ""
 
 
 def _iterated(node: ast.expr) -> set[str]:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from raypoly.strategies.features.index_moves import pairs
 from raypoly.strategies.features.recursions import recurses_once
-from raypoly.strategies.features.scene import ORDER, Function, Scene, is_call, key, names, nodes_in, same
+from raypoly.strategies.features.scene import (
+    ORDER,
+    Function,
+    Scene,
+    assigned,
+    is_call,
+    key,
+    names,
+    nodes_in,
+    same,
+)
 from raypoly.strategies.live_code.constructs import called
 
 _SIDES = frozenset({"left", "right"})
@@ -24,17 +33,17 @@ def features(scene: Scene) -> Iterator[str]:
     if any(_goes_down(scene, node) for node in scene.nodes):
         yield "descent"
     functions = [f for name, f in sorted(scene.functions.items()) if name in scene.recursive]
-    if any(_between(scene, f) for f in functions) or any(_leftmost_first(scene, node) for node in scene.nodes):
+    if any(_between(scene, f) for f in functions) or any(map(_leftmost_first, scene.whiles)):
         yield "inorder"
-    if any(_hands_values_down(scene, f) for f in functions) or any(_keeps_values(scene, call) for call in scene.calls):
+    if any(map(_hands_values_down, functions)) or any(map(_keeps_values, scene.calls)):
         yield "bounds"
     if any(_searches_within(scene, f) for f in functions) or any(_searches_each(scene, c) for c in scene.calls):
         yield "nested_dfs"
-    if any(_threads(node) for node in scene.nodes):
+    if any(map(_threads, scene.whiles)):
         yield "threads"
 
 
-def _sides(nodes: Sequence[ast.expr]) -> set[str]:
+def _sides(nodes: Iterable[ast.AST]) -> set[str]:
     return {n.attr for n in nodes if isinstance(n, ast.Attribute) and n.attr in _SIDES}
 
 
@@ -42,31 +51,25 @@ def _goes_down(scene: Scene, node: ast.AST) -> bool:
     """One side is chosen and the other never seen: `node = node.left if x < node.val else node.right`."""
     if isinstance(node, ast.While):
         inner = nodes_in(node.body)
-        if any(is_call(n, "pop", "popleft", "append") for n in inner):
-            return False
-        steps = [p for n in inner if isinstance(n, ast.Assign) for p in pairs(n)]
+        steps = assigned(inner)
         walked = [
             part
             for target, value in steps
             for part in ([value.body, value.orelse] if isinstance(value, ast.IfExp) else [value])
             if isinstance(part, ast.Attribute) and key(part.value) == key(target) != ""
         ]
-        linked = any(isinstance(target, ast.Attribute) for target, _ in steps)
-        return not linked and _sides(walked) == _SIDES
+        other = any(isinstance(target, ast.Attribute) for target, _ in steps)
+        other |= any(is_call(n, "pop", "popleft", "append") for n in inner)
+        return not other and _sides(walked) == _SIDES
     if isinstance(node, ast.FunctionDef) and node.name in scene.recursive:
         own = [n for n in ast.walk(node) if is_call(n, node.name)]
-        handed = [
-            part for call in own for arg in call.args for part in ast.walk(arg) if isinstance(part, ast.Attribute)
-        ]
-        return _sides(handed) == _SIDES and recurses_once(node, own)
+        return _sides(nodes_in(arg for call in own for arg in call.args)) == _SIDES and recurses_once(node, own)
     return False
 
 
-def _threads(node: ast.AST) -> bool:
+def _threads(loop: ast.While) -> bool:
     """Morris: the last node of the left part is tied to the node itself, and untied again."""
-    if not isinstance(node, ast.While):
-        return False
-    tied = [p for n in ast.walk(node) if isinstance(n, ast.Assign) for p in pairs(n) if isinstance(p[0], ast.Attribute)]
+    tied = assigned(ast.walk(loop))
     sides = [value for target, value in tied if isinstance(target, ast.Attribute) and target.attr in _SIDES]
     unties = any(isinstance(value, ast.Constant) and value.value is None for value in sides)
     return unties and any(isinstance(value, ast.Name) for value in sides)
@@ -82,10 +85,6 @@ def _calls_by_side(function: Function) -> dict[str, list[ast.Call]]:
     return found
 
 
-def _place(node: ast.expr) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
 def _between(scene: Scene, function: Function) -> bool:
     """In order: the node's value is used after the walk of its left side, and before that of its right one."""
     sides = _calls_by_side(function)
@@ -95,41 +94,36 @@ def _between(scene: Scene, function: Function) -> bool:
     if isinstance(scene.parent.get(id(first)), (ast.Assign, ast.NamedExpr)):
         return False  # what the left side gave is worked with: the walk goes from the leaves up
     uses = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr not in _SIDES]
-    return any(_place(first) < _place(use) < _place(last) for use in uses)
+    places = [(use.lineno, use.col_offset) for use in uses]
+    return any((first.lineno, first.col_offset) < place < (last.lineno, last.col_offset) for place in places)
 
 
-def _leftmost_first(scene: Scene, loop: ast.AST) -> bool:
+def _leftmost_first(loop: ast.While) -> bool:
     """In order with a stack: nodes are pushed on the way to the left, and popped before a step to the right."""
-    if not isinstance(loop, ast.While):
-        return False
     inner = nodes_in(loop.body)
-    done = {called(n) for n in inner if isinstance(n, ast.Call)}
-    moves = [p for n in inner if isinstance(n, ast.Assign) for p in pairs(n)]
-    left = any(isinstance(v, ast.Attribute) and v.attr == "left" and same(v.value, t) for t, v in moves)
-    right = any(isinstance(v, ast.Attribute) and v.attr == "right" and isinstance(t, ast.Name) for t, v in moves)
-    return left and right and {"append", "pop"} <= done
+    steps = [(target, value) for target, value in assigned(inner) if isinstance(value, ast.Attribute)]
+    left = any(value.attr == "left" and same(value.value, target) for target, value in steps)
+    right = any(value.attr == "right" and isinstance(target, ast.Name) for target, value in steps)
+    return left and right and {"append", "pop"} <= {called(n) for n in inner if isinstance(n, ast.Call)}
 
 
-def _hands_values_down(scene: Scene, function: Function) -> bool:
+def _hands_values_down(function: Function) -> bool:
     """A child is told its parent's value, and compares with it: bounds."""
     mine = [arg.arg for arg in function.args.args]
     told: set[str] = set()
-    for calls in _calls_by_side(function).values():
-        for call in calls:
-            offset = 1 if isinstance(call.func, ast.Attribute) else 0
-            for name, arg in zip(mine[offset:], call.args, strict=False):
-                if isinstance(arg, ast.Attribute) and arg.attr not in _SIDES:
-                    told.add(name)
+    for call in (call for calls in _calls_by_side(function).values() for call in calls):
+        given = zip(mine[1 if isinstance(call.func, ast.Attribute) else 0 :], call.args, strict=False)
+        told |= {name for name, arg in given if isinstance(arg, ast.Attribute) and arg.attr not in _SIDES}
     compared = [n for n in ast.walk(function) if isinstance(n, ast.Compare)]
     return any(isinstance(c.ops[-1], ORDER) and names(c) & told for c in compared)
 
 
-def _keeps_values(scene: Scene, call: ast.Call) -> bool:
+def _keeps_values(call: ast.Call) -> bool:
     """A child is put in line with its parent's value: bounds without recursion."""
     if called(call) not in ("append", "appendleft") or not call.args or not isinstance(call.args[0], ast.Tuple):
         return False
-    parts = [part.attr for part in call.args[0].elts if isinstance(part, ast.Attribute)]
-    return bool(set(parts) & _SIDES) and bool(set(parts) - _SIDES)
+    parts = {part.attr for part in call.args[0].elts if isinstance(part, ast.Attribute)}
+    return bool(parts & _SIDES) and bool(parts - _SIDES)
 
 
 def _searches_each(scene: Scene, call: ast.Call) -> bool:
@@ -158,17 +152,15 @@ def _searches_within(scene: Scene, function: Function) -> bool:
 
 def _links(scene: Scene) -> Iterator[str]:
     """`twin_walk`, `links_copied`, `links_turned`, `links_walked`, `floyd`."""
-    for loop in scene.nodes:
-        if not isinstance(loop, (ast.For, ast.While)):
-            continue
+    for loop in scene.both_loops:
         body = nodes_in(loop.body)
-        walking = [pair for n in body if isinstance(n, ast.Assign) for pair in pairs(n)]
+        walking = assigned(body)
         walkers = {
             key(target) for target, value in walking if isinstance(value, ast.Attribute) and same(value.value, target)
         }
         if len(walkers) > 1:
             yield "twin_walk"
-            taken = [key(t) for s in loop.body if isinstance(s, ast.Assign) for t, v in pairs(s) if key(t) in walkers]
+            taken = [key(target) for target, _ in assigned(loop.body) if key(target) in walkers]
             if len({taken.count(name) for name in walkers if isinstance(loop, ast.While)} - {0}) > 1:
                 yield "floyd"
         if walkers and any(is_call(n, "append") for n in body):
@@ -177,36 +169,30 @@ def _links(scene: Scene) -> Iterator[str]:
         if any(isinstance(v, ast.Call) and key(t) in [key(a) for a in v.args[1:]] for t, v in walking if key(t)):
             yield "links_turned"
         if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking):
-            yield "links_turned" if _turns(body) else "links_walked"
+            yield "links_turned" if _turns(walking) else "links_walked"
 
 
-def _turns(body: list[ast.AST]) -> bool:
+def _turns(steps: list[tuple[ast.expr, ast.expr]]) -> bool:
     """`node.next = previous` and `previous = node`."""
-    both = [pair for n in body if isinstance(n, ast.Assign) for pair in pairs(n)]
-    stored = {(key(target.value), key(value)) for target, value in both if isinstance(target, ast.Attribute)}
-    moved = {(key(value), key(target)) for target, value in both if isinstance(target, ast.Name)}
-    return any(pair in moved for pair in stored if all(pair))
+    stored = {(key(target.value), key(value)) for target, value in steps if isinstance(target, ast.Attribute)}
+    moved = {(key(value), key(target)) for target, value in steps if isinstance(target, ast.Name)}
+    return any(all(pair) for pair in stored & moved)
 
 
 def _slow_and_fast(scene: Scene) -> bool:
     """A name that takes two steps of what another takes one of: `f(f(x))`, `x.next.next`, `a[a[x]]`."""
-    for node in scene.nodes:
-        if not isinstance(node, ast.Assign) or not scene.loops(node):
-            continue
-        values = [v for n in node.targets for t in ast.walk(n) if (name := key(t)) for v in scene.made[name]]
-        for value in values:
-            if _twice(value):
-                return True
-    return False
+    looped = [node for node in scene.nodes if isinstance(node, ast.Assign) and scene.loops(node)]
+    bound = {key(part) for node in looped for part in nodes_in(node.targets)} - {""}
+    return any(_twice(value) for name in bound for value in scene.made.get(name, []))
 
 
 def _twice(node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
         return node.attr == node.value.attr and isinstance(node.value.value, ast.Name)
-    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Call):
-        return (
-            same(node.func, node.args[0].func) and len(node.args[0].args) == 1 and not isinstance(node.func, ast.Name)
-        ) or (isinstance(node.func, ast.Name) and same(node.func, node.args[0].func) and node.func.id.startswith("v"))
+    if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(inner := node.args[0], ast.Call):
+        if not same(node.func, inner.func):
+            return False
+        return node.func.id.startswith("v") if isinstance(node.func, ast.Name) else len(inner.args) == 1
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Subscript):
         return same(node.value, node.slice.value) and isinstance(node.slice.slice, ast.Name)
     return False

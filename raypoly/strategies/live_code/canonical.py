@@ -14,11 +14,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from raypoly.strategies.live_code.aliasing import Sharing
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold, fold_settled_flags
-from raypoly.strategies.live_code.function_facts import FunctionFacts
+from raypoly.strategies.live_code.function_facts import FunctionFacts, Sharing
 from raypoly.strategies.live_code.renaming import rename
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import (
@@ -59,7 +58,11 @@ def canonical(source: str, entry: str = "") -> Canonical:
     for node in nodes(tree):
         if isinstance(node, ast.Name):
             node.id = node.id.removeprefix(LIBRARY_MARK)
-    return Canonical(_narrow(ast.unparse(tree)), _name_at(tree, place))
+    found: list[ast.stmt] = []
+    for at in place:
+        body = found[-1].body if found and isinstance(found[-1], ast.ClassDef) else tree.body
+        found.append(body[at])
+    return Canonical(_narrow(ast.unparse(tree)), "().".join(getattr(node, "name", "") for node in found))
 
 
 def _live(tree: ast.Module, entry: str) -> ast.Module:
@@ -82,27 +85,16 @@ def _read(tree: ast.Module, entry: str) -> FunctionFacts:
 def _place(tree: ast.Module, entry: str) -> tuple[int, ...]:
     """Where the entry stands: its place at the top, and in its class."""
     owner, _, method = entry.partition(".")
-    wanted = method if method and not _named(tree.body, owner.split("(")[0]) else owner.split("(")[0]
-    for at, node in enumerate(tree.body):
-        if entry and getattr(node, "name", "") == wanted:
-            if not isinstance(node, ast.ClassDef) or not method:
-                return (at,)
-            return next(((at, i) for i, part in enumerate(node.body) if getattr(part, "name", "") == method), ())
-    return ()
-
-
-def _named(body: list[ast.stmt], name: str) -> bool:
-    return any(getattr(node, "name", "") == name for node in body)
-
-
-def _name_at(tree: ast.Module, place: tuple[int, ...]) -> str:
-    if not place:
-        return ""
-    outer = tree.body[place[0]]
-    name = str(getattr(outer, "name", ""))
-    if len(place) == 1 or not isinstance(outer, ast.ClassDef):
-        return name
-    return f"{name}().{getattr(outer.body[place[1]], 'name', '')}"
+    owner = owner.split("(")[0]
+    top = [getattr(node, "name", "") for node in tree.body]
+    wanted = method if method and owner not in top else owner
+    if not entry or wanted not in top:
+        return ()
+    at = top.index(wanted)
+    node = tree.body[at]
+    if not isinstance(node, ast.ClassDef) or not method:
+        return (at,)
+    return next(((at, i) for i, part in enumerate(node.body) if getattr(part, "name", "") == method), ())
 
 
 def _narrow(text: str) -> str:

@@ -88,13 +88,10 @@ class _Reader:
 
     def read(self, body: Sequence[ast.stmt]) -> frozenset[str]:
         """Names that statements which stay read."""
-        return frozenset(
-            n.id for n in _inside(self.kept(body)) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)
-        ) | frozenset(
-            n.target.id
-            for n in _inside(self.kept(body))
-            if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
-        )
+        stay = list(_inside(self.kept(body)))
+        grown = [n.target for n in stay if isinstance(n, ast.AugAssign)]
+        loaded = [n for n in stay if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)]
+        return frozenset(n.id for n in (*loaded, *grown) if isinstance(n, ast.Name))
 
     def kept(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
         """The statements that do more than feed decoys; blocks inside are cleaned too, in new nodes."""

@@ -41,7 +41,9 @@ def constant(node: ast.expr) -> object:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp):
-        return _unary(node.op, constant(node.operand))
+        value = constant(node.operand)
+        if isinstance(value, int) and isinstance(node.op, (ast.USub, ast.Not)):
+            return -value if isinstance(node.op, ast.USub) else not value
     if isinstance(node, ast.BinOp):
         return _binary(node.op, constant(node.left), constant(node.right))
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -64,14 +66,6 @@ def truth(node: ast.expr) -> bool | None:
         return bool(node.value)
     value = constant(node)
     return None if value is None else bool(value)
-
-
-def _unary(op: ast.unaryop, value: object) -> object:
-    if not isinstance(value, int):
-        return None
-    if isinstance(op, ast.USub):
-        return -value
-    return (not value) if isinstance(op, ast.Not) else None
 
 
 def _binary(op: ast.operator | ast.cmpop, left: object, right: object) -> object:
@@ -226,7 +220,8 @@ class _Settle(ast.NodeTransformer):
         if len(node.ops) != 1:
             return node
         left, op, right = node.left, node.ops[0], node.comparators[0]
-        if _is_length(left) and _is_zero(right) and isinstance(op, ast.Lt):
+        length = isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "len"
+        if length and _is_zero(right) and isinstance(op, ast.Lt):
             return ast.copy_location(ast.Constant(False), node)
         same = isinstance(left, ast.Name) and isinstance(right, ast.Name) and left.id == right.id
         if same and isinstance(op, (ast.NotEq, ast.Lt, ast.Gt, ast.IsNot)):
@@ -244,7 +239,3 @@ class _Settle(ast.NodeTransformer):
         if isinstance(test, ast.Compare):
             test.left, test.comparators = self._test(test.left), [self._test(part) for part in test.comparators]
         return test
-
-
-def _is_length(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"

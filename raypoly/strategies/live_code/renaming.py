@@ -37,10 +37,6 @@ def rename(tree: ast.Module, short: bool = False) -> ast.Module:
     return renamed
 
 
-def _numbers() -> Iterator[str]:
-    return (f"v{number}" for number in count())
-
-
 def _letters(taken: set[str]) -> Iterator[str]:
     """Letters, then words of two and more: a model reads each of them as one token."""
     words = ("".join(word) for size in count(2) for word in product(ascii_lowercase, repeat=size))
@@ -55,7 +51,7 @@ class _Rename(ast.NodeTransformer):
         classes = [node for node in nodes(tree) if isinstance(node, ast.ClassDef)]
         self.methods = {n.name for c in classes for n in c.body if hasattr(n, "name")}
         self.fields = _fields(tree, classes) if short else set()
-        self.names = _letters(loads(tree) - own) if short else _numbers()
+        self.names = _letters(loads(tree) - own) if short else (f"v{number}" for number in count())
         self.attributes: dict[str, str] = {}
         self.scopes: list[tuple[dict[str, str | None], bool]] = []
         self.arguments: dict[str, dict[str, str]] = {}
@@ -86,8 +82,10 @@ class _Rename(ast.NodeTransformer):
         self.scopes.append((dict.fromkeys(sorted(names)), False))
         self.generic_visit(node)
         self.scopes.pop()
-        if isinstance(node, ast.Module):
-            self._keywords()
+        # arguments given by name to the program's own functions follow the parameters
+        for function, given in self.calls:
+            if given.arg is not None:
+                given.arg = self.arguments.get(function, {}).get(given.arg, given.arg)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -180,12 +178,6 @@ class _Rename(ast.NodeTransformer):
         return node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-    def _keywords(self) -> None:
-        """Arguments given by name to the program's own functions follow the parameters."""
-        for function, given in self.calls:
-            if given.arg is not None:
-                given.arg = self.arguments.get(function, {}).get(given.arg, given.arg)
 
 
 def _fields(tree: ast.Module, classes: list[ast.ClassDef]) -> set[str]:

@@ -58,6 +58,10 @@ class _Loop:
     jumps: bool
 
 
+_Sliced = tuple[frozenset[str], list[ast.stmt]]
+"""The names live before some statements, and those statements that stay."""
+
+
 @dataclass(frozen=True)
 class _Slicer:
     """Reads one scope. Each method takes the names live after a piece of code and gives those live before it."""
@@ -77,18 +81,14 @@ class _Slicer:
     def reads(self, *parts: ast.AST) -> frozenset[str]:
         return self.program.expand(set().union(*(loads(part) for part in parts)))
 
-    def block(
-        self, stmts: list[ast.stmt], live: frozenset[str], loop: _Loop | None
-    ) -> tuple[frozenset[str], list[ast.stmt]]:
+    def block(self, stmts: list[ast.stmt], live: frozenset[str], loop: _Loop | None) -> _Sliced:
         kept: list[ast.stmt] = []
         for stmt in reversed(stmts):
             live, new = self.statement(stmt, live, loop)
             kept[:0] = new
         return live, kept
 
-    def statement(
-        self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None
-    ) -> tuple[frozenset[str], list[ast.stmt]]:
+    def statement(self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None) -> _Sliced:
         if isinstance(stmt, (ast.Return, ast.Raise)):
             return self.reads(stmt) | self.at_exit, [stmt]
         if isinstance(stmt, _JUMPS):
@@ -114,9 +114,7 @@ class _Slicer:
             return live, []
         return (live | self.reads(stmt), [stmt]) if self._acts(stmt, live) else (live, [])
 
-    def _assignment(
-        self, stmt: ast.Assign | ast.AugAssign, live: frozenset[str]
-    ) -> tuple[frozenset[str], list[ast.stmt]]:
+    def _assignment(self, stmt: ast.Assign | ast.AugAssign, live: frozenset[str]) -> _Sliced:
         targets: list[ast.expr] = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
         names = stores(targets)
         if names & live:
@@ -131,9 +129,7 @@ class _Slicer:
             return live | self.reads(stmt.value), [ast.copy_location(ast.Expr(stmt.value), stmt)]
         return live, []
 
-    def _loop(
-        self, stmt: ast.For | ast.AsyncFor | ast.While, live: frozenset[str], loop: _Loop | None
-    ) -> tuple[frozenset[str], list[ast.stmt]]:
+    def _loop(self, stmt: ast.For | ast.AsyncFor | ast.While, live: frozenset[str], loop: _Loop | None) -> _Sliced:
         after, orelse = self.block(stmt.orelse, live, loop)
         head = stmt.test if isinstance(stmt, ast.While) else stmt.iter
         targets = set() if isinstance(stmt, ast.While) else stores([stmt.target])
@@ -149,7 +145,7 @@ class _Slicer:
 
     def _until_stable(
         self, body: list[ast.stmt], start: frozenset[str], out: frozenset[str], targets: set[str], jumps: bool
-    ) -> tuple[frozenset[str], list[ast.stmt]]:
+    ) -> _Sliced:
         """Live names at the loop's head, once another round adds none, and the body that stays."""
         head = start
         while True:
@@ -159,9 +155,7 @@ class _Slicer:
                 return head, kept
             head = grown
 
-    def _branches(
-        self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None
-    ) -> tuple[frozenset[str], list[ast.stmt]]:
+    def _branches(self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None) -> _Sliced:
         """If, try, with, match: each block on its own; the guard counts where a block keeps something."""
         if self.careful and isinstance(stmt, (ast.Try, ast.TryStar)):
             return live | self.reads(stmt), [stmt]

@@ -9,6 +9,7 @@ Definitions that the entry never comes to are taken away too, as are statements 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from raypoly.strategies.live_code.bindings import loads, nodes, transformed
 from raypoly.strategies.live_code.function_facts import Function
@@ -32,9 +33,8 @@ def plain_library_names(tree: ast.Module) -> ast.Module:
     for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                real[alias.asname or alias.name.split(".")[0]] = (
-                    alias.name if alias.asname else alias.name.split(".")[0]
-                )
+                top = alias.name.split(".")[0]
+                real[alias.asname or top] = alias.name if alias.asname else top
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if alias.name != "*" and node.module:
@@ -109,21 +109,18 @@ def drop_unreached(tree: ast.Module, entry_point: str) -> ast.Module:
         return tree  # whatever the program is, its methods are what there is to see
     methods = {id(m) for m in waiting}
     others = [stmt for stmt in tree.body if stmt not in classes]
-    used = {entry} | _used(others + [stmt for c in classes for stmt in c.body if id(stmt) not in methods])
+    used = {entry} | mentioned(others + [stmt for c in classes for stmt in c.body if id(stmt) not in methods])
     kept: set[int] = set()
-    while True:
-        found = [m for m in waiting if id(m) not in kept and (m.name in used or m.name.startswith("__"))]
-        if not found:
-            break
+    while found := [m for m in waiting if id(m) not in kept and (m.name in used or m.name.startswith("__"))]:
         kept |= {id(m) for m in found}
-        used |= _used(found)
+        used |= mentioned(found)
     for node in classes:
         node.body = [stmt for stmt in node.body if id(stmt) not in methods or id(stmt) in kept] or [ast.Pass()]
     return tree
 
 
-def _used(stmts: list[ast.stmt] | list[Function]) -> set[str]:
-    """Names and attributes that are said in these statements."""
+def mentioned(stmts: Sequence[ast.stmt]) -> set[str]:
+    """Names and attributes that stand in these statements."""
     found = [node for stmt in stmts for node in nodes(stmt)]
     return {n.attr for n in found if isinstance(n, ast.Attribute)} | {n.id for n in found if isinstance(n, ast.Name)}
 
@@ -133,15 +130,13 @@ def drop_trial_calls(tree: ast.Module) -> ast.Module:
 
     Only for a program with an entry point: what is printed while it loads is not its answer.
     """
-    tree.body = [stmt for stmt in tree.body if not _is_guard(stmt) and not _is_trial(stmt)]
+    tree.body = [stmt for stmt in tree.body if not _is_trial(stmt)]
     return tree
 
 
-def _is_guard(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes(stmt.test))
-
-
 def _is_trial(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, ast.If):
+        return any(isinstance(n, ast.Name) and n.id == "__name__" for n in nodes(stmt.test))
     call = stmt.value if isinstance(stmt, ast.Expr) else None
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
 
@@ -169,7 +164,7 @@ def _handles(tree: ast.Module, node: ast.ClassDef) -> set[str]:
     free = loads(tree)
     if any(name.startswith("__") or name in others or name in free for name in methods):
         return set()
-    handles = {node.name}
+    handles, firsts = {node.name}, 0
     for method in methods.values():
         decorators = {getattr(d, "id", "?") for d in method.decorator_list}
         if not decorators <= _PLAIN_DECORATORS:
@@ -179,12 +174,10 @@ def _handles(tree: ast.Module, node: ast.ClassDef) -> set[str]:
             if first is None or len(method.args.defaults) >= len(method.args.args) + len(method.args.posonlyargs):
                 return set()
             handles.add(first.arg)
+            firsts += 1
     counted = sum(1 for n in nodes(tree) if isinstance(n, ast.Name) and n.id in handles)
     used = sum(1 for n in nodes(tree) if _owner(n, handles, node.name) and getattr(n, "attr", "") in methods)
     bound = sum(1 for n in nodes(tree) if isinstance(n, ast.arg) and n.arg in handles)
-    firsts = sum(
-        1 for m in methods.values() if not any(getattr(d, "id", "") == "staticmethod" for d in m.decorator_list)
-    )
     return handles if counted == used and bound == firsts else set()
 
 

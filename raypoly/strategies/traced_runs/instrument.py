@@ -20,14 +20,6 @@ Place = tuple[str, int, int]
 """A construct in the source: its kind, line and column."""
 
 
-@dataclass(frozen=True)
-class Loop:
-    """A `for` or `while` whose only effect is on plain names."""
-
-    place: Place
-    names: frozenset[str]
-
-
 @dataclass
 class Instrumented:
     """A module to run, and what is in it. A place's number is its index in `places`."""
@@ -36,8 +28,8 @@ class Instrumented:
     may_recur: bool
     """Whether a function of it could be called while it runs."""
     places: list[Place] = field(default_factory=list)
-    loops: dict[int, Loop] = field(default_factory=dict)
-    """Loops that report the names they leave behind."""
+    loops: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Names that a `for` or `while` sets, which reports them where it has no other effect."""
 
     @cached_property
     def code(self) -> CodeType:
@@ -110,8 +102,7 @@ class _Rewriter(ast.NodeTransformer):
         changes = [p for p in inside if isinstance(p, (ast.Subscript, ast.Attribute))]
         if node.orelse or any(isinstance(p, other) for p in inside) or changes:
             return []
-        names = frozenset(stores(node.body) | targets)
-        self.result.loops[number] = Loop(self.result.places[number], names)
+        self.result.loops[number] = frozenset(stores(node.body) | targets)
         return [ast.copy_location(ast.Expr(_call("@left", ast.Constant(number), _call("@locals"))), node)]
 
     def _comprehension(self, node: Comprehension) -> ast.AST:

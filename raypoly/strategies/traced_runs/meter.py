@@ -19,6 +19,7 @@ from raypoly.strategies.traced_runs.instrument import FILE, Instrumented
 RECURSION = -1
 """The number under which calls of functions that are already running are counted."""
 _GENERATOR = 0x20  # inspect.CO_GENERATOR
+_INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"})
 _MAX_ITEMS = 10_000
 
 
@@ -112,9 +113,6 @@ class _Meter:
                 active[code] -= 1
 
         return profile
-
-
-_INNER = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"})
 
 
 def execute(

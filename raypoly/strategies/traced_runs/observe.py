@@ -139,7 +139,7 @@ class _Experiment:
         ends = (self.small.left.get(number, []), self.large.left.get(number, []))
         if any(len(end) != 1 for end in ends) or not self.small.ended or self.inputs[0] == self.inputs[1]:
             return False
-        for name in self.program.loops[number].names:
+        for name in self.program.loops[number]:
             small, large = (end[0].get(name) for end in ends)
             copied = any(a == small and b == large for a, b in zip(*self.inputs, strict=False))
             near = any(
