@@ -25,22 +25,22 @@ def score(
         str | None, typer.Option(help="Where verdicts go, or the exclusion list; - is standard output.")
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Programs run at once. Default: as many as CPUs.")] = None,
-    evidence: Annotated[bool, typer.Option("--evidence", help="Add what a program's text and run show.")] = False,
+    evidence: Annotated[bool, typer.Option("--evidence", help="Add canonical form and approach.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Run the problems' own solutions instead.")] = False,
     calibrated: Annotated[
         str | None, typer.Option(help="With --validate: where usable problems go, with their time limits.")
     ] = None,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Look for problems that are there twice instead; nothing is run.")
+        bool, typer.Option("--duplicates", help="Look for duplicate problems instead; run nothing.")
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not have.")
+        str | None, typer.Option(help="With --duplicates: a file of problems that --problems must not contain.")
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="Score a run's rollouts again instead, and say what differs; it stays as it is.")
+        str | None, typer.Option(help="Score a run's rollouts again instead and report differences; change nothing.")
     ] = None,
 ) -> None:
-    """Score programs without Ray, or a run's rollouts again; or check a data set: solutions, tests, duplicates."""
+    """Score programs or a run's rollouts without Ray, or check a data set: solutions, tests, duplicates."""
     from raypoly.offline.command_config import scorer_config
     from raypoly.offline.score import score_files
 
