@@ -29,7 +29,8 @@ from tests.actors.test_scorer import RIGHT, squares
 from tests.support.random_model import random_model
 from workflows.durability.journal import Journal
 from workflows.liveness.reaper import descendants
-from workflows.liveness.watchdog import STORAGE, Stacks, Watchdog
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import STORAGE, Watchdog
 
 SECONDS = 5.0
 OPTIONS = {**ACTOR_OPTIONS, "namespace": "hangs"}

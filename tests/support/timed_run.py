@@ -28,7 +28,8 @@ from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
-from workflows.liveness.watchdog import Stacks, Watchdog
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import Watchdog
 from workflows.observers.progress import PlainProgress
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary

@@ -22,7 +22,7 @@ from workflows.doctor.checks import kind_of
 from workflows.doctor.findings import DoctorReport, Finding, RunFacts
 from workflows.doctor.resume import find_resume_point
 from workflows.durability.checkpoints import MANIFEST, PREFIX, Manifest, step_of
-from workflows.observers.summary import format_step_ranges
+from workflows.durability.damage_report import format_step_ranges
 
 _AT_ONCE = 4
 _LOOKS = 4

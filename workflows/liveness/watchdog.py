@@ -13,90 +13,20 @@ so it also finds a driver that hangs.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Self
 
 import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.calls import START, InFlightCall, InFlightCalls
 from actors.judge import PROBE
-from actors.watched import Pulse, all_stacks, signalled_stacks
+from actors.watched import Pulse
 from raypoly.errors import RaypolyError, Stalled
-from raypoly.store import Store
-
-_ANSWER_SECONDS = 5.0
-_SIGNAL_SECONDS = 20.0
-"""Longer, since a task has to start on another node first."""
-_WRITE_SECONDS = 10.0
-
-
-class Stacks:
-    """Writes stacks from a thread beside the event loop, which may hang."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def write(self, headline: str, actors: Mapping[str, Any], pulses: Mapping[str, Pulse | None]) -> str:
-        """Write all stacks and return the file's place. `pulses`: the last known of each actor, by its id."""
-        parts = [headline, f"=== the driver\n{all_stacks()}"]
-        asked = {name: actor.stacks.remote() for name, actor in actors.items()}
-        if asked:
-            ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWER_SECONDS)
-        for name, answer in asked.items():
-            pulse = pulses.get(actors[name]._actor_id.hex())
-            pid = "" if pulse is None else f" (pid {pulse.pid} on node {pulse.node[:12]})"
-            parts.append(f"=== {name}{pid}\n{_ask_actor(answer) or _signal_actor(pulse)}")
-        return self._save("\n\n".join(parts).encode())
-
-    def _save(self, data: bytes) -> str:
-        """Saves in the run, or on this machine's disk if the run's storage hangs. Returns the place."""
-        key = f"stacks/{datetime.now(UTC):%Y%m%dT%H%M%S}.txt"
-        written = threading.Event()
-
-        def put() -> None:
-            try:
-                self._store.put_mutable(key, data)
-            except RaypolyError:
-                return
-            written.set()
-
-        threading.Thread(target=put, daemon=True).start()
-        if written.wait(_WRITE_SECONDS):
-            return self._store.place(key)
-        with tempfile.NamedTemporaryFile(prefix="raypoly-stacks-", suffix=".txt", delete=False) as file:
-            file.write(data)
-        return str(Path(file.name))
-
-
-def _ask_actor(answer: Any) -> str:
-    """The actor's own report; empty if it did not answer."""
-    try:
-        stacks: str = ray.get(answer, timeout=0.1)
-    except RayError:  # no answer, or it is gone
-        return ""
-    return stacks
-
-
-def _signal_actor(pulse: Pulse | None) -> str:
-    """The stacks that the actor's process writes when it gets a signal, or why there are none."""
-    if pulse is None:
-        return "(it never answered)\n"
-    there = NodeAffinitySchedulingStrategy(pulse.node, soft=False)
-    task = ray.remote(num_cpus=0, max_retries=0)(signalled_stacks).options(scheduling_strategy=there)
-    try:
-        found: str = ray.get(task.remote(pulse.pid, pulse.descriptor), timeout=_SIGNAL_SECONDS)
-    except RayError as error:
-        return f"(it does not answer, and its node neither: {type(error).__name__})\n"
-    return found or "(it does not answer, not even to a signal: the process is stopped)\n"
-
+from workflows.liveness.stacks import Stacks
 
 _START_SECONDS = 900.0
 """The least time for an actor to start, during which it has no pulse."""

@@ -1,9 +1,9 @@
-"""summary.json: the run's results so far, derived from what it committed, and the files that it lost to damage."""
+"""summary.json: the run's results so far, derived from what it committed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,19 +13,8 @@ from raypoly.judge.judge_usage import recent_mean
 from raypoly.run_files import SUMMARY
 from raypoly.store import Store
 from raypoly.store.sealed_json import seal, unseal
-from raypoly.store.store import DAMAGED
+from workflows.durability.damage_report import DamageReport, format_step_ranges
 from workflows.durability.journal import Journal
-
-
-def format_step_ranges(steps: Iterable[int]) -> list[str]:
-    """Ascending steps as ranges: `3`, `7-9`."""
-    runs: list[list[int]] = []
-    for step in steps:
-        if runs and step == runs[-1][-1] + 1:
-            runs[-1][1:] = [step]
-        else:
-            runs.append([step])
-    return ["-".join(map(str, run)) for run in runs]
 
 
 class Summary:
@@ -35,12 +24,7 @@ class Summary:
         self._store, self._journal, self._config = store, journal, config
         self._seconds: Counter[str] = Counter()
         earlier = _read_earlier(store)
-        known = {entry.get("moved_to"): entry for entry in earlier.get("damaged", [])}
-        self._damaged_before = [
-            known.get(key, {"key": key.removeprefix(DAMAGED), "moved_to": key, "reason": "unknown"})
-            for key in store.list(DAMAGED)
-        ]
-        """The files in quarantine when this start began. The last start's summary knows the reasons."""
+        self._damage = DamageReport(store, earlier.get("damaged", []))
         self._pauses: dict[str, Mapping[str, Any]] = {str(p["since"]): p for p in _earlier_pauses(earlier)}
         """By their beginning. Only this file keeps the pauses of a step or evaluation that a kill left unfinished."""
         self._judge_costs: list[float | None] = []
@@ -77,7 +61,6 @@ class Summary:
 
     def write(self, state: str) -> None:
         """Write the file. `state`: running, paused or finished."""
-        damaged = {str(e["moved_to"]): e for e in [*self._damaged_before, *map(vars, self._store.damaged)]}
         evaluations = [dict(results) for results in self._journal.evaluations().values()]
         pauses = self._pauses | {str(pause["since"]): pause for e in evaluations for pause in e.get("pauses", [])}
         summary = {
@@ -90,7 +73,7 @@ class Summary:
             "stage_seconds": {stage: round(value, 3) for stage, value in self._seconds.items()},
             "pauses": [pauses[since] for since in sorted(pauses)],
             "set_aside": self._skipped,
-            "damaged": [dict(damaged[name]) for name in sorted(damaged)],
+            "damaged": self._damage.entries(),
             "missing_rollouts": format_step_ranges(self._journal.lost_steps(self.steps)),
         }
         self._store.put_mutable(SUMMARY, seal(summary))

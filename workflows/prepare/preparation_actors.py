@@ -22,7 +22,8 @@ from raypoly.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.watchdog import Stacks, Watchdog
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import Watchdog
 from workflows.startup.open_run import model_path
 from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url
 

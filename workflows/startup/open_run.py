@@ -34,17 +34,20 @@ from raypoly.store import Lease, Store
 from raypoly.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
+from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
-from workflows.liveness.watchdog import Stacks, Watchdog
+from workflows.liveness.stacks import Stacks
+from workflows.liveness.watchdog import Watchdog
 from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
-from workflows.observers.summary import Summary, format_step_ranges
-from workflows.startup.ray_cluster import ActorResources, actor_options, connect_ray, dashboard_url, reserve_resources
+from workflows.observers.summary import Summary
+from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
+from workflows.startup.resources import ActorResources, reserve_resources
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
 from workflows.step.run_durability import RunDurability, RunMemory

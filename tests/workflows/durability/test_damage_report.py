@@ -11,9 +11,10 @@ from raypoly.run import Run
 from raypoly.run_identity import resolve_run
 from raypoly.store.sealed_json import unseal
 from tests.support.run_with_history import completed_step, config_of
+from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.history import History
 from workflows.durability.journal import Journal
-from workflows.observers.summary import Summary, format_step_ranges
+from workflows.observers.summary import Summary
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from raypoly.placement import ON_CPU, Placement
-from workflows.startup.ray_cluster import ACTOR_CPUS, ActorResources
+from workflows.startup.ray_cluster import ACTOR_CPUS
+from workflows.startup.resources import ActorResources
 
 
 def test_split_actors_have_a_whole_gpu_each_and_colocated_ones_half_of_theirs() -> None:
