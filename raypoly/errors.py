@@ -93,7 +93,7 @@ class RayGone(RaypolyError):
 
 
 class TooManySetAside(RaypolyError):
-    """More groups than `run.max_set_aside` had problems whose tests can't be run."""
+    """More groups than `run.max_set_aside` allows were skipped: a stage could not work on them."""
 
 
 class RunStopped(RaypolyError):
