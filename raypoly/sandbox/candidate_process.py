@@ -1,4 +1,4 @@
-"""One candidate in its process: loaded once, then asked tests. Expected values stay on this side."""
+"""One candidate in its process: loads the code once, then runs tests. Expected values stay in the parent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OVER: dict[str, Status] = {"steps": "timeout", "elements": "memory", "depth": "
 
 
 class CandidateProcess:
-    """Raises `TestStopped` from every method that waits for it, and `SandboxError` where the sandbox failed."""
+    """Every method that waits raises `TestStopped` if the program stops, and `SandboxError` if the sandbox failed."""
 
     def __init__(
         self, forker: Forker, clock: Clock, entry_point: str, code: str, counted: bool, tests: bytes | None = None
     ) -> None:
-        """`counted`: some test has a budget. `tests`: all of them, packed; None to send them one by one."""
+        """`counted`: some test has a budget. `tests`: all tests, packed; None to send them one by one."""
         self._clock, self._forker = clock, forker
         self._nonce = os.urandom(NONCE)
         self._child = forker.fork(clock.in_all, clock)
@@ -41,7 +41,7 @@ class CandidateProcess:
             raise _garbled()
 
     def send(self, test: bytes) -> None:
-        """Ask a test; the answer is the next `message`."""
+        """Send a test; its answer is the next `message`."""
         self._child.send(test)
 
     def message(self) -> bytes:
@@ -64,7 +64,7 @@ class CandidateProcess:
         return message[NONCE:]
 
     def answer(self, message: bytes) -> tuple[Any, Any, Any]:
-        """(result, arguments afterwards, counts) of a test."""
+        """(result, arguments after the call, counts) of a test."""
         reply = self._decoded(message)
         if reply[0] != "ok" or len(reply) != 4:
             raise _garbled()
@@ -75,7 +75,7 @@ class CandidateProcess:
         return self._child.spent()
 
     def end(self) -> ChildExit:
-        """Kill and reap; once."""
+        """Kill and reap the process. Call it once."""
         if self._ended is None:
             self._ended = self._forker.reap(self._child)
         return self._ended
@@ -94,7 +94,7 @@ class CandidateProcess:
 
 
 def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
-    """What the last words of a program, or of one of its tests, mean."""
+    """The meaning of a program's, or a test's, last message."""
     kind, words = reply[0], [str(word) for word in reply[1:]]
     if kind == "memory":
         return TestStopped("memory", "MemoryError", alive=True)
@@ -108,14 +108,14 @@ def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
 
 
 def stop_of_exit(ended: ChildExit, clock: Clock) -> TestStopped:
-    """Why a process is gone that we did not kill. Raises `SandboxError` where it was not its own doing."""
+    """Why a process ended that we did not kill. Raises `SandboxError` if the program did not cause it."""
     if not os.WIFSIGNALED(ended.status):
         code = os.waitstatus_to_exitcode(ended.status)
         return TestStopped("error", f"ended with exit code {code} before it answered")
     number = os.WTERMSIG(ended.status)
     if number in (signal.SIGXCPU, signal.SIGKILL) and ended.cpu_seconds >= clock.in_all:
         return TestStopped("timeout", f"more than {clock.in_all:g} s of CPU in all", by_clock=True)
-    if number == signal.SIGKILL and not ended.large:  # it can't do that to itself
+    if number == signal.SIGKILL and not ended.large:  # a candidate can't send itself SIGKILL
         raise SandboxError("A program was killed from outside: the machine may be out of memory.")
     if number == signal.SIGKILL:
         return TestStopped("memory", "killed by the kernel, most likely for memory")

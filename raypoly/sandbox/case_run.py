@@ -1,4 +1,4 @@
-"""Run a program against cases: calls of a function, or operations on an object."""
+"""Runs a program against cases: calls of a function, or operations on an object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raypoly.values import Problem
 
 
 class CaseRun:
-    """One program against the cases of one suite; used once. Raises `SandboxError` where the sandbox itself failed."""
+    """One program against the cases of one suite; used once. Raises `SandboxError` if the sandbox failed."""
 
     def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str, suite: Cases) -> None:
         self._forker, self._clock, self._code, self._suite = forker, clock, code, suite
@@ -24,14 +24,14 @@ class CaseRun:
         return self._outcome.refuse(refusal)
 
     def judge(self, all_tests: bool) -> TestsOutcome:
-        """To the first test that fails, or with `all_tests` to the end, starting anew behind a test that killed it."""
+        """Run up to the first failed test, or with `all_tests` all, in a new process after a test that killed it."""
         following = 0
         while following < len(self._suite.cases) and self._outcome.cpu_seconds < self._clock.in_all:
             following = self._judge_from(following, all_tests)
         return self._outcome
 
     def measure(self, counted: bool) -> TestsOutcome:
-        """The counts of each test, or its CPU seconds; without budgets and without comparing."""
+        """The counts of each test, or its CPU seconds, without budgets and comparison."""
         outcome = self._outcome
         program = CandidateProcess(self._forker, self._clock, self._entry_point, self._code, counted)
         try:
@@ -48,9 +48,9 @@ class CaseRun:
         return outcome
 
     def _judge_from(self, start: int, all_tests: bool) -> int:
-        """Judge the tests from `start` on in one process; the test to go on with in another.
+        """Judge the tests from `start` on in one process. Returns the test to go on with in another.
 
-        Where it may, a program gets all inputs at once and answers without waiting.
+        If allowed, a program gets all inputs at once and answers without waiting.
         """
         outcome, suite = self._outcome, self._suite
         clock = Clock(self._clock.per_message, self._clock.in_all - outcome.cpu_seconds)
@@ -72,12 +72,12 @@ class CaseRun:
         return len(suite.cases)
 
     def _judge(self, program: CandidateProcess, index: int, case: Case) -> bool:
-        """Take a test's answer; whether the program lives on."""
+        """Judge a test's answer. Returns whether the program is still alive."""
         try:
             if self._suite.one_by_one:
                 program.send(case.message)
             message = program.message()
-            if message != case.expected_message:  # most answers are the very bytes that are expected
+            if message != case.expected_message:  # most answers equal the expected bytes
                 result = program.answer(message)[0]
                 if not equals_expected(result, case.expected, self._suite.comparison):
                     self._outcome.wrong(index + 1, self._call(case), short_repr(result), short_repr(case.expected))
@@ -89,6 +89,6 @@ class CaseRun:
         return True
 
     def _call(self, case: Case) -> str:
-        """The call as a person would write it."""
+        """The call as source text."""
         name = "" if self._entry_point == OPERATIONS else self._entry_point.rpartition(".")[2]
         return call_text(name, case.args, case.kwargs)

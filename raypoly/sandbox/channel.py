@@ -1,7 +1,7 @@
 """The parent's end of a child's channel: framed messages under limits of CPU time, with the wall clock as backstop.
 
-A test's clock is the child's own CPU time plus the time it chose to sleep. A process that waits for a CPU, on a
-loaded machine, spends nothing; one that sleeps or blocks without need does.
+A test's clock is the child's own CPU time plus the time that it sleeps by choice. A process that waits for a CPU on a
+loaded machine spends nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WINDOW_MS = 32
 
 
 class ChildGone(Exception):
-    """The child closed its end: it died."""
+    """The child closed its end of the channel: it died."""
 
 
 class OutOfTime(Exception):
@@ -38,23 +38,23 @@ class OutOfTime(Exception):
 
 
 class Garbled(Exception):
-    """The child's bytes are no message, or too many."""
+    """The child's bytes are not a message, or too many."""
 
 
 class ScratchFull(Garbled):
-    """The child filled the scratch."""
+    """The child filled its scratch folder."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Seconds of CPU (or chosen sleep) for one message to arrive, and for the child's whole life."""
+    """Limits in seconds of CPU (or sleep) for one message, and for the child's whole life."""
 
     per_message: float
     in_all: float
 
     @property
     def backstop(self) -> float:
-        """Wall seconds for one message: far beyond what a machine as loaded as this one needs for `per_message`."""
+        """Wall seconds for one message: far more than `per_message` needs under this machine's load."""
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
         return (30 + 20 * self.per_message) * max(1.0, load)
 
@@ -63,9 +63,9 @@ class Child:
     """One confined process: send it messages, receive its messages, kill it."""
 
     def __init__(self, channel: socket.socket, number: int, clock: Clock, scratch: Path | None = None) -> None:
-        """`scratch`: the folder to keep an eye on, where no file system of its own bounds it."""
+        """`scratch`: the folder to watch if no file system of its own bounds it."""
         self.number = number
-        """What its forker calls it."""
+        """Its number at its forker."""
         self.channel = channel
         """A template's is its control socket, once its prelude has run."""
         self._clock = clock
@@ -77,23 +77,23 @@ class Child:
         self._pid = self._pidfd = -1
 
     def send(self, *messages: bytes) -> None:
-        """Queue messages; what does not leave at once leaves while `receive` waits."""
+        """Queue messages. `receive` sends what could not leave at once."""
         for message in messages:
             self._outgoing += _HEADER.pack(len(message))
             self._outgoing += message
         self._flush()
 
     def receive(self) -> bytes:
-        """The next message, waiting for each. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
+        """Wait for the next message. Raises `ChildGone`, `OutOfTime`, `Garbled` or `ScratchFull`."""
         while (message := self._complete()) is None:
             self._wait(0)
         return message
 
     def messages(self) -> Iterator[bytes]:
-        """Messages as they come; raises as `receive` does.
+        """Messages as they arrive. Raises as `receive` does.
 
-        It looks for them at growing intervals, and when the child ends: a child that is not watched has nobody to
-        wake up at each message.
+        It polls at growing intervals and when the child ends, so that the child's writes don't wake this process each
+        time.
         """
         window = 0
         while True:
@@ -105,7 +105,7 @@ class Child:
                 window = min(2 * window or 1, _WINDOW_MS)
 
     def stream(self, limit: int) -> bytes:
-        """All that the child writes to its end. Raises `OutOfTime`, or `Garbled` beyond `limit` bytes."""
+        """All bytes until the child closes its end. Raises `OutOfTime`, or `Garbled` beyond `limit` bytes."""
         while True:
             try:
                 self._wait(0)
@@ -115,20 +115,20 @@ class Child:
                 raise Garbled
 
     def spent(self) -> float:
-        """Seconds of CPU used and of sleep chosen so far."""
+        """Seconds of CPU and of sleep so far."""
         try:
             return time.clock_gettime((~self._pid << 3) | 2) + self._slept
         except OSError:
             return self._slept  # it is gone: the next read says so
 
     def ends_by_itself(self) -> bool:
-        """Whether the process ends within moments of having closed its channel."""
+        """Whether the process ends shortly after it closed its channel."""
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(2000))
 
     def kill(self) -> None:
-        """SIGKILL: a child has no descendants, so this ends all of it."""
+        """Send SIGKILL. A child has no descendants, so nothing is left."""
         with contextlib.suppress(SandboxError):
             self._await_greeting()
         if self._pidfd >= 0:
@@ -139,9 +139,9 @@ class Child:
         self.channel.close()
 
     def _await_greeting(self) -> None:
-        """Wait for the child's first, empty message; the kernel tells with it who sent it.
+        """Wait for the child's first, empty message, with which the kernel reports the sender's process id.
 
-        Its id stays its own until its forker is asked to reap it.
+        The id stays valid until the forker reaps the child.
         """
         if self._pid >= 0 or self.channel.fileno() < 0:
             return
@@ -189,14 +189,14 @@ class Child:
                 raise OutOfTime
 
     def _look_at_scratch(self) -> None:
-        """Ten times a second at most. Raises `ScratchFull`."""
+        """Check the scratch at most ten times a second. Raises `ScratchFull`."""
         if self._scratch is not None and time.monotonic() - self._looked > _POLL_SECONDS:
             if not _is_small(self._scratch):
                 raise ScratchFull
             self._looked = time.monotonic()
 
     def _sleeps(self) -> bool:
-        """Whether the process waits for something else than a CPU."""
+        """Whether the process waits for something other than a CPU."""
         try:
             text = Path(f"/proc/{self._pid}/stat").read_text()
         except OSError:
@@ -216,7 +216,7 @@ class Child:
         return message
 
     def _read(self) -> bool:
-        """Take what has arrived; whether there was any. Raises `ChildGone` where there will be no more."""
+        """Read the bytes that have arrived. Returns whether there were any. Raises `ChildGone` at the end."""
         try:
             part = self.channel.recv(1 << 20)
         except BlockingIOError:
@@ -234,13 +234,13 @@ class Child:
                 sent = self.channel.send(self._outgoing[: 1 << 20])
                 del self._outgoing[:sent]
         except BlockingIOError:
-            return  # the rest leaves when the child has read some
+            return  # the rest follows when the child has read some
         except OSError:
             self._outgoing.clear()  # it is gone: the next read says so
 
 
 def _is_small(folder: Path) -> bool:
-    """Whether a folder holds no more than a scratch may; links are not followed."""
+    """Whether a folder is within the limits of a scratch. Links are not followed."""
     count = size = 0
     folders = [str(folder)]
     while folders:
@@ -256,5 +256,5 @@ def _is_small(folder: Path) -> bool:
         except FileNotFoundError:
             continue  # it was removed meanwhile
         except OSError:
-            return False  # a folder that can't be looked into has something to hide
+            return False  # an unreadable folder counts as full
     return True

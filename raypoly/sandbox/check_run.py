@@ -1,4 +1,4 @@
-"""Run a program against a `check(candidate)`, which has a process of its own; calls go from it to the candidate."""
+"""Runs a program against a `check(candidate)` in a process of its own, whose calls go to the candidate's process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raypoly.values import Problem
 
 
 class CheckRun:
-    """One program against one check; used once. Raises `SandboxError` where the sandbox failed, or `BrokenTests`."""
+    """One program against one check; used once. Raises `SandboxError` if the sandbox failed, or `BrokenTests`."""
 
     def __init__(self, forker: Forker, clock: Clock, problem: Problem, code: str) -> None:
         self._forker, self._clock, self._problem, self._code = forker, clock, problem, code
@@ -28,7 +28,7 @@ class CheckRun:
         return self._outcome.refuse(refusal)
 
     def judge(self, all_tests: bool) -> TestsOutcome:
-        """To the first assertion that fails, or with `all_tests` to the check's end."""
+        """Run up to the first failed assertion, or with `all_tests` the whole check."""
         outcome = self._outcome
         checker = self._forker.fork(self._clock.in_all, Clock(self._clock.in_all, self._clock.in_all))
         try:
@@ -64,7 +64,7 @@ class CheckRun:
         return program
 
     def _answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-        """What the candidate returned, and its arguments as it left them; None where it failed, which is noted."""
+        """The candidate's result and its arguments after the call; None after a failure, which is recorded."""
         self._calls += 1
         self._call = call_text(self._problem.entry_point.rpartition(".")[2], args, kwargs)
         self._got = ""
@@ -83,7 +83,7 @@ class CheckRun:
         return result, after
 
     def _finish(self, message: tuple[Any, ...]) -> None:
-        """The checker's last word."""
+        """Handle the checker's last message."""
         outcome = self._outcome
         if message[0] != "done" or len(message) != 3:
             raise BrokenTests(f"The tests of problem {self._problem.id} can't be run: {message[-1]}")

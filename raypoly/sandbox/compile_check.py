@@ -1,10 +1,10 @@
-"""Find programs that can't be compiled without a process for each. Most that an untrained model writes are such.
+"""Finds programs that do not compile, without a process for each. Most of an untrained model's programs don't.
 
     check = CompileCheck(lambda: zygote)
-    refusal = check.refusal(code)    # None: it compiles, or its own process has to say
+    refusal = check.refusal(code)    # None: it compiles, or its own process decides
 
-One confined child compiles them and runs none. All that it can say of a program is that it can't be compiled. Where it
-gives no answer within its limits, the program's own process decides.
+One confined child compiles them and runs none. It can only report that a program does not compile. If it gives no
+answer within its limits, the program's own process decides.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from raypoly.sandbox.outcome import Refusal
 from raypoly.sandbox.zygote_client import Forker
 
 PROGRAMS = 1000
-"""How many one child compiles; then another takes its place."""
+"""Programs for one child; then a new child replaces it."""
 LONGEST = 1 << 16
-"""Bytes of a program that it compiles: so many took up to 90 MiB."""
+"""The most bytes of a program that it compiles, which took up to 90 MiB."""
 SECONDS = 1.0
-"""CPU seconds that one program may take here."""
+"""CPU seconds for one program."""
 
 
 class CompileCheck:
-    """Owns one child at a time, started at the first program. Raises `SandboxError` where the forker is gone."""
+    """Owns one child at a time, started at the first program. Raises `SandboxError` if the forker is gone."""
 
     def __init__(self, forker: Callable[[], Forker]) -> None:
         """`forker` returns the current zygote; that changes only while this check is closed."""
@@ -35,7 +35,7 @@ class CompileCheck:
         self._programs, self._spent = 0, 0.0
 
     def refusal(self, code: str) -> Refusal | None:
-        """Why the program can't be compiled; None where it can, or nobody knows."""
+        """Why the program can't be compiled; None if it can, or if that is unknown."""
         content = code.encode("utf-8", "surrogatepass")
         if len(content) > LONGEST:
             return None

@@ -1,4 +1,4 @@
-"""How far a program came in its tests, and the words for it."""
+"""The outcome of a program's tests, and the words for it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _REPR.maxstring = _REPR.maxother = 120
 
 
 class TestStopped(Exception):
-    """A test did not come to a result: a status and why."""
+    """A test ended without a result: its status and the reason."""
 
     def __init__(self, status: Status, why: str, *, alive: bool = False, by_clock: bool = False) -> None:
         super().__init__(why)
         self.status = status
         self.why = why
         self.alive = alive
-        """Whether the program can be asked the next test."""
+        """Whether the program can run the next test."""
         self.by_clock = by_clock
-        """Whether another moment might have let it come through."""
+        """Whether a second run might give another result."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Of a program that can't be compiled."""
+    """A program that can't be compiled."""
 
     stop: TestStopped
-    """As the program's own process would end."""
+    """The stop that the program's own process would report."""
     cpu_seconds: float
-    """By the reader's clock, which may count a moment to the next program: right in sum, 0 now and then."""
+    """By the child's clock, which may count a moment for the next program: right in sum, 0 at times."""
 
 
 @dataclass
 class TestsOutcome:
-    """How far a program came."""
+    """The tests that a program passed, and its first failure."""
 
     status: Status = "passed"
     passed: int = 0
@@ -53,10 +53,10 @@ class TestsOutcome:
     repeatable: bool = True
     counts: list[dict[str, int]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    """CPU seconds of each test, where they were asked for."""
+    """CPU seconds of each test, if requested."""
 
     def wrong(self, test: int, call: str, got: str, expected: str = "", why: str = "") -> None:
-        """Note a wrong answer; only the first failure counts."""
+        """Record a wrong answer. Only the first failure counts."""
         if self.status == "passed":
             self.status = "wrong"
             should = f", expected {expected}" if expected else f": {why}"
@@ -66,7 +66,7 @@ class TestsOutcome:
             )
 
     def stop(self, stop: TestStopped, test: int, call: str, expected: str = "") -> None:
-        """Note that a test did not come to a result; 0 is loading the program."""
+        """Record a test without a result; 0 is loading the program."""
         self.repeatable = self.repeatable and not stop.by_clock
         if self.status == "passed":
             self.status = stop.status
@@ -74,7 +74,7 @@ class TestsOutcome:
             self.failure = Failure(test, one_line(call, _SHOWN), one_line(stop.why, _SHOWN), one_line(expected, _SHOWN))
 
     def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> TestsOutcome:
-        """Note that the program can't be compiled, as its first process would find; this outcome."""
+        """Record that the program can't be compiled. Returns this outcome."""
         self.stop(refusal.stop, test, call, expected)
         self.parses, self.cpu_seconds = False, refusal.cpu_seconds
         return self
@@ -87,7 +87,7 @@ def one_line(text: str, size: int = _DETAIL) -> str:
 
 
 def short_repr(value: Any, size: int = 80) -> str:
-    """`value` for a person, in at most `size` characters and little time, however large it is."""
+    """A readable `value` in at most `size` characters and little time, however large it is."""
     try:
         return one_line(_REPR.repr(value), size)
     except ValueError:  # Python refuses to write out an int of thousands of digits
@@ -95,6 +95,6 @@ def short_repr(value: Any, size: int = 80) -> str:
 
 
 def call_text(name: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-    """A call as a person would write it, in at most 120 characters."""
+    """A call as source text, in at most 120 characters."""
     words = [*map(short_repr, args), *(f"{key}={short_repr(value)}" for key, value in kwargs.items())]
     return one_line(f"{name}({', '.join(words)})", 120)

@@ -1,4 +1,4 @@
-"""A problem's tests, ready to be run: what is sent, encoded once, and what should come back."""
+"""A problem's tests, ready to run: inputs, encoded once, and expected answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_COUNTERS = ("steps", "elements", "depth")
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the candidate, what it should return, and what it may spend."""
+    """One call of the candidate, its expected result and its budget."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -27,7 +27,7 @@ class Case:
 
     @cached_property
     def message(self) -> bytes:
-        """The test as the candidate's process gets it: without what is expected."""
+        """The message for the candidate's process, without the expected value."""
         return plain_data.pack(
             (self.args, dict(self.kwargs), None if self.budget is None else dict(self.budget), False)
         )
@@ -39,7 +39,7 @@ class Case:
 
     @cached_property
     def expected_message(self) -> bytes | None:
-        """The answer that says just what is expected; None where equal bytes would not mean an equal value."""
+        """The answer with the expected value; None if equal bytes would not mean an equal value."""
         try:
             return plain_data.encode(("ok", self.expected, None, None)) if _equals_itself(self.expected) else None
         except (plain_data.TooLarge, RecursionError):
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How large the input looks: elements in it, then the largest number among the arguments."""
+        """The size of the input: its elements, then the largest number among the arguments."""
         values = [*self.args, *self.kwargs.values()]
         return sum(map(_elements, values)), max((abs(v) for v in values if type(v) is int), default=0)
 
@@ -66,8 +66,8 @@ class Cases:
 
     @cached_property
     def one_by_one(self) -> bool:
-        """Whether a program gets each test when it has answered the last: it may not see a budgeted one before, and
-        has no room for the inputs of a huge suite."""
+        """Whether a program gets each test after the last answer: if tests have budgets, which it must not see in
+        advance, or the suite is huge."""
         return self.counted or sum(len(case.message) for case in self.cases) > _AT_ONCE_BYTES
 
     def inputs(self, start: int = 0) -> bytes:
@@ -81,18 +81,18 @@ class Cases:
 
 @dataclass(frozen=True)
 class Script:
-    """A standard input, and what should be printed."""
+    """A standard input and the expected output."""
 
     input: bytes
     output: str
 
 
 Suite = Cases | tuple[Script, ...] | None
-"""None where the tests are a `check` that needs a process of its own."""
+"""None for a `check` that needs a process of its own."""
 
 
 def read_suite(problem: Problem) -> Suite:
-    """The suite of a problem whose tests are JSON. Raises `BrokenTests` where that is not what `TestSuite` says."""
+    """The suite of a problem whose tests are JSON. Raises `BrokenTests` if they don't follow `TestSuite`."""
     kind = problem.tests.kind
     try:
         rows = loads(problem.tests.source)
@@ -119,7 +119,7 @@ def read_suite(problem: Problem) -> Suite:
 
 
 def equals_expected(result: Any, expected: Any, comparison: Comparison) -> bool:
-    """Whether plain data is what was expected; a comparison too deep for Python is no match."""
+    """Whether plain data equals the expected value. A comparison too deep for Python is no match."""
     try:
         return bool((_as_json(result) if comparison == "json" else result) == expected)
     except RecursionError:
@@ -134,7 +134,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _equals_itself(value: Any) -> bool:
-    """Whether a value that is written as the same bytes is an equal one: NaN is not, nor what has no plain value."""
+    """Whether equal bytes mean an equal value: not for NaN, nor for a value without plain data."""
     kind = type(value)
     if kind is float:
         return bool(value == value)

@@ -25,21 +25,21 @@ from raypoly.strategies.evidence import EVIDENCE_SECONDS, observe_question, read
 from raypoly.values import Evidence, Problem, Verdict
 
 _READING_SECONDS = 20.0
-"""CPU seconds that a child may take to read the cases of a `check`."""
+"""CPU seconds for a child to read the cases of a `check`."""
 _SUITES_KEPT = 256
 SUITE_CHARACTERS = 32 << 20
 """Characters of all cached tests; parsed, they take several times the memory."""
 _TEMPLATES_KEPT = 6
 LEAST_LIMIT, REFERENCE_FACTOR = 1.0, 10
-"""A test may take `max(1 s, 10 x the reference time)` where a reference is known, and never more than the cap."""
+"""A test may take `max(1 s, 10 x the reference time)` if a reference is known, and never more than the cap."""
 READ_AHEAD_WINDOW = 16
-"""After so many programs in a row that compile, none is compiled ahead. Compiling ahead costs a twentieth of a
-program's run, and saves nearly all of it where the program does not compile."""
+"""After this many programs in a row that compile, the compile check is skipped. It costs a twentieth of a program's
+run, and saves nearly all of it if the program does not compile."""
 T = TypeVar("T")
 
 
 class Sandbox:
-    """Owns one zygote and is used by one thread. Raises `IsolationMissing` at start where a probe breaks out."""
+    """Owns one zygote; for one thread. Raises `IsolationMissing` at start if a probe breaks out."""
 
     def __init__(self, limits: ScorerConfig, evidence: bool = True) -> None:
         self._limits = limits
@@ -49,7 +49,7 @@ class Sandbox:
         self._zygote: Zygote | None = Zygote(limits, evidence)
         self._compile_check = CompileCheck(self._running_zygote)
         self._compiled: deque[bool] = deque(maxlen=READ_AHEAD_WINDOW)
-        """Which of the last programs compiled."""
+        """Whether each of the last programs compiled."""
         try:
             self.protection = self._probe()
         except BaseException:
@@ -68,9 +68,9 @@ class Sandbox:
         return self._running_zygote().pid
 
     def score(self, problem: Problem, code: str | None) -> Verdict:
-        """The verdict of one program; `infra` where the sandbox itself failed twice.
+        """The verdict of one program; `infra` if the sandbox failed twice.
 
-        Raises `BrokenTests` where the problem's tests or prelude can't be run, whatever the program.
+        Raises `BrokenTests` if the problem's tests or prelude can't be run with any program.
         """
         if problem.tests.kind == "none":
             return Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
@@ -82,9 +82,9 @@ class Sandbox:
             return Verdict("infra", 0, 0, 0.0, one_line(str(error)))
 
     def reference_seconds(self, problem: Problem) -> float | None:
-        """CPU seconds of the slowest test of the problem's own solution; None where it has none, or none that passes.
+        """CPU seconds of the slowest test of the problem's own solution; None if it has none that passes.
 
-        Raises `BrokenTests`, and `SandboxError` where the sandbox failed twice.
+        Raises `BrokenTests`, and `SandboxError` if the sandbox failed twice.
         """
         if not problem.solution:
             return None
@@ -96,7 +96,7 @@ class Sandbox:
     def measure(self, problem: Problem, code: str) -> list[dict[str, int]]:
         """The counts (`DEFAULT_COUNTERS`) of each test of kind `calls`, without budgets and without comparing.
 
-        Raises `UsageError` where the program does not come to the end of its tests.
+        Raises `UsageError` if the program does not finish its tests.
         """
         outcome = self._case_run(problem, code).measure(counted=True)
         if outcome.status != "passed":
@@ -104,7 +104,7 @@ class Sandbox:
         return outcome.counts
 
     def close(self) -> None:
-        """End the zygote and all that it started."""
+        """End the zygote and all its children."""
         for close in (*(template.close for template in self._templates.values()), self._compile_check.close):
             with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
                 close()
@@ -114,7 +114,7 @@ class Sandbox:
             self._zygote = None
 
     def _with_one_retry(self, work: Callable[[], T]) -> T:
-        """The result of `work`, tried once more with a new zygote where the sandbox failed."""
+        """The result of `work`, tried once more with a new zygote if the sandbox failed."""
         try:
             return work()
         except SandboxError:
@@ -184,7 +184,7 @@ class Sandbox:
             raise BrokenTests(f"The prelude of problem {problem.id} can't be run: {error}.") from error
 
     def _template(self, prelude: str) -> PreludeTemplate:
-        """The process in which the prelude has run. Raises `BrokenTests` with why it can't."""
+        """The process in which the prelude has run. Raises `BrokenTests` with the reason if it fails."""
         if prelude not in self._templates:
             while len(self._templates) >= _TEMPLATES_KEPT:
                 self._templates.popitem(last=False)[1].close()
@@ -193,7 +193,7 @@ class Sandbox:
         return self._templates[prelude]
 
     def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
-        """Evidence from a second child on a program that parses; empty where that child fails."""
+        """Evidence from a second child on a program that parses; empty if that child fails."""
         if not outcome.parses or not self._evidence:
             return None
         suite = self._suite(problem)
@@ -201,7 +201,7 @@ class Sandbox:
         return read_evidence(self._ask(self._running_zygote(), question, EVIDENCE_SECONDS))
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float) -> Any:
-        """The answer of a fresh child to one question; None where it gave none in time."""
+        """The answer of a new child to one question; None without an answer in time."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
         child.send(plain_data.pack(question))
         try:
@@ -217,7 +217,7 @@ class Sandbox:
         return self._zygote
 
     def _probe(self) -> str:
-        """Run the probes in a child; the line that names the layers in force. Raises `IsolationMissing`."""
+        """Run the probes in a child. Returns the line that names the active layers. Raises `IsolationMissing`."""
         zygote = self._running_zygote()
         if self._limits.isolation == "none":
             return "none: programs run unprotected, as scorer.isolation=none asks"

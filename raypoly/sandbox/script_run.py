@@ -1,4 +1,4 @@
-"""Run a whole program on standard input, a process a test, and compare what it prints, or ask the problem's checker."""
+"""Runs a whole program on standard input, a process for each test, and compares its output, or runs the checker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem
 
 CHECKER_SECONDS = 20.0
-"""CPU seconds of a checker for one output."""
+"""CPU seconds for a checker on one output."""
 _LARGEST_CHECKED = 2 << 20
-"""Characters of an output that a checker is asked about."""
+"""The most characters of an output for a checker."""
 _CHECKER = """
 import json, sys
 source, texts = json.loads(sys.stdin.read())
@@ -47,7 +47,7 @@ class ScriptRun:
         return self._outcome.refuse(refusal, 1, *_shown_test(self._tests[0]))
 
     def judge(self, all_tests: bool) -> TestsOutcome:
-        """To the first test that fails, or with `all_tests` to the end."""
+        """Run up to the first failed test, or with `all_tests` all tests."""
         outcome = self._outcome
         for number, test in enumerate(self._tests, 1):
             given, expected = _shown_test(test)
@@ -77,7 +77,7 @@ class ScriptRun:
         return False
 
     def _checked(self, test: Script, printed: str) -> bool:
-        """Run the checker, in a process as confined as the program's and with a scratch that has been emptied."""
+        """Run the checker, in a process as confined as the program's and with an empty scratch."""
         names = ("input.txt", "correct_output.txt", "solution_output.txt")
         texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
         question = Script(json.dumps([self._problem.tests.checker, texts]).encode(), "1")
@@ -87,7 +87,7 @@ class ScriptRun:
         return run.judge(all_tests=False).status == "passed"
 
     def _run(self, test: Script) -> str:
-        """What the program prints. Raises `TestStopped` where it does not end with exit code 0."""
+        """The program's output. Raises `TestStopped` if it does not end with exit code 0."""
         left = self._clock.in_all - self._outcome.cpu_seconds
         clock = Clock(min(self._clock.per_message, left), min(self._clock.per_message, left))
         if left <= 0:
@@ -119,7 +119,7 @@ class ScriptRun:
             raise TestStopped("wrong", "what it printed is no UTF-8 text") from None
 
     def _raise_why(self, parts: tuple[bytes, bytes, bytes], exit: TestStopped) -> None:
-        """A program that raised has written why behind its output."""
+        """Raise the error that a program has written behind its output."""
         _, nonce, words = parts
         try:
             reply = plain_data.decode(words) if nonce else None
@@ -137,7 +137,7 @@ def _shown_test(test: Script) -> tuple[str, str]:
 
 
 def same_output(printed: str, expected: str) -> bool:
-    """Line by line without the blanks around; a line of numbers by their values. As LiveCodeBench compares."""
+    """Compare stripped lines, and lines of numbers by value, as LiveCodeBench does."""
     left, right = printed.strip().split("\n"), expected.strip().split("\n")
     return len(left) == len(right) and all(map(_same_line, left, right))
 

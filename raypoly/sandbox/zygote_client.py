@@ -1,4 +1,4 @@
-"""The parent's side of the forkers: start the zygote, ask it and its templates for children, learn how they ended."""
+"""The parent's side of the forkers: starts the zygote, requests children from it and its templates, reaps them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from raypoly.sandbox.child import plain_data
 _SCRIPT = Path(__file__).parent / "child" / "zygote.py"
 FOLDER = "raypoly-sandbox-"
 _SWEPT_SECONDS = 60.0
-"""Age of a folder whose owner was killed before it could remove it, and which the next sandbox removes."""
+"""The age from which a sandbox removes a killed owner's folder."""
 PACKAGES = ("numpy", "sortedcontainers")
 _START_SECONDS = 60.0
 _PRELUDE_SECONDS = 20.0
 FIRST_USER, USERS = 1_500_000_000, 100_000_000
-"""Uids that no machine hands out; each sandbox takes its own, so that limits by user are its own too."""
+"""Uids that no machine assigns. Each sandbox uses its own, so that limits by user are its own too."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class ChildExit:
     """Its wait status."""
     cpu_seconds: float
     large: bool
-    """Whether it held half the memory that it was allowed, at some time."""
+    """Whether it ever held half of its memory limit."""
 
 
 class Forker:
-    """A process that forks confined children. Its death is noticed at the next request as `SandboxError`."""
+    """A process that forks confined children. The next request after its death raises `SandboxError`."""
 
     def __init__(self, control: socket.socket, memory: int) -> None:
         self._control = control
         self._control.settimeout(_START_SECONDS)
         self._memory = memory
         self._scratch: Path | None = None
-        """The children's scratch, where it is a folder of the machine that nothing bounds."""
+        """The children's scratch if it is a plain folder without a size limit."""
         self._buffer = b""
         self._forks = 0
 
     def fork(self, cpu_seconds: float, clock: Clock, kind: str = "child") -> Child:
-        """A fresh confined child that may use `cpu_seconds` in all. Raises `SandboxError` where the forker is gone."""
+        """A new confined child that may use `cpu_seconds` in all. Raises `SandboxError` if the forker is gone."""
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._forks += 1
@@ -72,7 +72,7 @@ class Forker:
         return Child(ours, self._forks, clock, self._scratch)
 
     def reap(self, child: Child) -> ChildExit:
-        """Kill the child, whatever it does, and say how it ended. Raises `SandboxError` where the forker is gone."""
+        """Kill the child and return how it ended. Raises `SandboxError` if the forker is gone."""
         child.kill()
         try:
             self._control.sendall(b"reap %d\n" % child.number)
@@ -84,7 +84,7 @@ class Forker:
         return ChildExit(int(words[0]), float(words[1]), int(words[2]) << 11 >= self._memory)
 
     def close(self) -> None:
-        """The end of the control socket is the end of the forker and its children."""
+        """Close the control socket, which ends the forker and its children."""
         self._control.close()
 
     def _line(self) -> bytes:
@@ -120,7 +120,7 @@ class PreludeTemplate(Forker):
         self._zygote, self._child = zygote, child
 
     def close(self) -> None:
-        """End the template. Raises `SandboxError` where the zygote is gone."""
+        """End the template. Raises `SandboxError` if the zygote is gone."""
         self._zygote.reap(self._child)
 
 
@@ -144,13 +144,13 @@ class Zygote(Forker):
             raise SandboxError(f"The sandbox's zygote did not start: {error} See its message above.") from error
         self.layers: list[str] = greeting["layers"]
         self.missing: dict[str, str] = greeting["missing"]
-        if "namespaces" in self.layers:  # it has a tree of its own now: nothing can be left here if we are killed
+        if "namespaces" in self.layers:  # it has a file tree of its own: nothing is left here if we are killed
             shutil.rmtree(self._folder, ignore_errors=True)
         else:
             self._scratch = Path(self._folder, "scratch")
 
     def template(self, prelude: str) -> PreludeTemplate:
-        """Where programs behind `prelude` are forked. Raises `BrokenTests` with why it can't be run."""
+        """The template for programs with this `prelude`. Raises `BrokenTests` with the reason if it can't be run."""
         return PreludeTemplate(self, prelude, self._memory)
 
     @property
@@ -159,7 +159,7 @@ class Zygote(Forker):
         return self._process.pid
 
     def close(self) -> None:
-        """End the zygote and with it every child; remove the scratch."""
+        """End the zygote and every child, and remove the scratch."""
         super().close()
         process = getattr(self, "_process", None)
         if process is not None:
@@ -187,8 +187,8 @@ class Zygote(Forker):
             "user": FIRST_USER + int.from_bytes(os.urandom(4), "big") % USERS,
         }
         environment = {
-            "PYTHONHASHSEED": "0",  # a set's order, and with it a program's answer, is the same each time
-            "MALLOC_ARENA_MAX": "1",  # threads would reserve address space that counts as memory
+            "PYTHONHASHSEED": "0",  # the same order of sets, and so the same answers, each time
+            "MALLOC_ARENA_MAX": "1",  # arenas of threads reserve address space, which counts as memory
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONUTF8": "1",
         }
@@ -213,7 +213,7 @@ _BOOT = (
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what killed owners left: folders that nobody holds a lock on any more."""
+    """Remove the folders of killed owners, which nobody has locked."""
     for folder in parent.glob(f"{FOLDER}*"):
         with contextlib.suppress(OSError):  # another user's, in use, or already gone
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -226,7 +226,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _packages() -> list[str]:
-    """The folders of those third-party packages that programs may import, where this environment has them."""
+    """The folders of the installed third-party packages that programs may import."""
     folders = []
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
