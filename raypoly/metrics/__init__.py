@@ -1,1 +1,1 @@
-"""What a policy is measured by, and where the numbers of each step go."""
+"""Evaluation metrics, and the sinks of each step's numbers."""

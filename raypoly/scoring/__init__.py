@@ -1,11 +1,11 @@
-"""Score programs and check data sets on this machine, without Ray: what `raypoly score` does, as calls.
+"""Scores programs and checks data sets on this machine without Ray: the functions behind `raypoly score`.
 
     problems = read_problems(Path("problems.jsonl")).problems
     verdicts = score(problems, [Program("a-1", "two-sum", "class Solution: ...")], ScorerConfig(workers=4))
     unusable = [found for found in validate(problems) if found.reason]
 
-Programs run in `raypoly.sandbox`, one sandbox a worker thread. A verdict of `infra` says that nobody knows what the
-program is worth: the sandbox failed again and again, or the problem's tests can't be run.
+Programs run in `raypoly.sandbox`, one sandbox for each worker thread. A verdict of `infra` means unknown: the sandbox
+failed on all tries, or the problem's tests can't be run.
 """
 
 from raypoly.scoring.local_pool import LocalPool

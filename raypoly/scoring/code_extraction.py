@@ -1,9 +1,9 @@
-"""Find the program in a model's response.
+"""Finds the program in a model's response.
 
-    code = extract_code(problem, response)  # None: there is no program, and the verdict is `no_code`
+    code = extract_code(problem, response)  # None without a program: the verdict is `no_code`
 
-Nothing is parsed or run here, and the time is linear in the response, whatever a model wrote: a line is read at most
-twice, and no pattern backtracks over more than its own line.
+Nothing is parsed or run here. The time is linear in any response: a line is read at most twice, and no pattern
+backtracks beyond its line.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _OUTPUT = re.compile(r"\blambda\b|\bprint\(|\bstdout\b")
 
 
 def extract_code(problem: Problem, response: str) -> str | None:
-    """The program of a response, None where there is none.
+    """The program of a response; None if there is none.
 
     For `answer="completion"` it is `problem.prefix + response`. For `fenced` it is the last block of Python that
-    defines what is called, behind those earlier blocks that define what it needs; else the last block of Python. Where
-    there is no fence, a `[PYTHON]` or `<code>` element, or else a run of lines of code, is a block.
+    defines the entry point, after the earlier blocks that it needs; else the last block of Python. Without a fence, a
+    `[PYTHON]` or `<code>` element, or else a run of lines of code, is a block.
     """
     if problem.answer == "completion":
         return problem.prefix + response if response.strip() else None
@@ -55,7 +55,7 @@ def extract_code(problem: Problem, response: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some lines of a response, and the language that they are said to be in: empty where nobody says."""
+    """Some lines of a response, and their declared language; empty if there is none."""
 
     language: str
     lines: Sequence[str]
@@ -69,7 +69,7 @@ class _Block:
 
     @property
     def is_program(self) -> bool:
-        """Whether it may be a program: said to be Python, or looking like it."""
+        """Whether it may be a program: declared as Python, or looking like it."""
         if not self.code.strip() or _TRANSCRIPT.match(self.code):
             return False
         marked = any(_DEFINITION.match(line) or _IMPORT.match(line) for line in self.code.split("\n"))
@@ -77,17 +77,17 @@ class _Block:
 
     @cached_property
     def names(self) -> set[str]:
-        """What it binds at its top level."""
+        """The names that it binds at top level."""
         return _bound(self.code.split("\n"))
 
     @property
     def is_library(self) -> bool:
-        """Whether it only defines things, so that it may stand in front of another block."""
+        """Whether it only has definitions, so that it can precede another block."""
         return not any(_ACTION.match(line) for line in self.code.split("\n"))
 
 
 def _called(problem: Problem) -> str:
-    """The first name that the tests look up, empty where they look up none."""
+    """The first name that the tests look up; empty if there is none."""
     if problem.tests.kind == "operations":
         first = re.search(r'"operations":\s*\[\s*"(\w+)"', problem.tests.source)
         return first.group(1) if first else ""
@@ -95,7 +95,7 @@ def _called(problem: Problem) -> str:
 
 
 def _answered(response: str) -> str:
-    """The response with plain line ends and without its reasoning, which is no answer even where it was cut off."""
+    """The response with plain line ends and without its reasoning, also an unfinished one."""
     text = response.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for end in ("</think>", "</thinking>"):
         text = text.rpartition(end)[2]
@@ -116,7 +116,7 @@ def _bound(lines: Sequence[str]) -> set[str]:
 
 
 def _with_helpers(earlier: Sequence[_Block], main: _Block, name: str) -> str:
-    """`main` behind those earlier blocks that define what it (or one of them) reads and does not bind."""
+    """`main` after the earlier blocks that define names which it, or one of them, reads but does not bind."""
     parts = [main.code]
     bound = _bound([line.strip() for line in main.code.split("\n")])
     read = set(re.findall(r"\w+", main.code))
@@ -130,7 +130,7 @@ def _with_helpers(earlier: Sequence[_Block], main: _Block, name: str) -> str:
 
 
 def _fenced(lines: Sequence[str]) -> list[_Block]:
-    """The fenced blocks, the last one perhaps cut off."""
+    """The fenced blocks. The last may be unfinished."""
     blocks = []
     at, docstrings = 0, True
     while at < len(lines):
@@ -149,7 +149,7 @@ def _fenced(lines: Sequence[str]) -> list[_Block]:
 
 @dataclass(frozen=True)
 class _Fence:
-    """An opened fence: how it is closed, and what stands before each line behind it."""
+    """An opened fence: how it is closed, and the prefix of its lines."""
 
     language: str
     quotes: int
@@ -169,9 +169,9 @@ class _Fence:
         return cls("python", 0, len(line), late.group(1)) if late else None
 
     def read(self, lines: Sequence[str], at: int, docstrings: bool) -> tuple[list[str], int] | None:
-        """The lines up to the closing fence and the place behind it.
+        """The lines up to the closing fence, and the position after it.
 
-        With `docstrings`, a fence within text quotes is text; None where such quotes never end.
+        With `docstrings`, a fence within text quotes is text; None if such quotes never end.
         """
         content = [self.first] if self.first else []
         quotes, hidden = "", False
@@ -193,7 +193,7 @@ class _Fence:
         return None if quotes and hidden else (content, len(lines))
 
     def _inner(self, line: str) -> str | None:
-        """The line without what the blockquote puts before it, None where that has ended."""
+        """The line without the blockquote's prefix; None after the blockquote's end."""
         for _ in range(self.quotes):
             before, marker, line = line.partition(">")
             if before.strip() or not marker:
@@ -202,7 +202,7 @@ class _Fence:
         return line
 
     def _end(self, whole: str, line: str, body: str, place: int) -> int | None:
-        """Where to read on where a fence ends the block: behind it, or at it where it opens another language's."""
+        """The next position if a fence ends the block: after it, or at it if it opens a block of another language."""
         if body.strip(self.mark[0]):
             return place if _FENCE.match(whole) else None
         spaced = line.expandtabs(4)
@@ -210,7 +210,7 @@ class _Fence:
 
 
 def _tagged(info: str) -> tuple[str, str]:
-    """(language, code) of what stands behind the opening fence: a tag, attributes, seldom the first line of code."""
+    """(language, code) of the text after an opening fence: a tag, attributes, rarely the first line of code."""
     if _DEFINITION.match(info) or _IMPORT.match(info):
         return "", info
     tag, _, rest = info.partition(" ")
@@ -220,7 +220,7 @@ def _tagged(info: str) -> tuple[str, str]:
 
 
 def _elements(text: str) -> list[_Block]:
-    """What stands in `[PYTHON]` or `<code>` elements and looks like Python, the last one perhaps cut off."""
+    """The contents of `[PYTHON]` or `<code>` elements that look like Python. The last may be unfinished."""
     blocks = []
     start: int | None = None
     for mark in _ELEMENT.finditer(text):

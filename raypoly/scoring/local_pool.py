@@ -1,11 +1,11 @@
-"""Sandboxes of this process: threads that own one each and spend their time waiting for programs.
+"""Sandboxes in this process, each owned by a thread.
 
     with LocalPool(ScorerConfig(workers=2)) as pool:
         for verdict in pool.score((problem, code) for code in codes):
             ...
 
-Verdicts come in the order of the programs, and a slow program holds up nobody: up to `_WINDOW` programs behind it run
-in the meantime. Programs are drawn as they are needed, so that a file of any length streams through.
+Verdicts are in the order of the programs. A slow program delays no other: up to `_WINDOW` programs after it run in the
+meantime. Programs are read on demand, so a file of any length can be streamed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from raypoly.scoring.program_queue import BROKEN, RETRIES, ProblemState, Program
 from raypoly.values import Problem, Verdict
 
 _WINDOW = 4096
-"""Programs between the oldest that has no verdict and the newest that was drawn."""
+"""The most programs from the oldest without a verdict to the newest."""
 WINDOW_CHARACTERS = 64 << 20
-"""Of code and tests, in the same span."""
+"""The most characters of their code and tests."""
 _STOP_SECONDS = 1.0
-"""A worker that was told to stop is told again after that."""
+"""After this time a worker that does not stop is told again."""
 
 
 class PoolClosed(BaseException):
-    """Raised in a worker from outside: the pool closes, and its program may never end by itself."""
+    """Raised in a worker by `close`, since its program may never end by itself."""
 
 
 class LocalPool:
     """`config.workers` threads with a sandbox each; used by one thread.
 
-    A problem with a solution and without `reference_seconds` is calibrated once, before its first program runs,
-    unless `calibrate` says no. Raises `IsolationMissing` at the start where programs can't be confined.
+    With `calibrate`, a problem with a solution and without `reference_seconds` is calibrated once, before its first
+    program. Raises `IsolationMissing` at the start if programs can't be confined.
     """
 
     def __init__(self, config: ScorerConfig, evidence: bool = False, calibrate: bool = True) -> None:
@@ -65,7 +65,7 @@ class LocalPool:
 
     @property
     def done(self) -> int:
-        """Programs that have a verdict."""
+        """Programs with a verdict."""
         return self._jobs.done
 
     @property
@@ -75,13 +75,13 @@ class LocalPool:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of CPU, of all programs that were run; one that came again was not."""
+        """CPU seconds of all programs that ran; repeated programs run once."""
         return self._jobs.cpu_seconds
 
     def score(self, programs: Iterable[tuple[Problem, str | None]]) -> Iterator[Verdict]:
-        """A verdict a program, in order. `infra`: the sandbox failed on all tries, or the tests can't be run.
+        """A verdict for each program, in order. `infra`: the sandbox failed on all tries, or the tests can't be run.
 
-        Raises `SandboxError` where a worker can't be started any more.
+        Raises `SandboxError` if a worker can't be started any more.
         """
         window: deque[tuple[QueuedProgram, int]] = deque()
         held, last = 0, None
@@ -98,11 +98,11 @@ class LocalPool:
             yield self._jobs.wait(job)
 
     def reference_seconds(self, problem: Problem) -> float | None:
-        """What the problem's calibration gave; None where its solution did not pass."""
+        """The result of the problem's calibration; None if its solution did not pass."""
         return self._jobs.reference_seconds(problem)
 
     def close(self) -> None:
-        """End all workers, in the middle of a program too, with all that they started."""
+        """End all workers and their children, even in the middle of a program."""
         self._jobs.close()
         while alive := [thread for thread in self._threads if thread.is_alive()]:
             for thread in alive:
@@ -112,7 +112,7 @@ class LocalPool:
                 thread.join(_STOP_SECONDS)
 
     def _serve(self, worker: int) -> None:
-        """A worker's life: one sandbox after the other, as long as there is work."""
+        """A worker's loop: one sandbox after the other, while there is work."""
         try:
             while not self._jobs.closed:
                 with self._sandbox() as sandbox:
@@ -124,7 +124,7 @@ class LocalPool:
             self._jobs.fail(error)
 
     def _sandbox(self) -> Sandbox:
-        """A new sandbox. One may fail to start on a machine that is short of something: it is tried again."""
+        """A new sandbox. A failed start, as on a machine without free memory, is tried again."""
         failures = 0
         while True:
             try:
@@ -135,7 +135,7 @@ class LocalPool:
                     raise
 
     def _work(self, worker: int, sandbox: Sandbox) -> None:
-        """Run programs until the queue is closed, or the sandbox is so broken that another has to take its place."""
+        """Run programs until the queue is closed, or the sandbox must be replaced."""
         usable = True
         while usable and (job := self._jobs.take(worker)) is not None:
             self._working.add(threading.current_thread())
@@ -145,7 +145,7 @@ class LocalPool:
                 self._working.discard(threading.current_thread())
 
     def _run(self, worker: int, sandbox: Sandbox, job: QueuedProgram) -> bool:
-        """One program; whether the sandbox can go on."""
+        """Run one program. Returns whether the sandbox can go on."""
         known = job.known
         try:
             if job.calibrates:
@@ -177,8 +177,8 @@ class LocalPool:
 def _raise_in(thread: threading.Thread) -> None:
     """Raise `PoolClosed` in another thread, at its next step in Python.
 
-    A sandbox belongs to its thread, which alone can end a program in good order; while it waits for one it takes such
-    a step ten times a second.
+    Only the sandbox's own thread can end its program in order. While it waits for one it takes such a step ten times a
+    second.
     """
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(PoolClosed))

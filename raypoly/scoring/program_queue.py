@@ -1,8 +1,8 @@
-"""The queue between the one thread that asks for verdicts and the workers that find them.
+"""The queue between the thread that asks for verdicts and the workers.
 
-It decides who runs what when: a problem is calibrated by one worker while the others do something else, what the
-sandbox failed at goes to another worker, and the same program of a problem runs once, unless its verdict depends on
-the moment.
+It decides which worker runs which program: one worker calibrates a problem while others work on others, a program on
+which the sandbox failed goes to another worker, and the same program of a problem runs once, unless its verdict is not
+repeatable.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from raypoly.lru_cache import LRUCache
 from raypoly.values import Problem, Verdict
 
 RETRIES = 3
-"""How often a program is tried again after the sandbox failed."""
+"""Retries of a program after the sandbox failed."""
 _REMEMBERED = 16_384
-"""Verdicts kept for programs that come again."""
+"""Cached verdicts, for repeated programs."""
 BROKEN = "the tests can't be run: "
-"""How the detail of a verdict begins where it is the problem's fault."""
+"""The start of a verdict's detail if the problem is at fault."""
 
 Key = tuple[str, bytes | None]
 """A program: the problem's id and SHA-256 of the code."""
@@ -29,23 +29,23 @@ Key = tuple[str, bytes | None]
 
 @dataclass(eq=False)
 class ProblemState:
-    """What the workers have learned of one problem."""
+    """The workers' state of one problem."""
 
     problem: Problem | None
-    """As it was asked with; None while none of its programs waits or runs, since its tests may be large."""
+    """The problem; None while none of its programs waits or runs, since its tests may be large."""
     reference_seconds: float | None
     """The problem's own, or what calibration gave."""
     settled: bool
-    """Whether its limits are: nothing is left to calibrate."""
+    """Whether nothing is left to calibrate."""
     busy: bool = False
     """Whether a worker calibrates it right now."""
     broken: str = ""
-    """Why its tests can't be run; empty while nothing is known against them."""
+    """Why its tests can't be run; empty if nothing is known against them."""
     programs: int = 0
-    """That wait or run."""
+    """Programs that wait or run."""
 
     def limited(self) -> Problem:
-        """The problem with its `reference_seconds`, for whoever runs one of its programs."""
+        """The problem with its `reference_seconds`."""
         assert self.problem is not None
         if self.problem.reference_seconds == self.reference_seconds:
             return self.problem
@@ -54,7 +54,7 @@ class ProblemState:
 
 @dataclass(eq=False)
 class QueuedProgram:
-    """One program that waits for its verdict, runs, or has it."""
+    """One program that waits, runs, or has its verdict."""
 
     known: ProblemState
     code: str | None
@@ -62,18 +62,18 @@ class QueuedProgram:
     verdict: Verdict | None = None
     failures: int = 0
     avoid: int | None = None
-    """The worker that should not have it again."""
+    """The worker that must not get it again."""
     same: list[QueuedProgram] = field(default_factory=list)
     """Later jobs with the same program: they wait for this one's verdict."""
 
     @property
     def calibrates(self) -> bool:
-        """Whether whoever runs it has to calibrate the problem first."""
+        """Whether its worker must calibrate the problem first."""
         return self.code is not None and not self.known.settled
 
 
 class ProgramQueue:
-    """Thread-safe: `put` and `wait` are the asking thread's, all else the workers'. Problems are told apart by id."""
+    """Thread-safe. The asking thread calls `put` and `wait`, workers call the rest. Problems are identified by id."""
 
     def __init__(self, workers: int, calibrate: bool) -> None:
         self._workers, self._calibrate = workers, calibrate
@@ -107,7 +107,7 @@ class ProgramQueue:
             return job
 
     def wait(self, job: QueuedProgram) -> Verdict:
-        """The verdict. Raises what a worker could not go on from, `SandboxError` where the queue was closed."""
+        """Wait for the verdict. Raises a worker's fatal error, `SandboxError` if the queue was closed."""
         with self._news:
             while job.verdict is None:
                 self._check()
@@ -115,7 +115,7 @@ class ProgramQueue:
             return job.verdict
 
     def wait_for_a_worker(self) -> None:
-        """Until one worker serves. Raises why none could start."""
+        """Wait until one worker is ready. Raises the error if none can start."""
         with self._news:
             while not self._serving:
                 self._check()
@@ -127,15 +127,15 @@ class ProgramQueue:
             return self._of(problem).reference_seconds
 
     def serving(self) -> None:
-        """A worker's sandbox stands."""
+        """Record that a worker's sandbox is ready."""
         with self._news:
             self._serving += 1
             self._news.notify_all()
 
     def take(self, worker: int) -> QueuedProgram | None:
-        """The oldest job that this worker may run, when there is one; None once the queue is closed.
+        """Wait for the oldest job that this worker may run; None after the queue is closed.
 
-        Where it `calibrates`, the worker owes a `settle` or a `release`.
+        If it `calibrates`, the worker must call `settle` or `release`.
         """
         with self._work:
             while not self.closed:
@@ -148,7 +148,7 @@ class ProgramQueue:
             return None
 
     def settle(self, known: ProblemState, reference_seconds: float | None = None, broken: str = "") -> None:
-        """The problem's limits are known, or that its tests can't be run."""
+        """Record the problem's limits, or that its tests can't be run."""
         with self._work:
             known.broken = broken
             if not broken:
@@ -157,13 +157,13 @@ class ProgramQueue:
             self._work.notify_all()
 
     def release(self, known: ProblemState) -> None:
-        """The problem could not be calibrated now: whoever takes its next program tries again."""
+        """Record that calibration failed for now: the worker of the next program tries again."""
         with self._work:
             known.busy = False
             self._work.notify_all()
 
     def finish(self, job: QueuedProgram, verdict: Verdict) -> None:
-        """The job's verdict, and that of the same program asked for since; those run too where it may differ."""
+        """Set the verdict of the job and of later equal programs, which run again if it is not repeatable."""
         with self._news:
             if self._first.get(job.key) is job:
                 del self._first[job.key]
@@ -179,7 +179,7 @@ class ProgramQueue:
             job.same = []
 
     def again(self, job: QueuedProgram, worker: int, reason: str) -> None:
-        """The sandbox failed: the job goes to another worker, or, after `RETRIES`, gets the verdict `infra`."""
+        """Give the job to another worker after the sandbox failed, or after `RETRIES` the verdict `infra`."""
         job.failures += 1
         if job.failures > RETRIES:
             reason = f"the sandbox failed {job.failures} times: {reason}"
@@ -191,14 +191,14 @@ class ProgramQueue:
             self._work.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """A worker can't go on: who waits gets the error."""
+        """Record a worker's fatal error, which `wait` raises."""
         with self._news:
             if not self.closed:
                 self._error = self._error or error
             self._news.notify_all()
 
     def close(self) -> None:
-        """No job is taken any more."""
+        """Give out no more jobs."""
         with self._work:
             self.closed = True
             self._work.notify_all()

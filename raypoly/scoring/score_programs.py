@@ -1,4 +1,4 @@
-"""Programs and problems in, verdicts out: the library's side of `raypoly score`.
+"""Verdicts of programs and problems: the library behind `raypoly score`.
 
 verdicts = score(problems, [Program("a-1", "two-sum", "class Solution: ...")])
 for found in validate(problems):                        # each problem's own solution, against its own tests
@@ -30,27 +30,27 @@ class Program:
     """One program to score."""
 
     id: str | int
-    """Whatever the caller knows it by; it need not be unique."""
+    """The caller's id; it need not be unique."""
     problem_id: str
     code: str | None
-    """None where the model wrote none."""
+    """None if the response has no program."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What a problem's own solution says about the problem."""
+    """The result of a problem's own solution."""
 
     problem: Problem
-    """With `reference_seconds`, where that was asked for and its solution passes."""
+    """With `reference_seconds` if requested and the solution passes."""
     status: str
-    """The status of the solution's verdict, `broken` where the tests can't be run, `unchecked` without solution."""
+    """The status of the solution's verdict; `broken` if the tests can't be run, `unchecked` without a solution."""
     reason: str
-    """Why it should not be used; empty where its solution passes."""
+    """Why it should not be used; empty if its solution passes."""
     detail: str
 
     @property
     def excluded(self) -> bool:
-        """Whether it is known to be unusable."""
+        """Whether the problem is known to be unusable."""
         return self.reason not in ("", NO_SOLUTION, FAILED)
 
     @property
@@ -68,7 +68,7 @@ def score(
 ) -> list[Verdict]:
     """A verdict for each program, in order. `on_verdict` is called with each, in order, as soon as it is known.
 
-    Raises `UsageError` where a program names an unknown problem, `IsolationMissing` where programs can't be confined.
+    Raises `UsageError` if a program names an unknown problem, `IsolationMissing` if programs can't be confined.
     """
     verdicts = []
     known = by_id(problems)
@@ -98,7 +98,7 @@ def scored(
 def validate(problems: Iterable[Problem], config: ScorerConfig = _DEFAULT, calibrate: bool = False) -> list[Validation]:
     """Run each problem's own solution; with `calibrate` twice, which also measures its `reference_seconds`.
 
-    Raises `UsageError` where two problems have the same id, `IsolationMissing` where programs can't be confined.
+    Raises `UsageError` if two problems have the same id, `IsolationMissing` if programs can't be confined.
     """
     known = by_id(problems)
     with LocalPool(config, calibrate=calibrate) as pool:
@@ -106,7 +106,7 @@ def validate(problems: Iterable[Problem], config: ScorerConfig = _DEFAULT, calib
 
 
 def validated(pool: LocalPool, problems: Iterable[Problem], calibrate: bool) -> Iterator[Validation]:
-    """The same as a stream, in order. `calibrate` as the pool's."""
+    """`validate` as a stream, in order. `calibrate` is the pool's."""
     for problem, (verdict,) in score_each(pool, problems, lambda problem: [(problem, problem.solution or None)]):
         found = _validation_of(problem, verdict)
         if calibrate and not found.reason:
@@ -120,7 +120,7 @@ def validated(pool: LocalPool, problems: Iterable[Problem], calibrate: bool) -> 
 def score_each(
     pool: LocalPool, items: Iterable[T], programs: Callable[[T], Sequence[tuple[Problem, str | None]]]
 ) -> Iterator[tuple[T, tuple[Verdict, ...]]]:
-    """Each item with the verdicts of its `programs` (perhaps none), in order. Items are drawn as they are needed."""
+    """Each item with the verdicts of its `programs` (perhaps none), in order. Items are read on demand."""
     waiting: deque[tuple[T, int]] = deque()
 
     def draw() -> Iterator[tuple[Problem, str | None]]:
@@ -142,7 +142,7 @@ def score_each(
 
 
 def by_id(problems: Iterable[Problem]) -> dict[str, Problem]:
-    """Problems by id. Raises `UsageError` where two have the same."""
+    """Problems by id. Raises `UsageError` if two have the same."""
     known: dict[str, Problem] = {}
     for problem in problems:
         if known.setdefault(problem.id, problem) is not problem:

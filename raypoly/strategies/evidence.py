@@ -1,10 +1,10 @@
-"""Ask a confined child what a program is, and read its answer. This file alone runs outside the sandbox.
+"""Asks a confined child for a program's evidence and reads its answer. Only this file runs outside the sandbox.
 
     question = observe_question(problem, code, suite.cases)     # for a child in the role `observe`
-    evidence = read_evidence(answer)                            # whatever came back
+    evidence = read_evidence(answer)                            # any answer
 
-What is asked for depends on the problem. A puzzle's strategies differ in what grows with the input, so a puzzle gets no
-features. A program is run only where its tests are plain calls, on its smallest and its largest input.
+The question depends on the problem. A puzzle's strategies differ by the constructs that grow with the input, so it gets
+no features. A program is run only if its tests are plain calls, on its smallest and its largest input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from raypoly.values import Evidence, Problem
 
 EVIDENCE_SECONDS = 1.0
-"""CPU seconds that the child may take."""
+"""CPU seconds for the child."""
 _NOTHING_KNOWN = Evidence("", (), {}, "")
 
 
@@ -28,7 +28,7 @@ class _Case(Protocol):
 
 
 def observe_question(problem: Problem, code: str, cases: Sequence[_Case]) -> tuple[Any, ...]:
-    """The child's role and the arguments of `observe`. `cases`: the tests as calls, empty where they are none."""
+    """The child's role and the arguments of `observe`. `cases`: the tests that are calls, else empty."""
     small: list[Any] | None = None
     large: list[Any] | None = None
     if problem.tests.kind == "calls" and cases:
@@ -39,7 +39,7 @@ def observe_question(problem: Problem, code: str, cases: Sequence[_Case]) -> tup
 
 
 def read_evidence(answer: Any) -> Evidence:
-    """The child's answer as `Evidence`; empty evidence where the child failed or its answer is malformed."""
+    """The child's answer as `Evidence`; empty evidence if the child failed or its answer is malformed."""
     if not isinstance(answer, dict):
         return _NOTHING_KNOWN
     try:
