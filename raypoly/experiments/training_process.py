@@ -1,11 +1,11 @@
-"""One training in a process of its own, which outlives whoever started it.
+"""One training in a process of its own, which outlives the process that started it.
 
-    going = Going.begin(run)        # None where a process of an earlier start is still at it
-    going.over                      # has it ended?
-    going.end()                     # its Ended: how it came out
+    training = RunningTraining.begin(run)     # None if a process of an earlier start still trains the run
+    training.over                             # whether it has ended
+    training.end()                            # its TrainingExit
 
-Each run has a locked file, which its process inherits: the kernel frees it when the process is gone, however it ended.
-So an experiment that was killed finds out what it left behind, and waits for it.
+Each run has a locked file, which its process inherits. The kernel frees the lock when the process ends in any way. So a
+killed experiment finds the trainings that it left behind, and waits for them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TrainingExit:
     outcome: Outcome
     seconds: float
     words: str
-    """For a person; ends without a full stop."""
+    """A readable outcome, without a full stop."""
 
 
 class RunningTraining:
@@ -46,7 +46,7 @@ class RunningTraining:
 
     @classmethod
     def begin(cls, run: PlannedRun) -> RunningTraining | None:
-        """Start it; None where a process that this one did not start is at it."""
+        """Start the training; None if another process already trains the run."""
         lock = _locked(run.lock)
         if lock is None:
             return None
@@ -74,12 +74,12 @@ class RunningTraining:
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        """Ask it to commit what is under way and to end."""
+        """Ask it to commit its work and end."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> TrainingExit:
-        """Wait for it."""
+        """Wait for its end."""
         code, seconds = self._process.wait(), self.seconds
         if code == 0 and self.run.finished:
             return TrainingExit(self.run, "finished", seconds, "finished")
@@ -93,7 +93,7 @@ class RunningTraining:
 
 
 def is_held(run: PlannedRun) -> bool:
-    """Whether a process is at it, whoever started that."""
+    """Whether any process trains the run."""
     if not run.lock.exists():
         return False
     lock = _locked(run.lock)
@@ -112,7 +112,7 @@ def last_log_line(log: Path, begin: int = 0) -> str:
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor of the locked file; None where somebody else has it."""
+    """The descriptor of the locked file; None if another process has the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,11 +2,10 @@
 
     judge: {name: ensemble, members: [structural, openai, openai]}
 
-A majority on pairs need not be transitive (a with b, b with c, but not a with c). Closing it transitively would merge
-whole groups through one bridge, so clusters are grown instead, in the order of the programs: a program joins the first
-cluster whose every member a majority puts it with, else it begins one of its own. A program is degenerate iff more than
-half of the judges say so; a judge that calls either of a pair degenerate, or knows no id for it, does not put the pair
-together.
+A majority on pairs may not be transitive (a with b, b with c, but not a with c). A transitive closure would merge whole
+groups through one bridge. So clusters grow in the order of the programs: a program joins the first cluster with a
+majority for every pair, else it starts its own. A program is degenerate iff more than half of the judges say so. A
+judge that calls one of a pair degenerate, or has no id for it, votes against the pair.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class EnsembleJudge:
         self._members: list[Judge] = [build_judge(config.model_copy(update={"name": name})) for name in config.members]
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
-        """Labels by majority. Raises what a member raises: `JudgeUnavailable`, `JudgeRefused`."""
+        """Labels by majority. Raises a member's `JudgeUnavailable` or `JudgeRefused`."""
         return combine_votes([member.label(problem, rollouts, verdicts) for member in self._members])
 
     def probe(self) -> None:
-        """Return where every member can be asked, else raise `JudgeUnavailable`."""
+        """Return if every member can be asked, else raise `JudgeUnavailable`."""
         for member in self._members:
             member.probe()
 
@@ -62,7 +61,7 @@ def combine_votes(votes: Sequence[Labels]) -> Labels:
 
 
 def _majority(votes: Sequence[Labels]) -> tuple[Bool, Bool]:
-    """Whether more than half put each pair together, bool [N, N], and call each degenerate, bool [N]."""
+    """Majorities for each pair, bool [N, N], and for each program being degenerate, bool [N]."""
     ids = np.stack([vote.ids for vote in votes])
     degenerate = np.stack([vote.degenerate for vote in votes])
     real = (ids >= 1) & ~degenerate

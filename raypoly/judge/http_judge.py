@@ -1,10 +1,10 @@
-"""A judge behind a socket: one JSON request a group.
+"""A judge behind an HTTP server: one JSON request for each group.
 
     POST <judge.url>  {"problem": "...", "entry_point": "f", "programs": ["...", ...]}
     200               {"ids": [1, 1, 2], "degenerate": [false, false, false], "judge": "name-1"}
 
-Whatever keeps an answer away (refused or reset connection, timeout, bad key, 408, 425, 429, 5xx) is `JudgeUnavailable`:
-the step waits. An answer that is no labelling of the group is `JudgeRefused`. A GET of the same URL is the probe.
+A missing answer (refused or reset connection, timeout, bad key, 408, 425, 429, 5xx) is `JudgeUnavailable`: the step
+waits. An answer that does not label the group is `JudgeRefused`. A GET of the same URL is the probe.
 The key travels in the Authorization header and appears in no message.
 """
 
@@ -29,7 +29,7 @@ TIMEOUT = 60.0
 """Seconds without an answer after which the judge counts as away."""
 _LARGEST_ANSWER = 1 << 20
 _WAIT = frozenset({401, 403, 408, 425, 429})
-"""Client errors that pass, or that an operator can mend while the run waits (a key that expired)."""
+"""Client errors that are temporary, or that an operator can fix while the run waits (an expired key)."""
 
 
 class _Answer(BaseModel):
@@ -66,7 +66,7 @@ class HttpJudge:
         return self._labels(answer, problem, len(rollouts))
 
     def probe(self) -> None:
-        """Return where the endpoint answers a GET, else raise `JudgeUnavailable`."""
+        """Return if the endpoint answers a GET, else raise `JudgeUnavailable`."""
         self._ask(None)
 
     def _labels(self, answer: _Answer, problem: Problem, count: int) -> Labels:

@@ -1,13 +1,13 @@
-"""How far two labellings of the same programs agree.
+"""The agreement of two labellings of the same programs.
 
     adjusted_rand([7, 7, 7, 0], [1, 1, 2, 0])               # 1/3
-    pairs([7, 7, 7, 0], [1, 1, 2, 0]).precision             # 1/3: of three pairs put together one belongs together
+    pairs([7, 7, 7, 0], [1, 1, 2, 0]).precision             # 1/3: of three pairs in one cluster, one is right
     mean_interval([0.9, 0.4, 1.0], seed=0)                  # mean over groups, 95 % interval
-    paired_test(aris_of_view_a, aris_of_view_b, seed=0)     # is one better, over the same groups?
+    paired_test(aris_of_view_a, aris_of_view_b, seed=0)     # over the same groups
 
-A labelling is N whole numbers, one a program: equal numbers say "same strategy", and 0 says "degenerate". The numbers
-themselves mean nothing. Each degenerate program counts as a cluster of its own, as clustering does with noise points
-that must not be dropped: were they left out, a judge could call every hard program degenerate and lose nothing.
+A labelling is N whole numbers, one for each program: equal numbers mean the same strategy, and 0 means degenerate. Each
+degenerate program counts as a cluster of its own. If they were left out, a judge could call every hard program
+degenerate at no cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from raypoly.values import Float64, Int32, Labels
 Ids = Sequence[int] | Int32
 _DRAWS = 10_000
 _EXACT_UP_TO = 16
-"""Differences up to which all sign patterns are enumerated."""
+"""The most differences whose sign patterns are all enumerated."""
 _ROUNDING = 1e-12
 
 
@@ -41,23 +41,23 @@ class PairCounts:
 
     @property
     def precision(self) -> float | None:
-        """hits / said; None where nothing was said."""
+        """hits / said; None if `said` is 0."""
         return self.hits / self.said if self.said else None
 
     @property
     def recall(self) -> float | None:
-        """hits / there; None where nothing was there."""
+        """hits / there; None if `there` is 0."""
         return self.hits / self.there if self.there else None
 
     @property
     def f1(self) -> float | None:
-        """Harmonic mean, 2 hits / (said + there); None where nothing was said and nothing there."""
+        """Harmonic mean, 2 hits / (said + there); None if both are 0."""
         return 2 * self.hits / (self.said + self.there) if self.said + self.there else None
 
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
-    """A mean over groups and where it would lie for other groups of the kind."""
+    """A mean over groups and its confidence interval."""
 
     mean: float
     low: float
@@ -70,16 +70,16 @@ class LabelComparison:
     """Two judges, or two views, over the same groups."""
 
     difference: float
-    """Mean over groups of the first less the second."""
+    """The mean over groups of the first minus the second."""
     p_value: float
-    """Two-sided: how often chance alone, swapping the two at random within each group, is as far apart."""
+    """Two-sided: the share of random swaps within groups that give as large a difference."""
     groups: int
     exact: bool
     """Whether all patterns of swaps were enumerated."""
 
 
 def ids_of(labels: Labels) -> Int32:
-    """int32 [N], 0 only where degenerate. Raises `ValueError` where a program's strategy is unknown."""
+    """int32 [N], 0 only for degenerate programs. Raises `ValueError` if a strategy is unknown."""
     if not labels.known:
         raise ValueError(f"{labels.judge} left a program without a strategy; only whole labellings can be compared.")
     return np.array(labels.strategies, np.int32)
@@ -93,8 +93,8 @@ def adjusted_rand(one: Ids, other: Ids) -> float:
 
         ARI = (S - A B / T) / ((A + B) / 2 - A B / T)
 
-    The denominator is 0 only where both are one cluster or both are all singletons (or N < 2): equal, so 1. One
-    cluster, or all singletons, against anything else is 0. Symmetric. Raises `ValueError` where lengths differ.
+    The denominator is 0 only if both are one cluster or both are all singletons (or N < 2): equal, so 1. One cluster,
+    or all singletons, against anything else is 0. Symmetric. Raises `ValueError` if lengths differ.
     """
     first, second = _together(one), _together(other, len(one))
     both, a, b = (_pairs_in(table) for table in (first & second, first, second))
@@ -104,16 +104,16 @@ def adjusted_rand(one: Ids, other: Ids) -> float:
 
 
 def count_pairs(said: Ids, gold: Ids) -> PairCounts:
-    """Pairs of programs put together. Low precision is over-merging, low recall over-splitting.
+    """Pairs of programs in one cluster. Low precision is over-merging, low recall over-splitting.
 
-    Raises `ValueError` where lengths differ.
+    Raises `ValueError` if lengths differ.
     """
     first, second = _together(said), _together(gold, len(said))
     return PairCounts(_pairs_in(first & second), _pairs_in(first), _pairs_in(second))
 
 
 def count_degenerates(said: Ids, gold: Ids) -> PairCounts:
-    """Programs called degenerate. Raises `ValueError` where lengths differ."""
+    """Programs labelled degenerate. Raises `ValueError` if lengths differ."""
     if len(said) != len(gold):
         raise ValueError(_lengths(len(said), len(gold)))
     first, second = np.asarray(said) == 0, np.asarray(gold) == 0
@@ -130,7 +130,7 @@ def run_to_run(runs: Sequence[Ids]) -> float:
 def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws: int = _DRAWS) -> ConfidenceInterval:
     """The mean of one value a group, with a percentile bootstrap interval over groups (Efron & Tibshirani 1993, §13.3).
 
-    `values` is [groups]. The same seed gives the same interval. Raises `ValueError` where there is no group.
+    `values` is [groups]. The same seed gives the same interval. Raises `ValueError` without groups.
     """
     array = np.asarray(values, np.float64)
     if array.size == 0:
@@ -143,10 +143,10 @@ def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws
 def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: int = _DRAWS) -> LabelComparison:
     """Fisher's paired permutation test on the mean difference, two-sided; both are [groups], in the same order.
 
-    If nothing sets the two apart, the sign of each group's difference is a coin's. All sign patterns are enumerated up
-    to `_EXACT_UP_TO` differences that are not 0; beyond that `draws` random ones, with the observed pattern counted as
-    one of them, p = (1 + hits) / (1 + draws), which never is 0 (Phipson & Smyth 2010).
-    Raises `ValueError` where lengths differ or there is no group.
+    Under the null hypothesis the sign of each group's difference is random. All sign patterns are enumerated up to
+    `_EXACT_UP_TO` differences that are not 0. Beyond that there are `draws` random ones and the observed pattern:
+    p = (1 + hits) / (1 + draws), which is never 0 (Phipson & Smyth 2010).
+    Raises `ValueError` if lengths differ or there is no group.
     """
     if len(one) != len(other) or len(one) == 0:
         raise ValueError(f"A paired test needs the same groups on both sides, not {len(one)} and {len(other)}.")
@@ -162,7 +162,7 @@ def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: 
 
 
 def _together(ids: Ids, length: int | None = None) -> NDArray[np.bool_]:
-    """bool [N, N]: whether two programs share a cluster; a degenerate one shares it with none but itself."""
+    """bool [N, N]: whether two programs share a cluster; a degenerate one is alone in its own."""
     array = np.asarray(ids, np.int64)
     if length is not None and len(array) != length:
         raise ValueError(_lengths(length, len(array)))

@@ -1,13 +1,13 @@
-"""What the learner holds on its device, by part.
+"""The learner's device memory, by part.
 
-Of P weights, of which T are trained (all, or adapters alone), over R ranks:
+For P weights, of which T are trained (all, or only adapters), over R ranks:
 
     weights      4 P / R    float32 masters                 moments     8 T / R    AdamW's two, float32
-    gradients    4 T / R    float32                         reference   4 P / R    where the loss has a KL term, or asks
+    gradients    4 T / R    float32                         reference   4 P / R    if the loss has a KL term, or asks
 
-so 16 bytes a weight where all are trained on one rank. Beside them, while gradients are computed: activations of a
-micro-batch (`Activations`), weights rounded to bfloat16 (those of every layer where autograd keeps
-them, of one where they are computed again), a chunk's logits, and the head's gradient before it is added.
+so 16 bytes for each weight if all are trained on one rank. While gradients are computed there are also activations of a
+micro-batch (`Activations`), weights rounded to bfloat16 (of every layer if autograd keeps them, of one if they are
+recomputed), a chunk's logits, and the head's gradient before it is added.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from raypoly.policy.logprobs import tokens_of_chunk
 
 @dataclass(frozen=True)
 class Activations:
-    """What a forward pass keeps for its backward pass, in bytes a token, by `train.activation_checkpointing`.
+    """Memory that a forward pass keeps for its backward pass, in bytes a token, by `train.activation_checkpointing`.
 
     With H the width of the residual stream (float32, 4 bytes), A and K those of all queries and keys, I the MLP's, and
     w the bytes of a product's factor (2 under autocast to bfloat16, 4 without), a layer of Qwen2, Qwen3 or Llama keeps
@@ -121,7 +121,7 @@ CONTEXT = 3 << 29
 
 
 def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
-    """The parts of the rank that holds most."""
+    """The parts of the rank with the most memory."""
     yield from _state(config, shape, layout)
     yield from _micro_batch(config, shape, layout)
     if layout.ranks > 1:
@@ -176,12 +176,12 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
 
 
 def trained_weights(config: Config, shape: ModelShape) -> int:
-    """How many weights are trained: all, or the adapters'."""
+    """The number of trained weights: all, or the adapters'."""
     return shape.adapters(config.model.lora_rank) if config.model.lora_rank else shape.parameters
 
 
 def head_weights(config: Config, shape: ModelShape) -> int:
-    """How many weights the loss trains beside the policy."""
+    """The number of weights of the loss's head."""
     with torch.device("meta"):
         head = losses.of_run(config).head(shape.hidden)
     return 0 if head is None else sum(parameter.numel() for parameter in head.parameters())

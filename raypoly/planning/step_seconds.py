@@ -1,16 +1,16 @@
-"""How long a step takes on a GPU, by stage; measured by nobody, so read it as a first guess that `--rehearse` replaces.
+"""The time of a step on a GPU, by stage. This is an unmeasured first guess, which `--rehearse` replaces.
 
 Sampling. A decoding step of b sequences reads all weights and every sequence's cache once, and multiplies 2 P b times:
     seconds = max((w P + b c k) / (bandwidth READING), 2 P b / (flops MULTIPLYING)) + LAUNCH
-with w the bytes of a weight, c the mean length so far and k the bytes of a token's cache. All sequences are taken to be
-equally long; prompts are read once a problem (the engine keeps prefixes).
+with w the bytes of a weight, c the mean length so far and k the bytes of a token's cache. All sequences are assumed
+equally long; prompts are read once for each problem (the engine keeps prefixes).
 
 Gradients. 2 operations a weight and token forward and 4 backward, those of the layers once more where they are computed
 again; the head at response tokens, whose logits are computed twice, 8; attention 6 L A (length^2) and its repetition.
     seconds = operations / (flops TRAINING)
 
-Log-probabilities behind several prompts, where the objective needs them: the forward operations alone, of every
-response behind each of its group's prompts.
+Log-probabilities behind several prompts, if the objective needs them: only the forward operations, of every response
+behind each of its group's prompts.
 
 AdamW reads and writes 28 bytes a trained weight, and a digest is taken of the weights on the host, 4 bytes each.
 
@@ -34,7 +34,7 @@ from raypoly.planning.model_shape import ModelShape
 _READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
 _MULTIPLYING = 0.5
-"""Share of the board's peak that large products reach, all told."""
+"""Share of the board's peak that large products reach."""
 _TRAINING = {False: 0.35, True: 0.5}
 """The learner's share of it, as PyTorch runs its layers, and compiled: docs/gpu.md counts what is between products."""
 _LAUNCH = 4e-3
@@ -59,7 +59,7 @@ class StepSeconds:
 
     @property
     def total(self) -> float:
-        """Without what scoring and judging add, and as if the learner began when all is sampled."""
+        """The total without scoring and judging, with the learner after all sampling."""
         return self.sampling + self.crossing + self.gradients + self.update + self.hand_over
 
 

@@ -1,14 +1,13 @@
-"""One rate limit of a server, as the sum of what was used in the last minute.
+"""One rate limit of a server, as the sum of uses in the last minute.
 
     window = RateWindow(cap=500)
-    window.delay(now, 1) -> 0.0          # seconds until that much may be used
+    window.delay(now, 1) -> 0.0          # seconds until this amount may be used
     use = window.use(now, 1)             # later perhaps window.correct(use, 2)
     window.heard(limit=500, remaining=311, before=use, now=now)
 
 A sum over a sliding minute is within every usual kind of limit: fixed windows, sliding ones, and buckets that refill.
-It allows a burst into an idle minute; whoever had to wait goes on evenly, so that nobody new waits for a minute to end,
-and in steady use it comes to 98 % of the limit. A refusal takes the bursts away. Pure arithmetic: the caller brings the
-time, in seconds of any clock.
+It allows a burst after an idle minute. Requests that had to wait are spread evenly, and steady use reaches 98 % of the
+limit. A refusal stops bursts for a while. It is pure arithmetic: the caller passes the time, in seconds of any clock.
 """
 
 from __future__ import annotations
@@ -17,31 +16,30 @@ from collections import deque
 from dataclasses import dataclass
 
 HOLD, _LONGEST_HOLD = 60.5, 61.5
-"""Seconds for which a use counts: a minute, and what a request may be late on the wire; more where that was refused."""
+"""Seconds for which a use counts: a minute and the delay on the wire; more after refusals."""
 _NEARLY = 0.9
-"""Share of a known limit: a refusal above it is one of the minute's sum, one below it is one of a burst."""
+"""Share of a known limit: a refusal above it is due to the minute's sum, below it to a burst."""
 _MARGIN = 0.01
-"""Share of the limit that is left alone."""
+"""Unused share of the limit."""
 _NOTICEABLE = 0.03
-"""Share of the limit by which the server's count has to be above ours before someone else is taken to use the key."""
+"""If the server's count is above ours by this share of the limit, someone else uses the key."""
 _GUESSED = 0.97
 _ENOUGH = 5
-"""Uses in the last minute from which on a limit can be guessed by a refusal."""
+"""The least uses in the last minute for guessing a limit from a refusal."""
 _STREAK, _SEEN = 120.0, 10.0
-"""Refusals within so many seconds of each other add up; each is taken to have seen so many seconds of the minute."""
+"""Refusals within this many seconds add up; each counts for this many seconds of the minute."""
 _SURE = 3
 _LAG, _SHORTEST_LAG = 0.5, 0.25
-"""Seconds that a late request may make up for where requests go evenly: at first, and after refusals even so."""
+"""Seconds that a late request may catch up when requests are spread evenly: at first, and after refusals."""
 _LONG, _CATCH_UP = 5.0, 10.0
-"""After so many seconds of waiting for room in the minute, only so many are made up for."""
+"""After this long a wait for room in the minute, only this many seconds are caught up."""
 _EVENLY, _BRIEFLY = 600.0, 60.0
-"""Seconds for which there are no bursts after a burst was refused, twice as long each time; and after another refusal.
-"""
+"""Seconds without bursts after a refused burst, twice as long each time; and after another refusal."""
 
 
 @dataclass
 class RateUse:
-    """One use, and what it left of the limit (None if no limit was known)."""
+    """One use, and the rest of the limit after it (None if no limit was known)."""
 
     at: float
     amount: float
@@ -52,7 +50,7 @@ class RateWindow:
     """Uses of the last minute, against the lower of our cap and the server's limit."""
 
     def __init__(self, cap: float | None, guesses: bool = False, margin: float = _MARGIN) -> None:
-        """`guesses`: whether a refusal by a server that tells no limit is taken for one on this kind."""
+        """`guesses`: whether a refusal by a server that states no limit counts for this kind."""
         self._cap, self._guesses, self._margin = cap, guesses, margin
         self._told: float | None = None
         self._guess: float | None = None
@@ -68,17 +66,17 @@ class RateWindow:
 
     @property
     def limit(self) -> float | None:
-        """Units a minute; None if nobody names it and no refusal has led to a guess."""
+        """Units a minute; None if it is not stated and not guessed from refusals."""
         known = [limit for limit in (self._cap, self._told) if limit is not None]
         return min(known) if known else self._guess
 
     @property
     def known(self) -> bool:
-        """Whether the config or the server names the limit."""
+        """Whether the config or the server states the limit."""
         return self._cap is not None or self._told is not None
 
     def delay(self, now: float, amount: float) -> float:
-        """Seconds until `amount` may be used; more than the whole limit may be used once nothing else is."""
+        """Seconds until `amount` may be used. More than the whole limit may be used when nothing else is."""
         self._forget(now)
         self._grow(now)
         limit = self._usable()
@@ -100,7 +98,7 @@ class RateWindow:
         self._sum += amount
         limit = self.limit
         if limit is not None:
-            # a long wait for a full minute to pass is no credit: a burst now would fill the next one as fast
+            # a long wait for a full minute gives no credit: a burst now would fill the next one as fast
             waited = 0.0 if self._full_since is None else now - self._full_since
             credit = self._lag if now < self._even_until else _CATCH_UP if waited > _LONG else HOLD
             self._next = max(self._next, now - credit) + self._stretch(amount)
@@ -117,9 +115,9 @@ class RateWindow:
         use.amount = amount
 
     def heard(self, now: float, before: RateUse, limit: float | None, remaining: float | None) -> None:
-        """Note what the server says with one answer: its limit in units a minute, and what is left of it.
+        """Record the server's limit in units a minute, and the rest of it, from one answer.
 
-        Where it has less left than we know of, somebody else uses the key: that counts as used.
+        If the rest is less than ours, somebody else uses the key, which counts as used.
         """
         self._forget(now)
         if limit is None or limit <= 0:
@@ -135,15 +133,15 @@ class RateWindow:
             self._uses.append(RateUse(now, others, None))
 
     def nearly_used(self, now: float) -> bool:
-        """Whether a refusal now may be one of the minute's sum: some request came late, or others use the key too."""
+        """Whether a refusal now may be due to the minute's sum: a request was late, or others use the key."""
         self._forget(now)
         limit = self.limit
         return self.known and limit is not None and self._sum >= _NEARLY * limit
 
     def refused(self, now: float, burst: bool, often: bool) -> None:
-        """Note an answer 429: no bursts for a while, or a guess of the limit if nobody tells it.
+        """Handle an answer 429: no bursts for a while, or a guess of the limit if it is not stated.
 
-        `often`: whether refusals are too many to come of a server that is overloaded now and then.
+        `often`: whether there are too many refusals for a server that is only overloaded at times.
         """
         self._forget(now)
         if self.known and not burst:
@@ -152,7 +150,7 @@ class RateWindow:
         elif self.known or self._strikes >= _SURE:
             self._go_evenly(now)
         if often and not self.known and self._guesses and self._sum >= _ENOUGH:
-            # a lone refusal after a short burst says little; several in a row mean that this was a minute's worth
+            # one refusal after a short burst says little; several in a row mean that the minute's limit is reached
             self._strikes = self._strikes + 1 if now < self._struck_at + _STREAK else 1
             self._struck_at = now
             seen = min(HOLD, max(now - self._uses[0].at, _SEEN * self._strikes))
@@ -160,7 +158,7 @@ class RateWindow:
             self._growth, self._grows_at = 0.02, now + 20
 
     def _stretch(self, amount: float) -> float:
-        """Seconds from such a use to the next one, when requests go evenly."""
+        """Seconds from a use of this amount to the next when requests are spread evenly."""
         limit = self._usable()
         return 0.0 if limit is None else self._hold * min(1.0, amount / max(limit, 1.0))
 
@@ -181,7 +179,7 @@ class RateWindow:
         return None if limit is None else limit - self._sum
 
     def _grow(self, now: float) -> None:
-        """A guess rises, faster the longer nothing was refused."""
+        """Raise a guess, faster the longer nothing was refused."""
         while self._guess is not None and now >= self._grows_at:
             self._guess *= 1 + self._growth
             self._growth = min(1.0, 2 * self._growth)
