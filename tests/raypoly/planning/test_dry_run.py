@@ -141,8 +141,8 @@ def test_problems_without_the_tests_that_a_run_needs_are_refused(
     ("words", "wrong"),
     [
         (["--dry-run", "--gpu", "h300"], "--gpu h300 is not known: b200, h200"),
-        (["--gpu", "h200"], "--gpu goes with --dry-run"),
-        (["--dry-run", "--rehearse"], "--rehearse without it"),
+        (["--gpu", "h200"], "--gpu needs --dry-run"),
+        (["--dry-run", "--rehearse"], "--rehearse excludes it"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(
