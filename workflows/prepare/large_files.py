@@ -1,8 +1,8 @@
-"""Large files, read by Ray Data on all nodes: this process cuts them into lines, tasks make problems of them, in order.
+"""Reads large files with Ray Data on all nodes: this process splits them into lines, and tasks parse them in order.
 
     load_sources(sources, files, read_by_size)      # Ray is up, if any file `is_large`
 
-A small file is read here: what Ray costs at its start is more than what it saves.
+This process reads small files itself: starting Ray costs more than it saves.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from raypoly.problems.formats import parquet_rows
 from raypoly.problems.formats.row_files import parse_line, read_lines
 
 LARGE = 256 << 20
-"""Bytes of a file from which on Ray Data reads it."""
+"""The size in bytes from which Ray Data reads a file."""
 BLOCK = 8 << 20
-"""Bytes of lines that a task gets, about."""
+"""About the bytes of lines for one task."""
 AHEAD = 4
-"""Blocks for each CPU of the cluster that are handed out together: with what becomes of them, what is in the object
-store at one time."""
+"""Blocks for each CPU of the cluster that are submitted together, which bounds the use of the object store."""
 
 
 def is_large(file: SourceFile) -> bool:
-    """Whether it pays to have the file read by tasks, for which Ray must be up."""
+    """Whether tasks should read the file, for which Ray must be up."""
     return file.path.stat().st_size >= LARGE and not parquet_rows.is_parquet(file.path)
 
 
 def read_by_size(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
-    """The file's rows in its order, read by tasks where it is large. Raises `UsageError`."""
+    """The file's rows in order, read by tasks if it is large. Raises `UsageError`."""
     return read_by_tasks(file, source) if is_large(file) else read_file(file, source)
 
 

@@ -1,4 +1,4 @@
-"""The driver of a preparation; its decisions are made in `raypoly/preparing`."""
+"""The driver of a preparation. `raypoly/preparing` makes its decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Read = tuple[LoadedSources, LoadedSources | None]
 
 
 def prepare(config: PrepareConfig) -> None:
-    """Begin a preparation, go on with it, or show it where it is done. Raises the errors of `raypoly.errors`."""
+    """Begin a preparation, go on with it, or show a finished one. Raises the errors of `raypoly.errors`."""
     folder = PreparationFolder.of(config)
     print(folder.uri, flush=True)
     console = Console()
@@ -51,7 +51,7 @@ def prepare(config: PrepareConfig) -> None:
             with ending.guard():
                 files = await asyncio.to_thread(_find_files, config.sources, config.against)
                 large = any(map(is_large, files))
-                # before the folder holds anything: a config that is mended may start there
+                # before the folder holds anything, so that a corrected config can start there
                 makers = await asyncio.to_thread(prompt_lengths.prompt_makers, config)
                 loaded = None if large else await asyncio.to_thread(_load, config, files)
                 async with AsyncExitStack() as stack:
@@ -77,7 +77,7 @@ class Preparation:
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
         self._steps = 0
-        """Steps of the journal that the stages before have taken."""
+        """Steps of the journal that earlier stages used."""
 
     def _note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -85,8 +85,8 @@ class Preparation:
     async def run(
         self, files: Sequence[SourceFile], read: Read | None, makers: Mapping[str, PromptMaker | None]
     ) -> None:
-        """Prepare to the end. `read`: what is in the files; None where they are so large that Ray Data reads them.
-        `makers`: what gives each source's problems their prompts."""
+        """Prepare to the end. `read`: the files' content; None if Ray Data reads them. `makers`: each source's maker of
+        prompts."""
         config = self._config
         keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.template_digests(config))
         if read is None:
@@ -153,7 +153,7 @@ class Preparation:
         return _left(candidates, decided, "prompts")
 
     async def _sampling(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those in the band; all of them where no model is asked."""
+        """The candidates in the band; all of them without a model."""
         sampling = self._config.sampling
         if not sampling.samples:
             self._log.keep("sampling", [Decision(it.id, "sampling") for it in candidates])
@@ -170,7 +170,7 @@ class Preparation:
     async def _watched(
         self, what: str, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, programs: int
     ) -> list[ChunkOutcome]:
-        """The outcomes, with a bar or lines meanwhile. `work`: None where the journal has all."""
+        """The outcomes, with a progress bar or lines. `work`: None if the journal has all."""
         done = passed = 0
 
         def count(outcome: ChunkOutcome) -> None:
@@ -185,7 +185,7 @@ class Preparation:
     def _write(self, loaded: LoadedSources, against: LoadedSources | None, candidates: Sequence[Candidate]) -> None:
         """Write all result files. The card comes last and marks the preparation as done.
 
-        Where it was done under another band or split, its files are replaced.
+        Files of another band or split are replaced.
         """
         if self._store.exists(CARD):
             self._store.delete(CARD)
@@ -209,7 +209,7 @@ class Preparation:
     def _put_data(
         self, key: str, part: Sequence[Candidate], write: Callable[[Iterable[Candidate], IO[bytes]], None]
     ) -> None:
-        """A file of problems; none where there are none."""
+        """Write a file of problems; none without problems."""
         self._lease.check()
         if part:
             with tempfile.NamedTemporaryFile() as file:
@@ -222,7 +222,7 @@ class Preparation:
 
 
 def _find_files(sources: dict[str, SourceConfig], against: dict[str, SourceConfig]) -> list[SourceFile]:
-    """All files, those of evaluation sets behind the others. Raises `UsageError`."""
+    """All files, evaluation sets last. Raises `UsageError`."""
     twice = sources.keys() & against.keys()
     if twice:
         raise UsageError(f"sources.{min(twice)} and against.{min(twice)} have one name: give each its own.")
@@ -246,7 +246,7 @@ def _describe_loaded(loaded: LoadedSources) -> str:
 
 
 def _left(candidates: Sequence[Candidate], decided: Sequence[Decision], stage: StageName) -> list[Candidate]:
-    """The candidates that go on. Raises `UsageError` where none does."""
+    """The remaining candidates. Raises `UsageError` if there are none."""
     left = apply_decisions(candidates, decided)
     if not left:
         one = next(decision for decision in decided if decision.reason)

@@ -1,4 +1,4 @@
-"""Ray, scorers and engines of a preparation, each started when it is first needed: one that needs none starts none."""
+"""Ray, scorers and engines of a preparation, each started when it is first needed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Workers:
         self._watchdog: Watchdog | None = None
 
     async def scorers(self) -> ScorerPool:
-        """The pool, up."""
+        """The running pool."""
         self.connect()
         if self._scorers is None:
             self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.context)
@@ -61,7 +61,7 @@ class Workers:
         return self._scorers
 
     async def generator(self) -> Generator:
-        """The engines, up with the base model's weights."""
+        """The running engines with the base model's weights."""
         model = await self.model()
         self.connect()
         if self._generator is None:
@@ -72,7 +72,7 @@ class Workers:
         return self._generator
 
     async def model(self) -> Path:
-        """The base model's folder. The tiny one is made by Ray, where it is not in the cache."""
+        """The base model's folder. Ray makes the tiny model if it is not in the cache."""
         if self._model is None:
             if self._config.model.path is None:
                 self.connect()
@@ -108,7 +108,7 @@ class Workers:
 
 
 def _places(config: GeneratorConfig) -> tuple[Placement, Callable[[int], dict[str, Any]]]:
-    """A GPU for each engine where there are any, since nobody learns beside it. Raises `UsageError` for too few."""
+    """A GPU for each engine if there are any, since there is no learner. Raises `UsageError` for too few."""
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if not gpus:
         return ON_CPU, lambda index: actor_options()

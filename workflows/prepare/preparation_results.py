@@ -18,11 +18,11 @@ PAGE = "card.md"
 FIGURE = "card.png"
 EXCLUDED = "excluded.jsonl"
 MODEL = "model.json"
-"""Where the tiny model lay at the last start: of this machine, and so no part of the data."""
+"""The tiny model's folder at the last start. It is local to this machine, so not part of the data."""
 
 
 def is_done(store: Store, config: PrepareConfig) -> bool:
-    """Whether the data set that the config asks for is there; what cannot be read is made anew."""
+    """Whether the config's data set exists. An unreadable one is made again."""
     try:
         found = json.loads(store.read(CARD)) if store.exists(CARD) else {}
     except ValueError:
@@ -62,7 +62,7 @@ def _next(store: Store, config: PrepareConfig, train: bool) -> str:
 
 
 def _model(store: Store, config: PrepareConfig) -> str | None:
-    """The base model, as training may be told it."""
+    """The base model, as a value of `model.path`."""
     if config.model.path is not None:
         return config.model.path
     return str(unseal(store.read(MODEL), store.place(MODEL))["path"]) if store.exists(MODEL) else None

@@ -1,9 +1,9 @@
-"""Problems through the journal, a chunk of them a step: expensive results are durable as soon as they are known.
+"""Sends problems through the journal, a chunk in each step, so that expensive results are durable at once.
 
     outcomes = await Chunks(journal, context).outcomes(first_step, candidates, 64, work, notify)
 
-A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row says
-what each of its groups came to, so that a resumed preparation reads no rollouts.
+A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row has the
+outcome of each group, so a resumed preparation reads no rollouts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from workflows.step.skipped_groups import SkippedGroups, skip_reason
 from workflows.step.stages.score_stage import score_group
 
 _OPEN = 2
-"""Chunks under way: while programs of one run, responses of the next are sampled."""
+"""Chunks at the same time: programs of one run while responses of the next are sampled."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class ChunkOutcome:
     problem_id: str
     size: int
     passes: int | None
-    """None where the tests could not be run."""
+    """None if the tests could not be run."""
     detail: str = ""
-    """Why they could not; of a single program that failed, how."""
+    """Why not; or how a single program failed."""
 
 
 class Work(Protocol):
@@ -55,12 +55,12 @@ class Work(Protocol):
         ...
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
-        """One a rollout; `infra` throughout where the tests can't be run."""
+        """One for each rollout; all `infra` if the tests can't be run."""
         ...
 
 
 class Solutions:
-    """A problem's own solution stands in place of a sample; its program is run as it is."""
+    """A problem's own solution in place of a sample; its program is run unchanged."""
 
     def __init__(self, scorers: ScorerPool, skipped: SkippedGroups) -> None:
         self._scorers, self._skipped = scorers, skipped
@@ -80,14 +80,14 @@ class Solutions:
 
 
 class Samples:
-    """The base model's responses, whose seeds depend on the problem alone."""
+    """The base model's responses, whose seeds depend only on the problem."""
 
     def __init__(
         self, generator: Generator, scorers: ScorerPool, skipped: SkippedGroups, config: SamplingConfig
     ) -> None:
         self._generator, self._scorers, self._skipped, self._config = generator, scorers, skipped, config
         self._one = asyncio.Lock()
-        """Submissions go to the engines one after the other, each whole and in order, so that batches repeat."""
+        """Serialises submissions to the engines, each whole and in order, so that batches are repeatable."""
 
     async def sample(self, chunk: Sequence[Candidate]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         async with self._one:
@@ -107,35 +107,35 @@ class Samples:
 
 
 def solution_reason(passes: int | None, detail: str) -> str:
-    """Why a problem is left out whose solution came to this; empty where it passed."""
+    """Why a problem with this result of its solution is left out; empty if it passed."""
     if passes is None:
         return f"its tests can't be run: {detail}"
     return "" if passes else f"its own solution does not pass ({detail})"
 
 
 OnOutcome = Callable[[ChunkOutcome], None]
-"""Called with the outcome of each group that is done, those of earlier starts included."""
+"""Called with the outcome of each finished group, also those of earlier starts."""
 
 
 class Chunks:
     """The steps of one preparation's journal."""
 
     def __init__(self, journal: Journal, context: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
-        """`step_done` hears of each step that is completed."""
+        """`step_done` is called after each completed step."""
         self._journal, self._context, self._step_done = journal, context, step_done
         self._indexed_before = 0
 
     def left(self, first: int, candidates: Sequence[Candidate], size: int) -> int:
-        """Problems in chunks that are not completed yet."""
+        """The number of problems in unfinished chunks."""
         done = set(self._journal.completed_steps())
         return sum(len(part) for step, part in _parts(first, candidates, size) if step not in done)
 
     async def outcomes(
         self, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, notify: OnOutcome
     ) -> list[ChunkOutcome]:
-        """The result of each problem's group, in order. Chunks are `size` problems, their steps count from `first`.
+        """The result of each problem's group, in order. Chunks have `size` problems; their steps count from `first`.
 
-        `work` may be None where nothing is `left`.
+        `work` may be None if nothing is `left`.
         """
         gate = asyncio.Semaphore(_OPEN)
         async with asyncio.TaskGroup() as tasks:
@@ -162,7 +162,7 @@ class Chunks:
         return [ChunkOutcome(**row) for row in done.metrics["outcomes"]]
 
     async def _run(self, step: int, chunk: Sequence[Candidate], digest: str, work: Work, notify: OnOutcome) -> Applied:
-        """The chunk, from where the journal has it."""
+        """Run the chunk from its state in the journal."""
         known = self._journal.step(step)
         if any(slot >= len(chunk) or group.problem_id != chunk[slot].id for slot, group in known.groups.items()):
             raise _other_problems(step)
@@ -204,7 +204,7 @@ class Chunks:
         self._context.retries.progress()
 
     async def _index_completed(self) -> None:
-        """Bundle the steps that are done without a gap before them, a block at a time."""
+        """Bundle completed steps without gaps, a block at a time."""
         done = set(self._journal.completed_steps())
         before = next(step for step in range(len(done) + 1) if step not in done) // BLOCK * BLOCK
         if before > self._indexed_before:

@@ -1,19 +1,19 @@
-"""When each stage of a step was at work, how many groups have passed it, and what the step waited for at each instant.
+"""Measures when each stage of a step works, how many groups have passed it, and what the step waits for.
 
     with watch.stage("score", group.slot):
         ...
     found = watch.waterfall()
-    found.seconds["judge"]      # the judge was at work on some group
-    found.exposed["judge"]      # ... and nothing that comes before it in PRIORITY was: the step waited for it
+    found.seconds["judge"]      # the judge worked on some group
+    found.exposed["judge"]      # ... and no stage before it in PRIORITY worked: the step waited for it
 
-Groups overlap, so a stage's time is that with at least one group in it. Every instant of the step belongs to one entry
-of `exposed`, so these add up to the step: to the first stage of PRIORITY that is at work, or to `idle` where none is
-(the journal's commits, an actor that is being replaced, the driver's own work). A pause of the judge is the judge at
-work.
+Groups overlap, so a stage's time is the time with at least one group in it. Each instant of the step belongs to one
+entry of `exposed`: the first stage of PRIORITY that works, or `idle` if none does (the journal's commits, the
+replacement of an actor, the driver's own work). So the entries add up to the step. A pause of the judge counts as the
+judge's work.
 
-The **tail** runs from the end of generation to the labels of the group that came out last (its verdicts, where nobody
-judges). Only the learner's work on other groups can hide that one group's scoring and judging. What is exposed beyond
-the tail is waited for because of other groups.
+The **tail** runs from the end of generation to the labels (without a judge: verdicts) of the group that was generated
+last. Only the learner's work on other groups can hide that group's scoring and judging. Exposed time beyond the tail is
+due to other groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 _GENERATE = "generate"
 _CROSS = "cross"
 PRIORITY = (_GENERATE, "learn", _CROSS, "judge", "score", "sync")
-"""The stages, those first that a step can't do without: others hide behind them; a user's own come last."""
+"""The stages in order of priority: later ones hide behind earlier ones; a user's own come last."""
 IDLE = "idle"
 HIDEABLE = ("score", "judge")
 """The stages that are meant to hide."""
@@ -35,13 +35,13 @@ HIDEABLE = ("score", "judge")
 
 @dataclass(frozen=True)
 class StageInterval:
-    """A stage was at work from `start` to `end`, by one clock in seconds."""
+    """A stage worked from `start` to `end`, in seconds of one clock."""
 
     stage: str
     start: float
     end: float
     slot: int | None = None
-    """The group's; None where the stage works on the whole step."""
+    """The group's slot; None if the stage works on the whole step."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,10 @@ class Waterfall:
     seconds: Mapping[str, float]
     """By stage, with at least one group in it, and `total`."""
     exposed: Mapping[str, float]
-    """By stage of PRIORITY (without `cross` where it never worked) and `idle`: what the step waited for; adds up to
+    """The time that the step waited for, by stage of PRIORITY (without an unused `cross`) and `idle`; sums to
     `total`."""
     tail: Mapping[str, float | None]
-    """`seconds`, and of them those of scoring and judging that are `exposed`; None where nothing was generated (the
-    journal held it all)."""
+    """Its `seconds`, and the `exposed` ones of scoring and judging among them; None if nothing was generated."""
 
 
 def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> Waterfall:
@@ -83,7 +82,7 @@ def waterfall(intervals: Sequence[StageInterval], start: float, end: float) -> W
 
 
 def _changes(intervals: Sequence[StageInterval]) -> list[tuple[float, str, int]]:
-    """When a stage begins (+1) or ends (-1) to work on something, in order."""
+    """The times at which stages begin (+1) or end (-1) to work, in order."""
     begins = [(each.start, each.stage, 1) for each in intervals]
     ends = [(each.end, each.stage, -1) for each in intervals]
     return sorted([*begins, *ends], key=lambda change: change[0])
@@ -103,15 +102,15 @@ def _tail(intervals: Sequence[StageInterval]) -> tuple[float, float] | None:
 
 
 class Stopwatch:
-    """Intervals by stage, by the running event loop's clock; `on_done(stage, groups)` is called when groups have
-    passed one."""
+    """Records intervals by stage, by the running event loop's clock, and calls `on_done(stage, groups)` when groups
+    have passed one."""
 
     def __init__(
         self,
         on_done: Callable[[str, int], None] = lambda stage, groups: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`clock`: another than the running event loop's."""
+        """`clock`: replaces the running event loop's."""
         self._on_done = on_done
         self._done: Counter[str] = Counter()
         self._intervals: list[StageInterval] = []
@@ -120,8 +119,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str, slot: int | None = None) -> Iterator[None]:
-        """Count the time inside as the stage's, for one group or for the whole step; may be entered many times at
-        once."""
+        """Record the time inside as the stage's, for one group or the whole step. Reentrant."""
         since = self._clock()
         try:
             yield
