@@ -1,10 +1,10 @@
 """A problem on its way through a preparation, with its provenance.
 
     candidate = Candidate.of(problem, SourceFacts("leetcode", 17), ProblemBuffer())
-    candidate.problem                   # read anew each time
+    candidate.problem                   # read from the buffer each time
 
-What is said of each problem is in memory. The problems, whose tests are large, are in a buffer: in memory while they
-are few, else in a file without a name.
+Facts about each problem are in memory. The problems, whose tests are large, are in a buffer: in memory while they are
+few, else in an unnamed file.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from raypoly.preparing.decision_log import Decision
 from raypoly.values import Problem
 
 MEMORY = 64 << 20
-"""Bytes of problems up to which a buffer has no file."""
+"""The most bytes of problems that a buffer keeps without a file."""
 PromptMaker = Callable[[Problem], Problem]
 """Gives a problem its prompt."""
 
 
 class ProblemBuffer:
-    """A file of problems, in `$TMPDIR`; it goes with the last problem that refers to it."""
+    """A file of problems in `$TMPDIR`, which is removed with the last problem that refers to it."""
 
     def __init__(self, memory: int | None = None) -> None:
-        """`memory`: bytes up to which there is no file; default `MEMORY`."""
+        """`memory`: the most bytes without a file; default `MEMORY`."""
         size = MEMORY if memory is None else memory
         self._file = tempfile.SpooledTemporaryFile(max_size=size)  # noqa: SIM115  open as long as a problem is asked for
         self._lock = threading.Lock()
 
     def add(self, problem: Problem) -> Callable[[], Problem]:
-        """Keep the problem; returns a function that reads it anew each time."""
+        """Store the problem. Returns a function that reads it again each time."""
         _ = problem.tests.hash  # once: it travels with the tests
         data = pickle.dumps(problem, pickle.HIGHEST_PROTOCOL)
         with self._lock:
@@ -72,22 +72,22 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A problem that no stage has left out. Only facts about it are in memory."""
+    """A problem that no stage has left out. Only its facts are in memory."""
 
     id: str
     read: Callable[[], Problem] = field(repr=False, compare=False)
-    """Gives the problem as its row has it."""
+    """Reads the problem of its row."""
     facts: SourceFacts
     has_solution: bool
     make_prompt: PromptMaker | None = None
-    """None where the prompt stays as its row has it."""
+    """None if the prompt is its row's."""
     prompt: str | None = None
-    """The prompt after it was cut; None where it was not."""
+    """The cut prompt; None if it was not cut."""
     prompt_tokens: int | None = None
-    """None where nobody counted."""
+    """None if not counted."""
     samples: int = 0
     passes: int | None = None
-    """Of the samples; None where the model was not asked."""
+    """The number of samples that passed; None without sampling."""
 
     @classmethod
     def of(cls, problem: Problem, facts: SourceFacts, buffer: ProblemBuffer) -> Self:
@@ -95,7 +95,7 @@ class Candidate:
 
     @property
     def problem(self) -> Problem:
-        """The problem with its prompt as it is now."""
+        """The problem with its current prompt."""
         problem = self.read()
         if self.make_prompt is not None:
             problem = self.make_prompt(problem)
@@ -103,7 +103,7 @@ class Candidate:
 
 
 def apply_decisions(candidates: Sequence[Candidate], decisions: Iterable[Decision]) -> list[Candidate]:
-    """The candidates that go on after a stage, with the prompts and counts that it found."""
+    """The candidates that remain after a stage, with the stage's prompts and counts."""
     by_id = {decision.problem_id: decision for decision in decisions}
     going = (it for it in candidates if it.id not in by_id or not by_id[it.id].reason)
     return [_with_facts(it, by_id[it.id].facts) if it.id in by_id else it for it in going]
@@ -142,7 +142,7 @@ def facts_of(problem: Problem, facts: SourceFacts) -> SourceFacts:
 
 
 def split_of(row: Mapping[str, Any]) -> str | None:
-    """The split that a row says it belongs to."""
+    """The split that a row names."""
     extra = row.get("extra_info")
     found = row.get("split") or (extra.get("split") if isinstance(extra, Mapping) else None)
     return found if isinstance(found, str) else None

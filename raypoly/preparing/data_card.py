@@ -1,4 +1,4 @@
-"""The data card's values (`card.json`): what a preparation took in, left out and kept; a report page shows them."""
+"""The data card's values (`card.json`): the problems that a preparation read, left out and kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raypoly.preparing.sources import LoadedSources
 from raypoly.version import __version__
 
 _LEVELS = ("introductory", "easy", "medium", "interview", "medium_hard", "hard", "competition", "very_hard")
-"""Words for difficulty, ascending; others stand behind them."""
+"""Words for difficulty, ascending; others come last."""
 _FEWEST_TOKENS = 16
 
 Decisions = Mapping[StageName, Sequence[Decision]]
@@ -31,7 +31,7 @@ class PreparationResult:
     against: LoadedSources | None
     decisions: Decisions
     splits: Mapping[str, Sequence[Candidate]]
-    """Those that are not empty, in the order train, validation, test."""
+    """The splits that are not empty, in the order train, validation, test."""
 
     @property
     def kept(self) -> list[Candidate]:
@@ -39,7 +39,7 @@ class PreparationResult:
 
 
 def card_values(result: PreparationResult) -> dict[str, Any]:
-    """The card's values: a function of the problems and the config, whatever the machine or the moment."""
+    """The card's values: a function of the problems and the config, without machine or time."""
     config, decisions, kept = result.config, result.decisions, result.kept
     days = [it.facts.date for it in kept if it.facts.date]
     return {
@@ -66,7 +66,7 @@ def card_values(result: PreparationResult) -> dict[str, Any]:
 
 
 def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> list[dict[str, Any]]:
-    """For each stage how many problems came to it and went on; `dropped` is None if the stage was skipped."""
+    """For each stage the number of problems that it got and kept; `dropped` is None for a skipped stage."""
     rows, left = [], len(decisions["load"])
     for name in STAGES:
         dropped = sum(bool(decision.reason) for decision in decisions[name])
@@ -110,14 +110,14 @@ def _sources(loaded: LoadedSources, configs: Mapping[str, SourceConfig]) -> dict
 
 
 def _reasons(decisions: Decisions) -> list[dict[str, Any]]:
-    """Kinds of reasons by stage, the commonest first."""
+    """Kinds of reasons by stage, the most common first."""
     found = Counter((name, _kind(d.reason)) for name in STAGES for d in decisions[name] if d.reason)
     order = sorted(found.items(), key=lambda item: (STAGES.index(item[0][0]), -item[1], item[0][1]))
     return [{"stage": stage, "reason": reason, "problems": count} for (stage, reason), count in order]
 
 
 def _kind(reason: str) -> str:
-    """A reason without what tells one problem's from another's: numbers, ids, and what comes behind a colon."""
+    """A reason without the problem's own part: numbers, ids, and the text after a colon."""
     words = reason.partition(":")[0].partition(" (")[0].split()
     return " ".join("N" if any(c.isdigit() for c in word) else word for word in words)
 
@@ -149,5 +149,5 @@ def _level(it: Candidate) -> str:
 
 
 def _counted(values: Iterable[str]) -> dict[str, int]:
-    """The commonest first, then by name."""
+    """The most common first, then by name."""
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))

@@ -1,6 +1,6 @@
-"""Decisions about every problem, stage by stage. The decisions of a stage are one object, kept when it is done.
+"""Decisions about every problem by stage. The decisions of a finished stage are stored as one object.
 
-decisions = log.stage("same", lambda: compare(candidates))     # from the folder, where it is there already
+decisions = log.stage("same", lambda: compare(candidates))     # read from the folder if stored
 dropped = {decision.problem_id for decision in decisions if decision.reason}
 print(explain_problem(store, "two-sum"))                          # why it was kept or left out
 """
@@ -20,7 +20,7 @@ StageName = Literal["load", "solutions", "same", "prompts", "sampling", "split"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """In their order."""
 DERIVED: tuple[StageName, ...] = ("sampling", "split")
-"""Made anew at each start, from the journal and from keys that may change."""
+"""Stages that each start repeats, from the journal and from keys that may change."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Decision:
     """None for a row without one."""
     stage: StageName
     reason: str = ""
-    """Why it was left out; empty where it went on."""
+    """Why it was left out; empty if it was kept."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """JSON values: the row's place, the number of tests, of samples that passed ..."""
 
@@ -40,16 +40,16 @@ class DecisionLog:
     """The decisions in a preparation's folder."""
 
     def __init__(self, store: Store, lease: Lease | None = None) -> None:
-        """`lease`: None where nothing is to be written."""
+        """`lease`: None for reading only."""
         self._store, self._lease = store, lease
 
     def stage(self, name: StageName, decide: Callable[[], Sequence[Decision]]) -> list[Decision]:
-        """The stage's decisions: those that are kept, else those that `decide` comes to, kept from now on."""
+        """The stage's stored decisions; else those of `decide`, which are then stored."""
         found = self.read(name)
         return self.keep(name, decide()) if found is None else found
 
     def keep(self, name: StageName, decisions: Sequence[Decision]) -> list[Decision]:
-        """Keep the decisions of a stage that is done: for good, unless it is a `DERIVED` one."""
+        """Store the decisions of a finished stage: immutable, unless it is `DERIVED`."""
         assert self._lease is not None
         self._lease.check()
         write = self._store.put_mutable if name in DERIVED else self._store.commit
@@ -57,7 +57,7 @@ class DecisionLog:
         return list(decisions)
 
     def read(self, name: StageName) -> list[Decision] | None:
-        """The decisions of a stage; None where it is not done. Raises `CorruptData` where they are damaged."""
+        """The decisions of a stage; None if it is not done. Raises `CorruptData` if they are damaged."""
         key = _key(name)
         if not self._store.exists(key):
             return None
@@ -69,9 +69,9 @@ def _key(name: StageName) -> str:
 
 
 def explain_problem(store: Store, problem_id: str) -> str:
-    """Lines for a person: one a stage that has decided, the last one says how it stands.
+    """Readable lines, one for each stage that has decided; the last states the result so far.
 
-    Raises `UsageError` where the preparation has no problem of this id.
+    Raises `UsageError` if the preparation has no problem of this id.
     """
     log = DecisionLog(store)
     known: dict[StageName, list[Decision]] = {}

@@ -3,7 +3,7 @@
     data/train.parquet      raypoly's own row as columns (tests as JSON text) beside where each problem comes from
     data/train.jsonl        raypoly's own rows (docs/problem-formats.md), provenance in their metadata
 
-Bytes are a function of the problems: no time, no path, no machine is in them.
+The bytes depend only on the problems: they contain no time, path or machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
 )
 _ROW_GROUP = 256
 _GROUP_CHARACTERS = 64 << 20
-"""Of tests in one group."""
+"""The most characters of tests in one group."""
 
 
 def write_jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
@@ -66,7 +66,7 @@ def write_parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
 
 
 def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """As many rows as one group of Parquet is made of; fewer where their tests are long."""
+    """Rows in groups for Parquet; smaller groups for long tests."""
     group: list[dict[str, Any]] = []
     size = 0
     for row in rows:
@@ -80,9 +80,9 @@ def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 
 
 def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
-    """An exclusion list, as `problems.exclude` takes it: every problem and row that was left out, stage by stage.
+    """An exclusion list for `problems.exclude`: every problem and row that was left out, by stage.
 
-    A row that can't be used goes without its id where another row of that id can: it must not take that one along.
+    An unusable row is listed without its id if another row of that id is usable, which must not be excluded.
     """
     decisions = list(decisions)
     usable = {it.problem_id for it in decisions if it.stage == "load" and not it.reason}
@@ -100,7 +100,7 @@ def encode_exclusions(decisions: Iterable[Decision]) -> bytes:
 
 
 def _told(it: Candidate) -> Problem:
-    """The problem with its provenance among its metadata, as text."""
+    """The problem with its provenance as text in its metadata."""
     problem, facts = it.problem, it.facts
     told = _provenance(problem, facts) | {
         "row": str(facts.row),

@@ -1,4 +1,4 @@
-"""A preparation's folder, with lease and journal; the same command finds it again.
+"""A preparation's folder with lease and journal. The same command finds it again.
 
 folder = PreparationFolder.of(config)     # touches nothing
 store, lease = folder.open()              # makes the folder, takes the lease, commits preparation.json
@@ -29,7 +29,7 @@ _CONFIG_KEY = "preparation.json"
 _INPUTS_KEY = "inputs.json"
 _FREE = keys_without_effect(PrepareConfig)
 _LATER = ("band.", "split.")
-"""Keys that say what is made of the samples: another start may change them, and nothing is sampled again."""
+"""Keys that select from the samples: another start may change them without new samples."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PreparationFolder:
 
     @classmethod
     def of(cls, config: PrepareConfig) -> PreparationFolder:
-        """The place that the config means. Raises `UsageError` where it can't be used."""
+        """The config's folder. Raises `UsageError` if it can't be used."""
         name = f"prepare-{config.run.name}-{config_hash(config)}"
         return cls(run_location(config.run, name, storage_options(config.of_a_run())), config)
 
@@ -54,13 +54,13 @@ class PreparationFolder:
         return str(self.location)
 
     def look(self) -> Store:
-        """For reading alone. Raises `UsageError` where another preparation, or none, is there."""
+        """Open it for reading. Raises `UsageError` if it holds another preparation or none."""
         store = open_store(self.location, storage_options(self.config.of_a_run()), make=False)
         _check(store, self.config)
         return store
 
     def open(self) -> tuple[Store, Lease]:
-        """Raises `LeaseHeld` where another driver lives, `UsageError` where something else is there."""
+        """Open it for writing. Raises `LeaseHeld` if another driver lives, `UsageError` if it holds something else."""
         return open_leased(self.location, storage_options(self.config.of_a_run()), "raypoly prepare", self._record)
 
     def _record(self, store: Store, _: Lease) -> None:
@@ -70,8 +70,8 @@ class PreparationFolder:
 
 
 def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
-    """Note what files hold (SHA-256, hex), by what the config calls them; at a later start, raise `UsageError` where
-    one has changed."""
+    """Record the files' digests (SHA-256, hex) by their config names. At a later start, raise `UsageError` if one has
+    changed."""
     if not store.exists(_INPUTS_KEY):
         store.commit(_INPUTS_KEY, seal({"files": digests}))
         return
@@ -90,7 +90,7 @@ def influential(config: PrepareConfig) -> dict[str, Any]:
 
 
 def _check(store: Store, config: PrepareConfig) -> None:
-    """Raise `UsageError` where the folder holds another preparation than the config's, or no preparation."""
+    """Raise `UsageError` if the folder does not hold the config's preparation."""
     if not store.exists(_CONFIG_KEY):
         strange = find_foreign_entry(store)
         if strange is not None:

@@ -1,8 +1,8 @@
-"""From a YAML file and dotted overrides to a `PrepareConfig`.
+"""Reads a YAML file and dotted overrides into a `PrepareConfig`.
 
     config = load_config("configs/prepare/tiny.yaml", ["sources.leetcode.path=rows.jsonl", "band.high=15"])
 
-Every mistake is a `UsageError` of one sentence a key, as in `raypoly.settings`.
+Every mistake is a `UsageError` with one sentence for each key, as in `raypoly.settings`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "NAME"
 
 
 def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
-    """The config of `path` with `overrides` (`section.key=value`, `sources.NAME.key=value`) laid over it."""
+    """The config of `path` with `overrides` (`section.key=value`, `sources.NAME.key=value`) applied."""
     file = Path(path)
     values = settings.read_yaml(file)
     if not isinstance(values, dict):
@@ -60,7 +60,7 @@ def _keys(kind: Any, prefix: str) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def _field(name: str) -> FieldInfo | None:
-    """The documented key that a dotted name means."""
+    """The documented field of a dotted name."""
     section, _, rest = name.partition(".")
     if section in ("sources", "against"):
         name = f"{section}.{NAME}.{rest.partition('.')[2]}"
@@ -68,7 +68,7 @@ def _field(name: str) -> FieldInfo | None:
 
 
 def _lay(values: dict[str, Any], text: str) -> str:
-    """Lay one override over the values; its key."""
+    """Apply one override to the values. Returns its key."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals:
@@ -87,7 +87,7 @@ def _lay(values: dict[str, Any], text: str) -> str:
 
 
 def _refuse_booleans(values: Mapping[str, Any], file: Path, given: Sequence[str]) -> None:
-    """pydantic takes `true` for 1; nobody who writes `band.low: yes` means 1."""
+    """Raise `UsageError` for `band.low: yes`, which pydantic would read as 1."""
     for name, value in flatten_keys(values):
         field = _field(name)
         if (
@@ -113,7 +113,7 @@ def _sentence(error: Mapping[str, Any], file: Path, given: Sequence[str]) -> str
 
 
 def expected_words(field: FieldInfo) -> str:
-    """What a key takes, in words."""
+    """The values that a key accepts, in words."""
     return "a day such as 2025-03-01" if date in get_args(field.annotation) else settings.describe_expected(field)
 
 

@@ -15,7 +15,7 @@ from raypoly.seeds import derive
 
 
 def decide_duplicates(candidates: Sequence[Candidate], evaluation: Iterable[Candidate]) -> list[Decision]:
-    """A decision for each problem that is left out: another like it is in the evaluation sets, or stays."""
+    """A decision for each problem that is left out as a duplicate, or as one of an evaluation set."""
     leaked = find_overlaps((it.problem for it in candidates), (it.problem for it in evaluation))
     names = {pair.dropped.id for pair in leaked}
     twice = find_duplicates(it.problem for it in candidates if it.id not in names)
@@ -37,13 +37,13 @@ class SampledPassRate:
 
     samples: int
     passes: int | None
-    """None where the problem's tests could not be run."""
+    """None if the problem's tests could not be run."""
     detail: str = ""
-    """Why they could not."""
+    """Why not."""
 
 
 def decide_band(rates: Mapping[str, SampledPassRate], band: BandConfig) -> list[Decision]:
-    """A decision for each problem, by how often the base model solves it; `rates` are by the problems' ids."""
+    """A decision for each problem by the base model's pass rate; `rates` are by problem id."""
     decided = []
     for problem_id, rate in rates.items():
         solved = f"the base model solves it in {rate.passes} of {rate.samples} samples"
@@ -60,11 +60,10 @@ def decide_band(rates: Mapping[str, SampledPassRate], band: BandConfig) -> list[
 
 
 def decide_splits(candidates: Sequence[Candidate], config: SplitConfig) -> list[Decision]:
-    """A decision for each problem, in the order of the candidates; `facts["split"]` is where it goes.
+    """A decision for each problem, in the order of the candidates; `facts["split"]` is its split.
 
-    The split is drawn by seed, or the newest problems are set apart: first `test`, then `validation`. A problem
-    without a day counts as oldest. The order of files and rows plays no part. Raises `UsageError` where nothing is
-    left for the rest.
+    Splits are drawn by seed, or the newest problems go to `test`, then `validation`. A problem without a date counts as
+    oldest. The order of files and rows does not matter. Raises `UsageError` if no problem is left for training.
     """
     held_out = config.test + config.validation
     if held_out >= len(candidates):

@@ -1,4 +1,4 @@
-"""Prompts: made by a template, counted in tokens, and dropped or cut where they are too long.
+"""Makes prompts by templates, counts their tokens, and drops or cuts those that are too long.
 
 candidates = use_templates(candidates, prompt_makers(config))
 texts = prompts_of(candidates)
@@ -25,7 +25,7 @@ from raypoly.values import TestSuite
 
 
 def template_digests(config: PrepareConfig) -> dict[str, str]:
-    """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` where one can't be read."""
+    """SHA-256, hex, of each template, by the key that names it. Raises `UsageError` if one can't be read."""
     texts = {key: load_template(name, key).texts for key, name in _named(config).items()}
     return {key: hashlib.sha256(json.dumps(text).encode()).hexdigest() for key, text in texts.items()}
 
@@ -33,7 +33,7 @@ def template_digests(config: PrepareConfig) -> dict[str, str]:
 def prompt_makers(config: PrepareConfig) -> dict[str, PromptMaker | None]:
     """For each source a function that makes its prompts, by its own template or else the config's; None keeps them.
 
-    Raises `UsageError` where a template can't be used.
+    Raises `UsageError` if a template can't be used.
     """
     chat = config.prompts.chat_template
     made = {key: prompt_maker(name, chat, key, "prompts.chat_template") for key, name in _named(config).items()}
@@ -51,17 +51,17 @@ def _key(name: str, source: SourceConfig) -> str:
 
 
 def use_templates(candidates: Sequence[Candidate], makers: Mapping[str, PromptMaker | None]) -> list[Candidate]:
-    """The problems with prompts from now on as their sources' templates make them."""
+    """The problems with the prompts of their sources' templates."""
     return [replace(it, make_prompt=makers[it.facts.source]) for it in candidates]
 
 
 def prompts_of(candidates: Iterable[Candidate]) -> list[str]:
-    """Their prompts. Raises `UsageError` where the template can't ask one of them."""
+    """Their prompts. Raises `UsageError` if a template can't make one."""
     return [it.problem.prompt for it in candidates]
 
 
 def encoder(name: str) -> Encode:
-    """By a folder's tokenizer, or the hub's. Raises `UsageError`."""
+    """The encoder of a tokenizer's folder or hub id. Raises `UsageError`."""
     tokenizer = load_tokenizer(name, "prompts.tokenizer")
 
     def encoded(texts: list[str]) -> list[list[int]]:
@@ -77,10 +77,9 @@ def encoder(name: str) -> Encode:
 async def decide_lengths(
     candidates: Sequence[Candidate], texts: Sequence[str], config: PromptsConfig, limit: int, encode: Encode | None
 ) -> list[Decision]:
-    """A decision for each problem: the tokens of its prompt in `texts`, and what becomes of it where they are more
-    than `limit`.
+    """A decision for each problem: the number of tokens of its prompt in `texts`, and what to do above `limit`.
 
-    Where a prompt is cut, the facts hold it as it is from now on. Without `encode` nothing is counted.
+    The facts of a cut prompt hold the new prompt. Without `encode` nothing is counted.
     """
     if encode is None:
         return [Decision(it.id, "prompts") for it in candidates]

@@ -37,13 +37,13 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ReadRow:
-    """One row, read by itself."""
+    """The result of reading one row."""
 
     facts: SourceFacts
     problem_id: str | None
-    """None where the row has none."""
+    """None if the row has none."""
     reason: str = ""
-    """Why it is set aside; empty where it can be used."""
+    """Why it is set aside; empty if it is usable."""
     problem: Problem | None = None
 
 
@@ -58,14 +58,14 @@ class LoadedSources:
     candidates: list[Candidate]
     """In the order of the config and of the files; each id once."""
     decisions: list[Decision]
-    """One a row, those that were set aside included."""
+    """One for each row, also those set aside."""
     files: list[SourceFile]
     rows: Mapping[str, int] = field(default_factory=dict)
     """By source."""
 
 
 def find_source(name: str, source: SourceConfig) -> SourceFile:
-    """The source's file, fetched where it is on the hub. Raises `UsageError` where there is none."""
+    """The source's file, downloaded if it is on the hub. Raises `UsageError` if there is none."""
     known = [format_.name for format_ in FORMATS]
     if source.format is not None and source.format not in known:
         raise UsageError(f"The format {source.format!r} of {name} is unknown; known are {', '.join(known)}.")
@@ -85,7 +85,7 @@ def load_sources(
 ) -> LoadedSources:
     """All problems of the sources. `read` is another way to read a file's rows than one by one in this process.
 
-    Raises `UsageError` where a file can't be read, or none of its rows can be used.
+    Raises `UsageError` if a file can't be read, or none of its rows is usable.
     """
     files = [find_source(name, source) for name, source in sources.items()] if files is None else files
     rows, taken = dict[str, int](), dict[str, str]()

@@ -3,7 +3,7 @@
     problem_set = await fit_prompts(problem_set, config, generator.encode, print)
 
 `drop` leaves their problems out of every split. `cut` keeps as many of the statement's first and last words as fit (one
-more of the first where the number is odd) with `[...]` between them. What stands around the statement stays whole: the
+more of the first where the number is odd) with `[...]` between them. The text around the statement stays whole: the
 signature, and how to answer. The same tokenizer gives the same prompts.
 """
 
@@ -30,9 +30,9 @@ Encode = Callable[[Sequence[str]], Awaitable[Sequence[Sized]]]
 async def fit_prompts(
     problem_set: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None]
 ) -> ProblemSet:
-    """The problems whose prompts fit, as `problems.over_long` says; unchanged with `refuse`. `note` gets the counts.
+    """The problems whose prompts fit, by `problems.over_long`; unchanged with `refuse`. `note` gets the counts.
 
-    Raises `UsageError` where nothing would be left to train on, or a prompt is too long without its statement.
+    Raises `UsageError` if no training problem is left, or a prompt is too long without its statement.
     """
     rule, limit = config.problems.over_long, config.generator.max_prompt_tokens
     if rule == "refuse":
@@ -79,7 +79,7 @@ async def fit_training_prompts(
     note: Callable[[str], None],
     trained_as: Callable[[str], Sequence[str]],
 ) -> ProblemSet:
-    """`fit_prompts`, then again for training problems, by the longest text of those that a prompt is sampled as."""
+    """`fit_prompts`, then again for training problems by the longest of the objective's prompts."""
 
     async def longest(texts: Sequence[str]) -> list[Sized]:
         prompts = [tuple(dict.fromkeys(trained_as(text))) for text in texts]
@@ -121,7 +121,7 @@ def keep_ends(words: Sequence[str], count: int) -> str:
 
 
 async def cut_statements(problems: Sequence[Problem], limit: int, encode: Encode) -> list[Problem | None]:
-    """The problems with as many words of their statements as fit; None where a prompt is too long without any.
+    """The problems with as many words of their statements as fit; None if a prompt is too long without any.
 
     One binary search for all problems at once, so that each round is one call of `encode`.
     """

@@ -5,8 +5,8 @@
     rates.weight("two-sum")          # largest where half of the rollouts pass
     PassRateOrder(problems, per_step=32, seed=0, rates=rates).batch(12)     # once `rates` has the rows of steps 0 to 11
 
-The rates are a function of the rows of completed steps alone. Those are in the journal: a resumed run computes the
-same rates and draws the same problems.
+The rates depend only on the rows of completed steps, which are in the journal: a resumed run computes the same rates
+and draws the same problems.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PROBLEMS, PASSED, ROLLOUTS = "problems", "passed", "rollouts"
 _PASS = 1.0
 """The least reward with which a rollout counts as passed."""
 _DECAY = 0.5
-"""The weight of a problem's earlier rollouts each time that it comes again: the policy has moved since."""
+"""The factor on a problem's earlier rollouts at each new visit, since the policy has changed."""
 _PRIOR = 0.5
-"""Passes, and failures, that each problem begins with (Jeffreys 1946): a problem never sampled has rate one half."""
+"""The initial passes, and failures, of each problem (Jeffreys 1946): an unsampled problem has rate one half."""
 FLOOR = 0.05
-"""Added to each weight, so that problems which never or always pass still come: that may change."""
+"""Added to each weight, so that problems that never or always pass are still drawn at times."""
 
 
 class PassRates:
@@ -42,7 +42,7 @@ class PassRates:
         """Rows taken so far; the rates change only with it."""
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """Take in the row of a completed step; a row without counts changes nothing."""
+        """Add the row of a completed step. A row without counts changes nothing."""
         self.rows_seen += 1
         for problem, passed in zip(row.get(PROBLEMS, ()), row.get(PASSED, ()), strict=True):
             if passed is not None:
@@ -78,7 +78,7 @@ class PassRateOrder(ProblemOrder):
         return step * self.size
 
     def at(self, cursor: int) -> tuple[int, Problem]:
-        """The line is the rankings of all steps, one after the other."""
+        """The sequence is the rankings of all steps, concatenated."""
         step, rank = divmod(cursor, self.size)
         now = step, self._rates.rows_seen
         if self._ranked[0] != now:

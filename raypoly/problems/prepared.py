@@ -1,4 +1,4 @@
-"""Problems that `raypoly prepare` wrote: a folder of Parquet files, one a split.
+"""Reads the problems that `raypoly prepare` wrote: a folder of Parquet files, one for each split.
 
     load_prepared(ProblemsConfig(source="prepared", path="runs/prepare-leetcode-1a2b3c4d")).splits["validation"]
 
@@ -24,9 +24,9 @@ _COLUMNS = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solut
 
 
 def load_prepared(config: ProblemsConfig) -> ProblemSet:
-    """The problems of the preparation `config.path`, with `config.test_path`'s test split where one is named.
+    """The problems of the preparation `config.path`, with `config.test_path`'s test split if it is set.
 
-    Raises `UsageError` where there is no finished preparation, or no problem to train on.
+    Raises `UsageError` if there is no finished preparation, or no training problem.
     """
     if config.path is None:
         raise UsageError("problems.source=prepared needs problems.path, the folder that raypoly prepare printed.")
@@ -60,7 +60,7 @@ def _data_folder(place: str, key: str) -> Path:
 
 
 def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
-    """Raise `UsageError` where a problem is in two splits, which can happen with a `test_path`."""
+    """Raise `UsageError` if a problem is in two splits, which a `test_path` can cause."""
     where: dict[str, Split] = {}
     for name in ("train", "validation", "test"):
         for problem in splits[name]:
