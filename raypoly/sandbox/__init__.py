@@ -10,6 +10,7 @@ A reviewer reads, in this order:
 1. `child/` builds the walls and runs programs inside them; its docstring lists the files.
 2. `zygote_client.py` starts the zygote, a process without secrets, and asks it for one confined child a program.
    `channel.py` is the socket to one child: framed messages, CPU time, SIGKILL. Both treat a child's bytes as hostile.
+   `sleep_meter.py` tells a child's sleep from its wait for a core.
 3. `sandbox.py` (`Sandbox`) decides what runs. At start it runs the probes, and refuses to work if one breaks out.
 4. One file runs one kind of tests: `case_run.py` calls and operations, `check_run.py` a `check(candidate)`,
    `script_run.py` standard input and output. `candidate_process.py` serves the first two. `compile_check.py` refuses

@@ -78,6 +78,11 @@ class CaseRun:
                 program.send(case.message)
             message = program.message()
             if message != case.expected_message:  # most answers equal the expected bytes
+                if len(message) > case.most_bytes:
+                    self._outcome.wrong(
+                        index + 1, self._call(case), f"an answer of {len(message)} bytes", short_repr(case.expected)
+                    )
+                    return True
                 result = program.answer(message)[0]
                 if not equals_expected(result, case.expected, self._suite.comparison):
                     self._outcome.wrong(index + 1, self._call(case), short_repr(result), short_repr(case.expected))

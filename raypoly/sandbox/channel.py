@@ -1,7 +1,7 @@
 """The parent's end of a child's channel: framed messages under limits of CPU time, with the wall clock as backstop.
 
-A test's clock is the child's own CPU time plus the time that it sleeps by choice. A process that waits for a CPU on a
-loaded machine spends nothing.
+A test's clock is the child's own CPU time plus the time that it sleeps (`sleep_meter.py`). A process that waits for a
+CPU on a loaded machine spends nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from raypoly.errors import SandboxError
 from raypoly.sandbox.child.confine import SCRATCH_BYTES, SCRATCH_FILES
 from raypoly.sandbox.child.plain_data import MAX_BYTES
+from raypoly.sandbox.sleep_meter import SleepMeter
 
 _HEADER = struct.Struct(">I")
 _GREETING = _HEADER.pack(0)
@@ -27,6 +28,8 @@ _CREDENTIALS = struct.Struct("3i")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
 _WINDOW_MS = 32
+_MAY_BLOCK = 1 << 16
+"""Bytes of finished messages for which a child may have waited until we looked: that is no sleep of its own."""
 
 
 class ChildGone(Exception):
@@ -54,9 +57,9 @@ class Clock:
 
     @property
     def backstop(self) -> float:
-        """Wall seconds for one message: far more than `per_message` needs under this machine's load."""
+        """Wall seconds for the child's whole life: far more than `in_all` needs under this machine's load."""
         load = os.getloadavg()[0] / (os.cpu_count() or 1)
-        return (30 + 20 * self.per_message) * max(1.0, load)
+        return (30 + 3 * self.in_all) * max(1.0, load)
 
 
 class Child:
@@ -73,7 +76,9 @@ class Child:
         self._incoming = bytearray()
         self._outgoing = bytearray()
         self._scratch, self._looked = scratch, time.monotonic()
-        self._slept = 0.0
+        self._meter: SleepMeter | None = None
+        self._began = self._taken = self._cpu = 0.0
+        """When it greeted (wall clock), what it had spent when its last message was taken, CPU time when last read."""
         self._pid = self._pidfd = -1
 
     def send(self, *messages: bytes) -> None:
@@ -101,7 +106,7 @@ class Child:
             if message is not None:
                 yield message
             else:
-                self._wait(window)
+                self._wait(0 if self._incoming else window)  # it may wait for us to take the rest of a message
                 window = min(2 * window or 1, _WINDOW_MS)
 
     def stream(self, limit: int) -> bytes:
@@ -116,10 +121,9 @@ class Child:
 
     def spent(self) -> float:
         """Seconds of CPU and of sleep so far."""
-        try:
-            return time.clock_gettime((~self._pid << 3) | 2) + self._slept
-        except OSError:
-            return self._slept  # it is gone: the next read says so
+        with contextlib.suppress(OSError):  # it is gone: the next read says so
+            self._cpu = time.clock_gettime((~self._pid << 3) | 2)
+        return self._cpu + (0.0 if self._meter is None else self._meter.slept)
 
     def ends_by_itself(self) -> bool:
         """Whether the process ends shortly after it closed its channel."""
@@ -160,33 +164,32 @@ class Child:
             self._pidfd = os.pidfd_open(self._pid)
         except OSError as error:  # its template was killed, and it with it
             raise SandboxError(f"A sandbox child is gone before it began: {error}") from error
+        self._meter, self._began = SleepMeter(self._pid), time.monotonic()
 
     def _wait(self, window: int) -> None:
-        """Read what there is, once there is something; look for it every `window` ms, or at once where that is 0."""
+        """Read what there is, once there is something; look for it after `window` ms and ever more, or at once if 0."""
         self._await_greeting()
-        self._look_at_scratch()
-        start = last = self.spent()
-        begin = asked = time.monotonic()
+        assert self._meter is not None
         poll = select.poll()
+        asked, spent = time.monotonic(), self.spent()
         while True:
+            self._look_at_scratch()
+            left = min(self._clock.per_message - (spent - self._taken), self._clock.in_all - spent)
+            if left <= 0 or asked - self._began > self._clock.backstop:
+                raise OutOfTime
             poll.register(self.channel, (0 if window else select.POLLIN) | (select.POLLOUT if self._outgoing else 0))
             if window:
                 poll.register(self._pidfd, select.POLLIN)
-            left = min(self._clock.per_message - (last - start), self._clock.in_all - last)
             events = poll.poll(max(1, min(1000 * left, 1000 * _POLL_SECONDS, window or 1000)))
             if any(event & select.POLLOUT for _, event in events):
                 self._flush()
-            if self._read():
+            arrived = self._read()
+            wall, cpu = time.monotonic() - asked, self.spent() - spent
+            if not window or arrived < _MAY_BLOCK:
+                self._meter.watch(wall, cpu, arrived > 0)
+            if arrived:
                 return
-            self._look_at_scratch()
-            now = time.monotonic()
-            if self._sleeps() and not self._outgoing:
-                self._slept += max(0.0, now - asked - (self.spent() - last))
-            asked, last = now, self.spent()
-            if last - start >= self._clock.per_message or last >= self._clock.in_all:
-                raise OutOfTime
-            if now - begin > self._clock.backstop:
-                raise OutOfTime
+            asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)
 
     def _look_at_scratch(self) -> None:
         """Check the scratch at most ten times a second. Raises `ScratchFull`."""
@@ -194,14 +197,6 @@ class Child:
             if not _is_small(self._scratch):
                 raise ScratchFull
             self._looked = time.monotonic()
-
-    def _sleeps(self) -> bool:
-        """Whether the process waits for something other than a CPU."""
-        try:
-            text = Path(f"/proc/{self._pid}/stat").read_text()
-        except OSError:
-            return False
-        return text.rpartition(")")[2].split()[0] == "S"
 
     def _complete(self) -> bytes | None:
         if len(self._incoming) < _HEADER.size:
@@ -213,20 +208,21 @@ class Child:
             return None
         message = bytes(self._incoming[_HEADER.size : _HEADER.size + size])
         del self._incoming[: _HEADER.size + size]
+        self._taken = self.spent()
         return message
 
-    def _read(self) -> bool:
-        """Read the bytes that have arrived. Returns whether there were any. Raises `ChildGone` at the end."""
+    def _read(self) -> int:
+        """Read the bytes that have arrived. Returns how many there were. Raises `ChildGone` at the end."""
         try:
             part = self.channel.recv(1 << 20)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
             part = b""
         if not part:
             raise ChildGone
         self._incoming += part
-        return True
+        return len(part)
 
     def _flush(self) -> None:
         try:

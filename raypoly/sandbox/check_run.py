@@ -12,6 +12,9 @@ from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_tex
 from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem
 
+_READ_BYTES = 8 << 20
+"""The most bytes of a program's answers that are read: reading takes many times the time and memory of writing."""
+
 
 class CheckRun:
     """One program against one check; used once. Raises `SandboxError` if the sandbox failed, or `BrokenTests`."""
@@ -20,7 +23,7 @@ class CheckRun:
         self._forker, self._clock, self._problem, self._code = forker, clock, problem, code
         self._outcome = TestsOutcome(total=max(1, problem.tests.source.count("assert ")))
         self._program: CandidateProcess | None = None
-        self._calls = 0
+        self._calls = self._read = 0
         self._call = self._got = ""
 
     def refused(self, refusal: Refusal) -> TestsOutcome:
@@ -72,7 +75,11 @@ class CheckRun:
             program = self._program = self._program or self._start_program()
             before = program.spent()
             program.send(plain_data.pack((args, kwargs, None, True)))
-            result, after, _ = program.answer(program.message())
+            message = program.message()
+            self._read += len(message)
+            if self._read > _READ_BYTES:
+                raise TestStopped("error", f"its results have more than {_READ_BYTES >> 20} MiB")
+            result, after, _ = program.answer(message)
             self._outcome.seconds.append(program.spent() - before)
         except TestStopped as stop:
             self._outcome.stop(stop, self._calls, self._call)

@@ -13,6 +13,8 @@ from raypoly.sandbox.child import plain_data
 from raypoly.values import Comparison, Problem
 
 _AT_ONCE_BYTES = 4 << 20
+_SPELLING, _SMALL_ANSWER = 16, 1 << 16
+"""Equal values may differ in size: `True` takes a byte, and the 1 that equals it takes nine."""
 DEFAULT_COUNTERS = ("steps", "elements", "depth")
 
 
@@ -44,6 +46,14 @@ class Case:
             return plain_data.encode(("ok", self.expected, None, None)) if _equals_itself(self.expected) else None
         except (plain_data.TooLarge, RecursionError):
             return None
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """The most bytes of an answer that could equal the expected value; a larger one is wrong unread."""
+        try:
+            return _SPELLING * len(plain_data.encode(self.expected)) + _SMALL_ANSWER
+        except (plain_data.TooLarge, RecursionError):
+            return plain_data.MAX_BYTES
 
     @property
     def size(self) -> tuple[int, int]:

@@ -21,6 +21,8 @@ CHECKER_SECONDS = 20.0
 """CPU seconds for a checker on one output."""
 _LARGEST_CHECKED = 2 << 20
 """The most characters of an output for a checker."""
+_LONGER, _SMALL_OUTPUT = 16, 1 << 16
+"""An output this much longer than the expected one is wrong unread: splitting it takes many times its memory."""
 _CHECKER = """
 import json, sys
 source, texts = json.loads(sys.stdin.read())
@@ -138,7 +140,10 @@ def _shown_test(test: Script) -> tuple[str, str]:
 
 def same_output(printed: str, expected: str) -> bool:
     """Compare stripped lines, and lines of numbers by value, as LiveCodeBench does."""
-    left, right = printed.strip().split("\n"), expected.strip().split("\n")
+    printed, expected = printed.strip(), expected.strip()
+    if len(printed) > _LONGER * len(expected) + _SMALL_OUTPUT:
+        return False
+    left, right = printed.split("\n"), expected.split("\n")
     return len(left) == len(right) and all(map(_same_line, left, right))
 
 
