@@ -130,6 +130,11 @@ class Evidence:
     """What live code does with its data, sorted: `heap`, `two_pointers`, `memo`, `depth_2` ...; `placeholder` or
     `hard_coded` alone if the program is no attempt; empty if it can't be parsed."""
 
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing is known of its strategy: it could not be observed. It joins its group's largest strategy."""
+        return not self.constructs and not self.features
+
 
 @dataclass(frozen=True)
 class Failure:

@@ -19,7 +19,8 @@ better on groups of other authors.)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence, Set
 
 import numpy as np
 
@@ -161,9 +162,24 @@ def label_evidence(evidence: Sequence[Evidence | None]) -> Labels:
     By approach where any of them has features, by signature where none has.
     """
     if any(found is not None and found.features for found in evidence):
+        name = _APPROACH_NAME
         approaches = [DEGENERATE if found is None else approach_of(frozenset(found.features)) for found in evidence]
-        return _labels([None if approach == DEGENERATE else approach for approach in approaches], _APPROACH_NAME)
-    return _labels([None if found is None else signature(found) for found in evidence], NAME)
+        strategies: list[Hashable | None] = [None if approach == DEGENERATE else approach for approach in approaches]
+    else:
+        name = NAME
+        strategies = [None if found is None else signature(found) for found in evidence]
+    unknown = {place for place, found in enumerate(evidence) if found is not None and found.unknown}
+    return _labels(join_largest(strategies, unknown), name)
+
+
+def join_largest(
+    strategies: Sequence[Hashable | None], unknown: Set[int], alone: Hashable = _UNSEEN
+) -> list[Hashable | None]:
+    """The strategies with those at the places `unknown` replaced by the most frequent of the others, the first of
+    several; by `alone` if there is no other."""
+    known = Counter(found for place, found in enumerate(strategies) if place not in unknown and found is not None)
+    largest = max(known, key=known.__getitem__, default=alone)
+    return [largest if place in unknown else found for place, found in enumerate(strategies)]
 
 
 def structural_labels(verdicts: Sequence[Verdict]) -> Labels | None:

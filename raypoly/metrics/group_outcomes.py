@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from raypoly.judge.structural import structural_labels
+from raypoly.judge.structural import join_largest, structural_labels
 from raypoly.metrics.pass_at_k import ProblemOutcome, drawn_strategies
 from raypoly.values import Verdict
 
 _UNTRACED = "untraced"
-"""The strategy, in an evaluation, of all correct programs without an execution trace."""
+"""The strategy, in an evaluation, of all correct programs where none has an execution trace."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,12 @@ class GroupOutcomes:
 
     def outcome(self, labels: Sequence[int] | None) -> ProblemOutcome:
         """The group as an evaluation counts it. `labels`: the judge's."""
+        right = self._right
+        unknown = {place for place, name in enumerate(right) if name == ""}
+        traced = join_largest(right, unknown, alone=_UNTRACED)
         return ProblemOutcome(
             len(self.statuses),
-            tuple(_UNTRACED if name == "" else name for name in self._right),
+            tuple(None if name is None else str(name) for name in traced),
             self._correct(labels),
             self._correct(self.structural),
         )

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
 from raypoly.lru_cache import LRUCache
+from raypoly.sandbox.candidate_process import NONCE
 from raypoly.sandbox.case_run import CaseRun
 from raypoly.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.check_run import CheckRun
@@ -193,23 +194,36 @@ class Sandbox:
         return self._templates[prelude]
 
     def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
-        """Evidence from a second child on a program that parses; empty if that child fails."""
+        """Evidence from a second child on a program that parses; unknown if that child fails."""
         if not outcome.parses or not self._evidence:
             return None
-        suite = self._suite(problem)
-        question = observe_question(problem, code, suite.cases if isinstance(suite, Cases) else ())
-        return read_evidence(self._ask(self._running_zygote(), question, EVIDENCE_SECONDS))
+        suite, nonce = self._suite(problem), os.urandom(NONCE)
+        question = observe_question(nonce, problem, code, suite.cases if isinstance(suite, Cases) else ())
+        runs = problem.tests.kind == "calls"
+        source, run = self._answers(self._template_of(problem), question, EVIDENCE_SECONDS, 1 + runs, nonce)
+        return read_evidence(source, run, runs)
 
     def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float) -> Any:
         """The answer of a new child to one question; None without an answer in time."""
+        return self._answers(forker, question, cpu_seconds, 1)[0]
+
+    def _answers(
+        self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, number: int, nonce: bytes = b""
+    ) -> tuple[Any, Any]:
+        """The one or two answers of a new child, None for each that does not come in time and behind the nonce."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
         child.send(plain_data.pack(question))
-        try:
-            return plain_data.decode(child.receive())
-        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
-            return None
-        finally:
-            forker.reap(child)
+        found: list[Any] = []
+        with contextlib.suppress(ChildGone, OutOfTime, Garbled, plain_data.Malformed):
+            try:
+                while len(found) < number:
+                    message = child.receive()
+                    if not message.startswith(nonce):
+                        break
+                    found.append(plain_data.decode(message[len(nonce) :]))
+            finally:
+                forker.reap(child)
+        return (*found, None, None)[0], (*found, None, None)[1]
 
     def _running_zygote(self) -> Zygote:
         if self._zygote is None:

@@ -1,7 +1,11 @@
 """Asks a confined child for a program's evidence and reads its answer. Only this file runs outside the sandbox.
 
-    question = observe_question(problem, code, suite.cases)     # for a child in the role `observe`
-    evidence = read_evidence(answer)                            # any answer
+    question = observe_question(nonce, problem, code, suite.cases)     # for a child in the role `observe`
+    evidence = read_evidence(source, run)                              # its two messages, or None for each
+
+The first message is sent before any of the program is run: what its source says can't be changed by it. The second says
+what the program did. A program that can't be observed has the strategy that its source shows, if it is one alone; else
+a puzzle's evidence is unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
 
 The question depends on the problem. A puzzle's strategies differ by the constructs that grow with the input, so it gets
 no features. A program is run only if its tests are plain calls, on its smallest and its largest input.
@@ -9,13 +13,16 @@ no features. A program is run only if its tests are plain calls, on its smallest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from raypoly.values import Evidence, Problem
 
 EVIDENCE_SECONDS = 1.0
 """CPU seconds for the child."""
+_MOST_TESTS = 32
+"""An observed program takes the tests in the order of a scored run, up to so many; beyond, its smallest and largest."""
 _NOTHING_KNOWN = Evidence("", (), {}, "")
 
 
@@ -24,31 +31,41 @@ class _Case(Protocol):
     def args(self) -> tuple[Any, ...]: ...
 
     @property
+    def budget(self) -> Mapping[str, int] | None: ...
+
+    @property
     def size(self) -> tuple[int, int]: ...
 
 
-def observe_question(problem: Problem, code: str, cases: Sequence[_Case]) -> tuple[Any, ...]:
-    """The child's role and the arguments of `observe`. `cases`: the tests that are calls, else empty."""
-    small: list[Any] | None = None
-    large: list[Any] | None = None
+def observe_question(nonce: bytes, problem: Problem, code: str, cases: Sequence[_Case]) -> tuple[Any, ...]:
+    """The child's role and the arguments of `observer.serve`. `cases`: the tests that are calls, else empty."""
+    tests = None
     if problem.tests.kind == "calls" and cases:
-        ordered = sorted(cases, key=lambda case: case.size)
-        small, large = list(ordered[0].args), list(ordered[-1].args)
+        ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
+        small, large = ordered[0], ordered[-1]
+        shown = list(range(max(small, large) + 1))
+        if len(shown) > _MOST_TESTS:
+            small, large, shown = 0, 1, [small, large]
+        budgeted = any(case.budget is not None for case in cases)
+        tests = ([list(cases[place].args) for place in shown], small, large, budgeted)
     puzzle = problem.tests.kind == "calls" and problem.answer == "completion"
-    return ("observe", code, problem.prelude, problem.entry_point, small, large, not puzzle)
+    return ("observe", nonce, code, problem.prelude, problem.entry_point, tests, not puzzle)
 
 
-def read_evidence(answer: Any) -> Evidence:
-    """The child's answer as `Evidence`; empty evidence if the child failed or its answer is malformed."""
-    if not isinstance(answer, dict):
-        return _NOTHING_KNOWN
-    try:
-        return Evidence(
-            canonical=str(answer["canonical"]),
-            constructs=tuple(map(str, answer["constructs"])),
-            growth={str(name): float(count) for name, count in answer["growth"].items()},
-            strategy=str(answer["strategy"]),
-            features=tuple(map(str, answer["features"])),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return _NOTHING_KNOWN
+def read_evidence(source: Any, run: Any, ran: bool) -> Evidence:
+    """The child's messages as `Evidence`; unknown if the child failed. `ran`: the program was to be run."""
+    match source:
+        case (
+            "source",
+            {"canonical": str(text), "constructs": list(live), "strategy": str(shown), "features": list(known)},
+        ):
+            evidence = Evidence(text, tuple(map(str, live)), {}, "", tuple(map(str, known)))
+        case _:
+            return _NOTHING_KNOWN
+    match run:
+        case ("run", {"growth": dict(growth), "strategy": str(strategy)}):
+            counts = {str(name): float(count) for name, count in growth.items()}
+            return replace(evidence, growth=counts, strategy=strategy)
+        case _ if ran and not shown and not evidence.features:  # features are read from the source alone
+            return replace(evidence, constructs=())
+    return replace(evidence, strategy=shown if ran else "")

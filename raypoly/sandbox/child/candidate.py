@@ -47,7 +47,7 @@ def serve(
         counters = budget.install(report, namespace)
     try:
         program()
-        function = _entry(namespace, entry_point)
+        function = entry(namespace, entry_point)
         if counters is not None:
             budget.loaded(counters, namespace)
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
@@ -76,7 +76,7 @@ def _answer(
         _report_error(report, error)
 
 
-def _entry(namespace: dict[str, Any], entry_point: str) -> Any:
+def entry(namespace: dict[str, Any], entry_point: str) -> Any:
     """What `entry_point` names: `f`, `Solution().twoSum` (one instance for all tests, as in the data set)."""
     if entry_point == OPERATIONS:
         return _operations_player(namespace)

@@ -14,7 +14,7 @@ import operator
 import sys
 from collections.abc import Callable
 from os import _exit
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 Report = Callable[..., None]
@@ -35,7 +35,13 @@ _FRAMES = """tb_frame tb_next gi_frame gi_code cr_frame ag_frame f_back f_locals
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
 _HARMLESS = frozenset({"builtins.id", "array.__new__", "sys.unraisablehook", "marshal.loads"})
 """Our own tests come by `marshal`, which a counted program can't import."""
-_COMPUTED_NAMES = ("getattr", "setattr", "delattr", "vars", "locals", "globals", "dir", "type")
+_COMPUTED_NAMES = ("getattr", "setattr", "delattr", "vars", "dir", "type")
+_OWN_NAMES = ("locals", "globals")
+"""Harmless where no counter lives among a program's names, as in an observed run."""
+_OBSERVED_IMPORTS = ("sys", "cmath")
+"""What an observed program may import too, if its tests have no budgets."""
+_OBSERVERS = frozenset({"sys.setprofile", "sys._getframe"})
+"""What the observer does; a program's own ways to do it are replaced."""
 _kept: list[Any] = []
 
 
@@ -70,25 +76,44 @@ def _is_prose(text: str) -> bool:
     return " " in text and "{" not in text
 
 
-def close(report: Report) -> None:
-    """Shut the ways out; nothing here can be undone by the candidate."""
+def close(report: Report, observed: bool = False, budgeted: bool = True) -> Callable[[], bool]:
+    """Shut the ways out; nothing here can be undone by the candidate.
+
+    `observed`: nothing is counted among the program's names, but by our own profiler. Returns a function that says
+    whether a module, or what is in one, has changed since.
+    """
     _kept.extend((dict(sys.modules), report))
     gc.disable()  # a collection inside the tracer would run finalizers uncounted
-    _replace_builtins(report)
+    _replace_builtins(report, _COMPUTED_NAMES + (_OWN_NAMES if budgeted else ()))
+    imports = _IMPORTS.split() + ([] if budgeted else list(_OBSERVED_IMPORTS))
     for name in ("attrgetter", "methodcaller"):
         setattr(operator, name, _forbidden(report, f"operator.{name}"))
     functools.update_wrapper = _update_wrapper  # type: ignore[assignment]
     functools.wraps = _wraps  # type: ignore[assignment]
     vars(sys.modules["collections"]).pop("_proxy", None)  # a weak reference's callback is a finalizer
     for name in list(sys.modules):
-        if name not in _IMPORTS.split():
+        if name not in imports:
             del sys.modules[name]
+    modules = [*map(sys.modules.__getitem__, sys.modules), *(_kept[0][name] for name in ("builtins", "sys"))]
     for name in _SYS_NAMES.split():
         setattr(sys, name, _forbidden(report, f"sys.{name}"))
     del sys.modules
     sys.meta_path.clear()
     sys.path_hooks.clear()
-    sys.addaudithook(_hook(report))
+    before = _contents(modules)
+    sys.addaudithook(_hook(report, _HARMLESS | _OBSERVERS if observed else _HARMLESS))
+    return lambda: _contents(modules) != before
+
+
+def _contents(modules: list[Any]) -> list[tuple[str, int]]:
+    """Names and identities of what modules hold, and of what their classes and functions hold."""
+    found = []
+    for module in modules:
+        for name, value in vars(module).items():
+            found.append((name, id(value)))
+            if isinstance(value, (type, FunctionType)):
+                found += [(inner, id(held)) for inner, held in vars(value).items()]
+    return found
 
 
 def _forbidden(report: Report, name: str) -> Callable[..., Any]:
@@ -107,7 +132,7 @@ def _wraps(wrapped: Any) -> Callable[[Any], Any]:
     return functools.partial(_update_wrapper, wrapped=wrapped)
 
 
-def _replace_builtins(report: Report) -> None:
+def _replace_builtins(report: Report, computed: tuple[str, ...]) -> None:
     builtins = vars(sys.modules["builtins"])
     real_type = type
 
@@ -117,14 +142,14 @@ def _replace_builtins(report: Report) -> None:
             tampered(report, "type() can't make or name classes in a budgeted test")
         return kind
 
-    for name in _COMPUTED_NAMES:
+    for name in computed:
         builtins[name] = _forbidden(report, name)
     builtins["type"] = type_of
 
 
-def _hook(report: Report) -> Callable[[str, tuple[Any, ...]], None]:
+def _hook(report: Report, harmless: frozenset[str]) -> Callable[[str, tuple[Any, ...]], None]:
     def on_event(event: str, args: tuple[Any, ...]) -> None:
-        if event in _HARMLESS or (event == "object.__getattr__" and args[1] == "f_code"):
+        if event in harmless or (event == "object.__getattr__" and args[1] == "f_code"):
             return
         detail = args[0] if event == "import" else args[1] if event.startswith("object.__") else ""
         tampered(report, f"{event} {detail}".strip())

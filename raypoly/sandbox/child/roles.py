@@ -1,7 +1,6 @@
 """What a fresh child does: its first message names one of the roles.
 
-A role that needs a prelude (`candidate`, `script`, `checker`, `cases`) is played in a child of a template. `observe`
-hands a program to `raypoly.strategies` and its findings to the parent; the walls stand as in every other role.
+A role that needs a prelude (`candidate`, `observe`, `script`, `checker`, `cases`) is played in a child of a template.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, checker, frames, plain_data, probes, script
+from raypoly.sandbox.child import candidate, checker, frames, observer, plain_data, probes, script
 from raypoly.strategies.traced_runs import observe
 
 
@@ -41,9 +40,7 @@ def play(channel: int, prelude: Prelude | None) -> None:
     """Greet (so that the parent learns this process's id from the kernel), then play the role that it asks for."""
     frames.send(channel, b"")
     role, *arguments = plain_data.unpack(frames.receive(channel))
-    if role == "observe":
-        frames.send(channel, plain_data.encode(observe.observe(*arguments)))
-    elif role == "compile":
+    if role == "compile":
         candidate.serve_compiler(channel)
     elif role == "probe":
         frames.send(channel, plain_data.encode(probes.breaches(*arguments)))
@@ -53,7 +50,9 @@ def play(channel: int, prelude: Prelude | None) -> None:
 
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
-    if role == "candidate":
+    if role == "observe":
+        observer.serve(channel, namespace, *arguments)
+    elif role == "candidate":
         candidate.serve(channel, namespace, *arguments)
     elif role == "script":
         script.serve(channel, namespace, *arguments)

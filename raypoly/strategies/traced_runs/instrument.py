@@ -1,6 +1,7 @@
 """Rewrite a program so that each construct reports how often it works, or does its work not at all.
 
-The names that are put in (`@each`, `@test` ...) are no identifiers, so no program has one of its own.
+The names that are put in (`@each`, `@test` ...) are no identifiers, so no program has one of its own. They add no frame
+to those of the program's functions, whose depth a program could count.
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ class _Rewriter(ast.NodeTransformer):
         changes = [p for p in inside if isinstance(p, (ast.Subscript, ast.Attribute))]
         if node.orelse or any(isinstance(p, other) for p in inside) or changes:
             return []
-        self.result.loops[number] = frozenset(stores(node.body) | targets)
-        return [ast.copy_location(ast.Expr(_call("@left", ast.Constant(number), _call("@locals"))), node)]
+        names = self.result.loops[number] = frozenset(stores(node.body) | targets)
+        wanted = ast.Tuple([ast.Constant(name) for name in sorted(names)], ast.Load())
+        return [ast.copy_location(ast.Expr(_call("@left", ast.Constant(number), _call("@locals"), wanted)), node)]
 
     def _comprehension(self, node: Comprehension) -> ast.AST:
         construct = construct_of(node)
@@ -127,11 +129,18 @@ class _Rewriter(ast.NodeTransformer):
         construct = construct_of(node)
         if construct is None or name in self.own or not node.args:
             return self.generic_visit(node)
+        if len(node.args) < 2 or any(isinstance(part, ast.Starred) for part in node.args[:2]):
+            return self.generic_visit(node)
         number = self.number(node)
         self.generic_visit(node)
-        wrapper = f"@{construct}" if construct not in self.bypass else "@second"
-        arguments = [ast.Constant(number), *node.args] if construct not in self.bypass else node.args
-        return ast.copy_location(ast.Call(ast.Name(wrapper, ast.Load()), arguments, node.keywords), node)
+        if construct in self.bypass:
+            return ast.copy_location(ast.Call(ast.Name("@second", ast.Load()), node.args, node.keywords), node)
+        if construct == "reduce":
+            initial = ast.Constant(len(node.args) > 2)
+            node.args[1] = _call("@folded", ast.Constant(number), node.args[1], initial)
+        else:
+            node.args[1] = _call("@each", ast.Constant(number), node.args[1])
+        return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.within.append(node.name)

@@ -12,16 +12,20 @@ Bounds are counted events and never the clock. Run it only where programs are co
 from __future__ import annotations
 
 import ast
+import builtins
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
+from raypoly.sandbox.child import candidate, linked_nodes, plain_data
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.canonical import canonical
-from raypoly.strategies.live_code.constructs import live_constructs
+from raypoly.strategies.live_code.constructs import live_constructs, may_call
 from raypoly.strategies.live_code.folding import fold
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.traced_runs.instrument import Instrumented, Place, instrument, place_of
-from raypoly.strategies.traced_runs.meter import RECURSION, MeteredRun, execute
+from raypoly.strategies.traced_runs.meter import RECURSION, Meter, MeteredRun
 
 _FAMILIES = {
     "recursion": ("recursion",),
@@ -33,6 +37,7 @@ _FAMILIES = {
 }
 """Strategies and their constructs. Where several did comparable work, the first is the one that drove the rest."""
 _FAMILY = {construct: family for family, constructs in _FAMILIES.items() for construct in constructs}
+_BYPASSED = frozenset({"higher_order", "comprehension"})
 _RECURSION_PLACE: Place = ("recursion", 0, 0)
 _COMPARABLE = 0.25
 _WARM_ROUNDS = 8  # the interpreter specialises code that ran this often
@@ -40,6 +45,37 @@ _MAX_EVENTS = 50_000
 _MAX_ABLATED_EVENTS = 10_000
 _BASES: tuple[ast.expr, ...] = (ast.Constant(0), ast.Constant(1), ast.Constant(None), ast.List([], ast.Load()))
 """What a recursive call may give when recursion is taken away."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about a program whose tests are plain calls."""
+
+    tests: tuple[tuple[Any, ...], ...]
+    """Arguments, in the order in which a scored run takes them."""
+    small: int
+    """The place of the smallest test."""
+    large: int
+
+
+def read_source(code: str, entry_point: str, features: bool = True) -> dict[str, Any]:
+    """`canonical`, `constructs` and `features` (empty unless asked for): what the source says by itself.
+
+    `strategy` is the family of the live constructs if they are all of one, `direct` if there are none, else empty.
+    Nothing of the program is run. Raises `SyntaxError` where the code does not parse.
+    """
+    constructs = list(live_constructs(slice_to(fold(ast.parse(code)), entry_point)))
+    try:
+        text = canonical(code, entry_point).text
+    except RecursionError:
+        text = ""  # nested too deeply for that: judges see it as it was written
+    families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
+    return {
+        "canonical": text,
+        "constructs": constructs,
+        "strategy": families.pop() if len(families) == 1 else "",
+        "features": list(algorithm_features(code, entry_point)) if features else [],
+    }
 
 
 def observe(
@@ -50,36 +86,20 @@ def observe(
     large_args: list[Any] | None,
     features: bool = True,
 ) -> dict[str, Any]:
-    """Evidence as plain data: `canonical`, `constructs`, `growth`, `strategy`, `features` (empty unless asked for).
+    """Evidence as plain data, for programs that are trusted: tests and `warm` call it.
 
-    Without arguments it is told by syntax only.
-    `growth` counts live constructs on the large input, where they grew and mattered. `strategy` is one of the
-    families, `direct` where none did the work, empty where the program did not run to an end on the large input.
-    Raises `SyntaxError` where the code does not parse.
+    Without arguments it is told by syntax only. `growth` counts live constructs on the large input, where they grew and
+    mattered. `strategy` is one of the families, `direct` where none did the work, empty where the program did not run
+    to an end on the large input. Raises `SyntaxError` where the code does not parse.
     """
-    live = slice_to(fold(ast.parse(code)), entry_point)
-    constructs = list(live_constructs(live))
-    parts = (node for node in nodes(live) if isinstance(node, (ast.expr, ast.stmt)))
-    places = {place for part in parts if (place := place_of(part)) is not None}
-    if "recursion" in constructs:
-        places.add(_RECURSION_PLACE)
-    try:
-        text = canonical(code, entry_point).text
-    except RecursionError:
-        text = ""  # nested too deeply for that: judges see it as it was written
-    evidence: dict[str, Any] = {"canonical": text, "constructs": constructs, "growth": {}, "strategy": ""}
-    evidence["features"] = list(algorithm_features(code, entry_point)) if features else []
+    evidence = read_source(code, entry_point, features)
     if small_args is None or large_args is None:
-        return evidence
-    experiment = _Experiment(code, prelude, entry_point, small_args, large_args)
-    counts = experiment.growth(None)
-    alive = experiment.growth(places)
-    if experiment.large.ended:
-        working = experiment.working(counts)
-        evidence["strategy"] = _strongest(working or _by_family(alive))
-        alive = {name: count for name, count in alive.items() if not working or _FAMILY[name] in working}
-    evidence["growth"] = {name: float(alive[name]) for name in sorted(alive)}
-    return evidence
+        return evidence | {"growth": {}, "strategy": ""}
+    namespace: dict[str, Any] = {"__name__": "__candidate__", "__builtins__": builtins}
+    exec(compile(prelude, "<prelude>", "exec"), namespace)
+    question = Question((tuple(small_args), tuple(large_args)), 0, 1)
+    experiment = Experiment(code, prelude, entry_point, namespace, question)
+    return evidence | experiment.result()
 
 
 def warm() -> None:
@@ -104,60 +124,129 @@ def _strongest(counts: dict[str, int]) -> str:
     return next(family for family in _FAMILIES if counts.get(family, 0) >= enough)
 
 
-class _Experiment:
-    """One program on a small and a large input, as it is and with constructs taken away."""
+class Experiment:
+    """One program on its tests, as it is and with constructs taken away.
 
-    def __init__(self, code: str, prelude: str, entry_point: str, small: list[Any], large: list[Any]) -> None:
-        self.code, self.prelude, self.entry_point = code, prelude, entry_point
-        self.inputs = (small, large)
-        self.program = instrument(code)
-        self.small, self.large = (self._run(self.program, args, recursion=True) for args in self.inputs)
-        self.idle = {number for number in self.program.loops if self._leaves_nothing(number)}
+    Everything is compiled when it is made, and nothing afterwards: between the two a child can close itself
+    (`guard.py`). Each run has a namespace of its own, and all of them live on, so that no finalizer runs in between.
+    """
 
-    def _run(self, program: Instrumented, args: list[Any], **options: Any) -> MeteredRun:
-        options.setdefault("limit", _MAX_EVENTS)
-        return execute(program, self.prelude, self.entry_point, args, **options)
+    def __init__(
+        self, code: str, prelude: str, entry_point: str, namespace: dict[str, Any], question: Question, depth: int = 0
+    ) -> None:
+        """`namespace`: where the prelude has run. `depth`: see `Meter`. Raises `SyntaxError`."""
+        self._question, self._entry_point, self._namespace = question, entry_point, namespace
+        self._inputs = [plain_data.encode(args) for args in question.tests]
+        self._program = instrument(code)
+        self._meter = Meter(depth)
+        self._meter.recursion = self._program.may_recur or may_call(prelude)
+        families = {_FAMILY[place[0]] for place in self._program.places}
+        self._whole = self._prepared(self._program)
+        self._skipping = {family: self._prepared(self._program) for family in families}
+        self._without_recursion = [
+            self._prepared(instrument(code, recursion_gives=base)) for base in _BASES if self._meter.recursion
+        ]
+        self._bypassing = {
+            family: self._prepared(instrument(code, bypass=frozenset(_FAMILIES[family])))
+            for family in families & _BYPASSED
+        }
+        live = slice_to(fold(ast.parse(code)), entry_point)
+        parts = (node for node in nodes(live) if isinstance(node, (ast.expr, ast.stmt)))
+        self._live = {place for part in parts if (place := place_of(part)) is not None}
+        if "recursion" in live_constructs(live):
+            self._live.add(_RECURSION_PLACE)
 
-    def growth(self, places: set[Place] | None) -> dict[str, int]:
+    def _prepared(self, program: Instrumented) -> tuple[FunctionType, dict[str, Any]]:
+        namespace = dict(self._namespace)
+        namespace.pop(self._entry_point.partition(".")[0].removesuffix("()"), None)
+        return FunctionType(program.code, namespace), namespace
+
+    @property
+    def lost(self) -> bool:
+        """Whether the program has switched a count off, so that `result` says nothing."""
+        return self._meter.lost
+
+    def result(self) -> dict[str, Any]:
+        """`growth` and `strategy`. Runs the program."""
+        with self._meter:
+            self._small, self._large = self._run(self._whole, (_MAX_EVENTS, _MAX_EVENTS))
+            self._idle = {number for number in self._program.loops if self._leaves_nothing(number)}
+            alive = self._growth(self._live)
+            strategy = ""
+            if self._large.ended:
+                working = self._working(self._growth(None))
+                strategy = _strongest(working or _by_family(alive))
+                alive = {name: count for name, count in alive.items() if not working or _FAMILY[name] in working}
+        return {"growth": {name: float(alive[name]) for name in sorted(alive)}, "strategy": strategy}
+
+    def _run(
+        self, prepared: tuple[FunctionType, dict[str, Any]], limits: tuple[int, int], skip: frozenset[int] = frozenset()
+    ) -> tuple[MeteredRun, MeteredRun]:
+        """The runs of the small and the large test, after those before them, in one process as when scored."""
+        module, namespace = prepared
+        meter, question = self._meter, self._question
+        meter.limit, meter.skip = max(limits), skip
+        loading = meter.call(module, (), MeteredRun())
+        if loading.ended:
+            loading = meter.call(candidate.entry, (namespace, self._entry_point), loading)
+        function = meter.returned
+        if not loading.ended:
+            return loading, loading
+        runs: dict[int, MeteredRun] = {}
+        for place in range(max(question.small, question.large) + 1):
+            meter.limit = (
+                limits[0] if place == question.small else limits[1] if place == question.large else max(limits)
+            )
+            args = plain_data.decode(self._inputs[place], linked_nodes.maker(namespace))
+            runs[place] = meter.call(function, args, loading, below=1)
+        return runs[question.small], runs[question.large]
+
+    def _growth(self, places: set[Place] | None) -> dict[str, int]:
         """Counts on the large input of constructs that worked more there than on the small; `places`: at these only."""
-        large = self._sum(self.large, places)
+        large = self._sum(self._large, places)
         # without a smaller run to compare with, working more than once counts as growth
-        alone = self.inputs[0] == self.inputs[1] or not self.small.ended
-        small = dict.fromkeys(large, 1) if alone else self._sum(self.small, places)
+        small = dict.fromkeys(large, 1) if self._alone or not self._small.ended else self._sum(self._small, places)
         return {name: count for name, count in large.items() if count > small.get(name, 0)}
+
+    @property
+    def _alone(self) -> bool:
+        """Whether there is no second input."""
+        return self._inputs[self._question.small] == self._inputs[self._question.large]
 
     def _sum(self, run: MeteredRun, places: set[Place] | None) -> dict[str, int]:
         totals: dict[str, int] = {}
         for number, count in run.counts.items():
-            place = _RECURSION_PLACE if number == RECURSION else self.program.places[number]
+            place = _RECURSION_PLACE if number == RECURSION else self._program.places[number]
             if places is None or place in places:
                 totals[place[0]] = totals.get(place[0], 0) + count
         return totals
 
     def _leaves_nothing(self, number: int) -> bool:
         """Whether all names that the loop sets end as constants or as copies of the input, on both inputs."""
-        ends = (self.small.left.get(number, []), self.large.left.get(number, []))
-        if any(len(end) != 1 for end in ends) or not self.small.ended or self.inputs[0] == self.inputs[1]:
+        ends = (self._small.left.get(number, []), self._large.left.get(number, []))
+        if any(len(end) != 1 for end in ends) or not self._small.ended or self._alone:
             return False
-        for name in self.program.loops[number]:
+        question = self._question
+        inputs = list(zip(question.tests[question.small], question.tests[question.large], strict=False))
+        for name in self._program.loops[number]:
             small, large = (end[0].get(name) for end in ends)
-            copied = any(a == small and b == large for a, b in zip(*self.inputs, strict=False))
+            copied = any(a == small and b == large for a, b in inputs)
             near = any(
                 type(a) is type(b) is type(small) is type(large) is int
                 and a - small == b - large
                 and abs(a - small) <= 1
-                for a, b in zip(*self.inputs, strict=False)
+                for a, b in inputs
             )
             if not (small == large or copied or near):
                 return False
         return True
 
-    def working(self, counts: dict[str, int]) -> dict[str, int]:
+    def _working(self, counts: dict[str, int]) -> dict[str, int]:
         """Families whose work grew and mattered, with their counts; empty where none stands out."""
         busy = dict(counts)
-        for number in self.idle:
-            name = self.program.places[number][0]
-            busy[name] = busy.get(name, 0) - self.large.counts[number]
+        for number in self._idle:
+            name = self._program.places[number][0]
+            busy[name] = busy.get(name, 0) - self._large.counts[number]
         grown = {family: count for family, count in _by_family(busy).items() if count > 0}
         needed = {family: count for family, count in grown.items() if self._matters(family)}
         if len(needed) < 2:
@@ -166,29 +255,19 @@ class _Experiment:
 
     def _matters(self, family: str) -> bool:
         if family == "recursion":
-            programs = [instrument(self.code, recursion_gives=base) for base in _BASES]
-            return all(self._differs(program, frozenset()) for program in programs)
-        busy = (i for i, place in enumerate(self.program.places) if _FAMILY[place[0]] == family and i not in self.idle)
-        return self._differs(self.program, frozenset(busy))
+            return all(self._differs(prepared) for prepared in self._without_recursion)
+        places = enumerate(self._program.places)
+        busy = (number for number, place in places if _FAMILY[place[0]] == family and number not in self._idle)
+        return self._differs(self._skipping[family], frozenset(busy))
 
     def _passes_through(self, family: str) -> bool:
         """Whether a map, filter or comprehension hands on what it gets, so that leaving it out changes nothing."""
-        if family not in ("higher_order", "comprehension"):
-            return False
-        return not self._differs(instrument(self.code, bypass=frozenset(_FAMILIES[family])), frozenset())
+        return family in self._bypassing and not self._differs(self._bypassing[family])
 
-    def _differs(self, program: Instrumented, skip: frozenset[int]) -> bool:
-        for args, whole in zip(self.inputs, (self.small, self.large), strict=True):
-            if whole.events > _MAX_ABLATED_EVENTS:
-                continue
-            run = self._run(program, args, limit=2 * whole.events + 1000, skip=skip)
-            if whole.ended and not _same(run.outcome, whole.outcome):
-                return True
-        return False
-
-
-def _same(left: object, right: object) -> bool:
-    try:
-        return bool(left == right) and repr(left) == repr(right)
-    except Exception:  # noqa: BLE001  comparing a program's own objects runs its code
-        return False
+    def _differs(self, prepared: tuple[FunctionType, dict[str, Any]], skip: frozenset[int] = frozenset()) -> bool:
+        wholes = (self._small, self._large)
+        runs = self._run(prepared, (2 * self._small.events + 1000, 2 * self._large.events + 1000), skip)
+        compared = [
+            (run, whole) for run, whole in zip(runs, wholes, strict=True) if whole.events <= _MAX_ABLATED_EVENTS
+        ]
+        return any(whole.ended and run.outcome != whole.outcome for run, whole in compared)

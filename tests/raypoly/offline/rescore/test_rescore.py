@@ -208,7 +208,7 @@ def test_what_raypoly_evaluate_wrote_beside_the_run_is_scored_again_too(tmp_path
 
 
 def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
-    """Five pass, of which one left no trace and the judge calls another one degenerate; a sum is a sum by structure."""
+    """Five pass. One left no trace: it joins the largest strategy. The judge calls another one degenerate."""
     loop, built_in = (verdicts(SAMPLES)[place] for place in (0, 3))
     assert loop.evidence is not None
     untraced = replace(loop, evidence=replace(loop.evidence, strategy=""))
@@ -217,7 +217,7 @@ def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
     outcome = GroupOutcomes.of(found, None).outcome(labels.strategies)
     assert built_in.evidence is not None
     one, other = loop.evidence.strategy, built_in.evidence.strategy
-    assert outcome == ProblemOutcome(8, (one, "untraced", one, other, other), (1, 1, 2, 2), (1,) * 5)
+    assert outcome == ProblemOutcome(8, (one, one, one, other, other), (1, 1, 2, 2), (1,) * 5)
     assert one != other
 
 

@@ -1,0 +1,47 @@
+"""Find a program's evidence where the program can't touch it: what its source says goes out before it is run.
+
+Then it is run under the names, descriptors and tests of a scored run, behind the guard that keeps a candidate's hands
+off counters (`guard.py`). A program that the guard refuses is not observed: its evidence is what its source says by
+itself, or unknown. Messages out, each behind the nonce: what `read_source` finds; then, if there are tests, what
+`Experiment` finds, or `("tamper", why)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raypoly.sandbox.child import budget, frames, guard, plain_data
+from raypoly.strategies.traced_runs.meter import frame_depth
+from raypoly.strategies.traced_runs.observe import Experiment, Question, read_source
+
+
+def serve(
+    channel: int,
+    namespace: dict[str, Any],
+    nonce: bytes,
+    code: str,
+    prelude: str,
+    entry_point: str,
+    question: tuple[Any, ...] | None,
+    features: bool,
+) -> None:
+    """`question`: (arguments of each test, the smallest's place, the largest's, whether tests have budgets)."""
+
+    def report(*message: object) -> None:
+        frames.send(channel, nonce + plain_data.encode(message))
+
+    report("source", read_source(code, entry_point, features))
+    if question is None:
+        return
+    tests, small, large, budgeted = question
+    compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
+    name = guard.check_names(compiled)
+    if name is not None:
+        guard.tampered(report, f"the name {name} can't be used in an observed run")
+    asked = Question(tuple(map(tuple, tests)), small, large)
+    experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
+    changed = guard.close(report, observed=True, budgeted=budgeted)
+    found = experiment.result()
+    if changed() or experiment.lost:
+        guard.tampered(report, "the program changed a module, or ended the count of its calls")
+    report("run", found)
