@@ -206,7 +206,7 @@ class ScorerConfig(Section):
         description="CPU seconds for a test. With a known solution: at most max(1, 10 x its slowest).",
     )
     cpu_seconds_per_program: float = Field(60.0, gt=0, description="CPU seconds for all tests of a program.")
-    memory_mib: int = Field(256, ge=16, description="Memory a program may use above the runner's own, in MiB.")
+    memory_mib: int = Field(512, ge=16, description="Memory a program may use above the runner's own, in MiB.")
     all_tests: bool = Field(
         False, description="Go on with the other tests after one failed. `reward.name=fraction` turns this on."
     )

@@ -36,7 +36,7 @@ class CheckRun:
         checker = self._forker.fork(self._clock.in_all, Clock(self._clock.in_all, self._clock.in_all))
         try:
             self._program = self._start_program()
-            checker.send(plain_data.pack(("checker", self._problem.tests.source, all_tests)))
+            checker.send(plain_data.pack(("checker", self._problem.tests.source, all_tests, self._problem.entry_point)))
             while (message := _message_of(checker))[0] == "call":
                 _, outcome.passed, args, kwargs = message
                 answer = self._answer(args, kwargs)

@@ -167,11 +167,11 @@ class Sandbox:
         return Clock(per_test, self._limits.cpu_seconds_per_program)
 
     def _suite(self, problem: Problem) -> Suite:
-        key = f"{problem.tests.hash}:{hash(problem.prelude)}"
+        key = f"{problem.tests.hash}:{hash((problem.prelude, problem.entry_point))}"
         if key in self._suites:
             return self._suites[key]
         suite: Suite = None  # a `check` that needs a checker
-        question = ("cases", problem.tests.source)
+        question = ("cases", problem.tests.source, problem.entry_point)
         if problem.tests.kind != "check":
             suite = read_suite(problem)
         elif (rows := self._ask(self._template_of(problem), question, _READING_SECONDS)) is not None:

@@ -25,7 +25,8 @@ from raypoly.sandbox.child import guard
 _COUNTERS = ("steps", "elements", "depth")
 FILE = "<candidate>"
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
-_CONTAINERS = frozenset({list, dict, set, tuple})
+_CONTAINERS = (list, dict, set, tuple)
+_ATOMS = (int, float, bool, str, type(None), range)
 _GENERATORS = 0x20 | 0x80 | 0x200
 _NO_LIMIT = float("inf")
 
@@ -37,7 +38,9 @@ _gettrace, _settrace = sys.gettrace, sys.settrace
 class Counters:
     """The running counts of one test, and their limits."""
 
-    __slots__ = ("base", "deepest", "depth", "known", "limits", "live", "peak", "report", "steps", "total", "trace")
+    __slots__ = (
+        "base", "deepest", "depth", "kept", "known", "limits", "live", "peak", "report", "steps", "total", "trace"
+    )  # fmt: skip
 
     def __init__(self, report: Report, known: frozenset[str]) -> None:
         self.report = report
@@ -49,6 +52,9 @@ class Counters:
         self.limits = (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
         self.live: list[int] = []
         """Elements of each live function, outermost first."""
+        self.kept: dict[int, Any] = {}
+        """All that a look has seen in locals, by identity: the last reference to it must not be dropped in the tracer,
+        where its finalizer would run uncounted."""
         self.steps = self.total = self.peak = self.depth = self.deepest = 0
 
 
@@ -93,7 +99,16 @@ def _over(counters: Counters, which: int, count: int) -> None:
 
 
 def _elements(values: Any) -> int:
-    return sum(len(value) for value in values if type(value) in _CONTAINERS)
+    return sum(len(value) for value in values if _is_one_of(value, _CONTAINERS))
+
+
+def _is_one_of(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether its class is one of these, by identity: to compare classes is to run their metaclass."""
+    kind = type(value)
+    for known in kinds:  # noqa: SIM110 - a generator expression would cost three times as much
+        if kind is known:
+            return True
+    return False
 
 
 def _step(counters: Counters) -> None:
@@ -110,7 +125,11 @@ def _look(counters: Counters, extra: int = 0) -> None:
 
 
 def _look_at_frame(counters: Counters, frame: FrameType) -> None:
-    own = _elements(frame.f_locals.values())
+    values = frame.f_locals.values()
+    for value in values:
+        if not _is_one_of(value, _ATOMS):
+            counters.kept[id(value)] = value
+    own = _elements(values)
     counters.total += own - counters.live[-1]
     counters.live[-1] = own
     _look(counters)
@@ -152,7 +171,7 @@ def _tracer(counters: Counters) -> Trace:
         return on_function
 
     def on_comprehension(frame: FrameType, event: str, arg: Any) -> None:
-        if event == "return" and type(arg) in _CONTAINERS:
+        if event == "return" and _is_one_of(arg, _CONTAINERS):
             _look(counters, len(arg))
 
     def on_lambda(frame: FrameType, event: str, arg: Any) -> None:

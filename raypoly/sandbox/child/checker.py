@@ -48,8 +48,11 @@ class Held:
         return self.all_tests
 
 
-def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool) -> None:
-    """Execute the check in `namespace`, where the prelude has run, and say what came of it."""
+def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool, name: str) -> None:
+    """Execute the check in `namespace`, where the prelude has run, and say what came of it.
+
+    `name`: the entry point, by which a check may call the candidate too.
+    """
     sys.setrecursionlimit(20_000)  # helpers such as is_same_list recurse a frame a node
     make = linked_nodes.maker(namespace)
     held = Held(all_tests)
@@ -68,6 +71,7 @@ def serve(channel: int, namespace: dict[str, Any], source: str, all_tests: bool)
 
     try:
         namespace[_HELD] = held
+        namespace[name] = candidate
         exec(compile(_counted(source), "<check>", "exec", dont_inherit=True), namespace)
         check = namespace["check"]
     except BaseException as error:  # noqa: BLE001 - whatever a check raises is told to the parent
@@ -121,14 +125,17 @@ def write_back(before: Any, after: Any) -> None:
                 setattr(before, name, getattr(after, name))
 
 
-def read_cases(namespace: dict[str, Any], source: str) -> list[tuple[Any, ...]] | None:
+def read_cases(namespace: dict[str, Any], source: str, name: str) -> list[tuple[Any, ...]] | None:
     """`[(args, kwargs, expected), ...]`, None where `check` is more than assertions that compare one call.
+
+    None too where it calls the candidate by its `name`.
 
     Understood: `assert candidate(...) == VALUE` and `assert is_same_list(candidate(...), VALUE)` (and `is_same_tree`)
     with the helpers of the prelude, which has run in `namespace`.
     """
-    body = _assertions(ast.parse(source))
-    if body is None:
+    tree = ast.parse(source)
+    body = _assertions(tree)
+    if body is None or any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree)):
         return None
     exec(compile(source, "<check>", "exec", dont_inherit=True), namespace)
     found: list[tuple[Any, ...]] = []

@@ -1,7 +1,8 @@
 """Plain data as bytes: how arguments go into a sandbox child and results come out. Never pickle.
 
-A value is a tag and its content. Only exact builtins are written by value; `ListNode` and `TreeNode` are written as
-the values along the chain or level by level; anything else becomes an `Opaque` that equals nothing. The decoder reads
+A value is a tag and its content. Builtins are written by value, those of a subclass by what their base holds
+(`base_values.py`); `ListNode` and `TreeNode` are written as the values along the chain or level by level; anything else
+becomes an `Opaque` that equals nothing. The decoder reads
 bytes that a hostile process wrote: it is bounded in depth, in memory (a small multiple of the bytes) and in time
 (few keys whose hash an attacker can choose), and raises `Malformed` for whatever it doesn't know.
 """
@@ -17,7 +18,7 @@ from struct import error as StructError
 from types import GeneratorType
 from typing import Any
 
-from raypoly.sandbox.child import linked_nodes
+from raypoly.sandbox.child import base_values, linked_nodes
 from raypoly.sandbox.child.linked_nodes import NodeMaker
 
 MAX_BYTES = 16 << 20
@@ -47,7 +48,7 @@ class TooLarge(ValueError):
 
 
 class Opaque:
-    """Stands for a value that can't leave its process: no exact builtin. Equal to nothing."""
+    """Stands for a value that can't leave its process: it holds no builtin. Equal to nothing."""
 
     __slots__ = ("what",)
 
@@ -129,6 +130,8 @@ def unpack(data: bytes, make: NodeMaker = Nodes) -> Any:
 
 def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
     kind = type(value)
+    if type(kind) is not type:  # a class of classes may answer for its class: it is not asked
+        return _put_unknown(out, value, depth, limit)
     if kind is int:
         _put_int(out, value, limit)
     elif kind is str:
@@ -156,15 +159,29 @@ def _put(out: bytearray, value: Any, depth: int, limit: int) -> None:
         out += b"c" + _COMPLEX.pack(value.real, value.imag)
     elif kind is Nodes:
         _put_nodes(out, value.kind, value.values, depth, limit)
-    elif kind.__name__ == "ListNode":
-        _put_nodes(out, "ListNode", linked_nodes.chain_values(value), depth, limit)
-    elif kind.__name__ == "TreeNode":
-        _put_nodes(out, "TreeNode", linked_nodes.tree_levels(value), depth, limit)
+    elif kind is Opaque:
+        _put_opaque(out, value.what, limit)
     else:
-        what = value.what if kind is Opaque else kind.__name__
-        _put_bytes(out, b"o", str.encode(what, "utf-8", "replace")[:200], limit)
+        _put_unknown(out, value, depth, limit)
     if len(out) > limit:
         raise TooLarge(f"more than {limit} bytes")
+
+
+def _put_unknown(out: bytearray, value: Any, depth: int, limit: int) -> None:
+    """A value of a class that is no builtin."""
+    name = base_values.name_of(type(value))
+    if name == "ListNode":
+        _put_nodes(out, name, linked_nodes.chain_values(value), depth, limit)
+    elif name == "TreeNode":
+        _put_nodes(out, name, linked_nodes.tree_levels(value), depth, limit)
+    elif depth and (held := base_values.base_value(value)) is not None:
+        _put(out, held, depth - 1, limit)
+    else:
+        _put_opaque(out, name, limit)
+
+
+def _put_opaque(out: bytearray, what: str, limit: int) -> None:
+    _put_bytes(out, b"o", str.encode(what, "utf-8", "replace")[:200], limit)
 
 
 def _put_int(out: bytearray, value: int, limit: int) -> None:

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, checker, frames, observer, plain_data, probes, script
+from raypoly.sandbox.child import candidate, checker, frames, observer, plain_data, probes, script, self_pipe
 from raypoly.strategies.traced_runs import observe
 
 
@@ -50,6 +50,7 @@ def play(channel: int, prelude: Prelude | None) -> None:
 
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
+    self_pipe.install()
     if role == "observe":
         observer.serve(channel, namespace, *arguments)
     elif role == "candidate":
