@@ -7,7 +7,7 @@
 - elements: the sum of `len` over the exact list, dict, set and tuple locals of live functions, looked at when a
   statement begins or a function returns, plus a comprehension's result when it is done, plus what the module keeps in
   its globals; the peak counts.
-- depth: nested Python frames, comprehensions and generators left out.
+- depth: nested Python frames, comprehensions and generator expressions left out, and the outermost function with `yield`.
 
 The counters live in closures of functions that a candidate has no way to name (`guard.py`).
 """
@@ -39,7 +39,7 @@ class Counters:
     """The running counts of one test, and their limits."""
 
     __slots__ = (
-        "base", "deepest", "depth", "kept", "known", "limits", "live", "peak", "report", "steps", "total", "trace"
+        "base", "deepest", "depth", "generators", "kept", "known", "limits", "live", "peak", "report", "steps", "total", "trace"
     )  # fmt: skip
 
     def __init__(self, report: Report, known: frozenset[str]) -> None:
@@ -55,6 +55,8 @@ class Counters:
         self.kept: dict[int, Any] = {}
         """All that a look has seen in locals, by identity: the last reference to it must not be dropped in the tracer,
         where its finalizer would run uncounted."""
+        self.generators = 0
+        """Functions with `yield` that run now, one within the other."""
         self.steps = self.total = self.peak = self.depth = self.deepest = 0
 
 
@@ -78,7 +80,7 @@ def begin(counters: Counters, limits: dict[str, int] | None) -> None:
     counters.limits = tuple((limits or {}).get(name, _NO_LIMIT) for name in _COUNTERS)  # type: ignore[assignment]
     counters.steps, counters.total = counters.base
     counters.peak = counters.total
-    counters.depth = counters.deepest = 0
+    counters.depth = counters.deepest = counters.generators = 0
     counters.live.clear()
     if counters.steps > counters.limits[0]:
         _over(counters, 0, counters.steps)
@@ -162,23 +164,21 @@ def _tracer(counters: Counters) -> Trace:
             return None
         if code.co_flags & _GENERATORS:
             counters.live.append(0)
+            counters.generators += 1
+            if counters.generators > 1:
+                _enter(counters)
             return on_generator
         _enter(counters)
+        counters.live.append(0)
         if name == "<lambda>":
             frame.f_trace_lines = False
-            return on_lambda
-        counters.live.append(0)
         return on_function
 
     def on_comprehension(frame: FrameType, event: str, arg: Any) -> None:
         if event == "return" and _is_one_of(arg, _CONTAINERS):
             _look(counters, len(arg))
 
-    def on_lambda(frame: FrameType, event: str, arg: Any) -> None:
-        if event == "return":
-            counters.depth -= 1
-
-    def on_generator(frame: FrameType, event: str, arg: Any) -> None:
+    def on_frame(frame: FrameType, event: str) -> None:
         if event == "line":
             _step(counters)
             _look_at_frame(counters, frame)
@@ -186,8 +186,14 @@ def _tracer(counters: Counters) -> Trace:
             _look_at_frame(counters, frame)
             counters.total -= counters.live.pop()
 
+    def on_generator(frame: FrameType, event: str, arg: Any) -> None:
+        on_frame(frame, event)
+        if event == "return":
+            counters.depth -= counters.generators > 1
+            counters.generators -= 1
+
     def on_function(frame: FrameType, event: str, arg: Any) -> None:
-        on_generator(frame, event, arg)
+        on_frame(frame, event)
         if event == "return":
             counters.depth -= 1
 

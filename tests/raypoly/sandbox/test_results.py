@@ -39,7 +39,8 @@ LIES = {
     "an own item": "import numpy as np\nclass T(np.ndarray): tolist = int\ndef f(n): return np.zeros(1).view(T)",
     "a Fraction's own numerator": (
         "from fractions import Fraction\nclass F(Fraction):\n _numerator = property(lambda s: 3)\n"
-        "def f(n):\n x = F.__new__(F, 1)\n return x"
+        "def f(n):\n x = object.__new__(F)\n Fraction._numerator.__set__(x, 4)\n Fraction._denominator.__set__(x, 1)\n"
+        " return x"
     ),
     "a Fraction's own value": (
         "from fractions import Fraction\nclass F(Fraction):\n __eq__ = lambda s, o: True\ndef f(n): return F(4)"
