@@ -7,7 +7,7 @@
 - elements: the sum of `len` over the exact list, dict, set and tuple locals of live functions, looked at when a
   statement begins or a function returns, plus a comprehension's result when it is done, plus what the module keeps in
   its globals; the peak counts.
-- depth: nested Python frames, comprehensions and generator expressions left out, and the outermost function with `yield`.
+- depth: nested Python frames; comprehensions, generator expressions and the outermost function with `yield` left out.
 
 The counters live in closures of functions that a candidate has no way to name (`guard.py`).
 """
@@ -39,8 +39,20 @@ class Counters:
     """The running counts of one test, and their limits."""
 
     __slots__ = (
-        "base", "deepest", "depth", "generators", "kept", "known", "limits", "live", "peak", "report", "steps", "total", "trace"
-    )  # fmt: skip
+        "base",
+        "deepest",
+        "depth",
+        "generators",
+        "kept",
+        "known",
+        "limits",
+        "live",
+        "peak",
+        "report",
+        "steps",
+        "total",
+        "trace",
+    )
 
     def __init__(self, report: Report, known: frozenset[str]) -> None:
         self.report = report

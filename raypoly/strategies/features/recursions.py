@@ -265,11 +265,11 @@ def _halves(inner: list[ast.AST], calls: list[ast.Call], function: ast.AST) -> b
     mine = [arg.arg for arg in function.args.args] if isinstance(function, (ast.FunctionDef, ast.Lambda)) else []
     for first, second in permutations(calls, 2):
         offset = len(mine) - len(first.args)
-        if len(first.args) == len(second.args) >= 2:
+        if offset >= 0 and len(first.args) == len(second.args) >= 2:
             one, two = ([key(a) == mine[i + offset] for i, a in enumerate(call.args)] for call in (first, second))
             cuts = [(one[i : i + 2], two[i : i + 2]) == ([True, False], [False, True]) for i in range(len(one) - 1)]
             shared = [names(a) & names(b) - set(mine) for a, b in zip(first.args[1:], second.args, strict=False)]
-            if offset >= 0 and any(cut and bool(both) for cut, both in zip(cuts, shared, strict=True)):
+            if any(cut and bool(both) for cut, both in zip(cuts, shared, strict=True)):
                 return True
     return False
 

@@ -14,7 +14,8 @@ from tests.support.small_problems import SHARED
 
 BATTERY = SHARED / "sandbox" / "battery-2.jsonl.gz"
 pytestmark = pytest.mark.skipif(not BATTERY.exists(), reason=f"{BATTERY} is not here")
-HOLES: set[str] = set()
+HOLES = {"R10-elements-attr", "R12-elements-nested", "R14-elements-subclass", "R18-steps-chunks"}
+"""Budgets that do not count these yet: docs/puzzles.md."""
 
 
 def rows() -> list[dict[str, Any]]:

@@ -351,3 +351,8 @@ def test_names_comments_types_and_formatting_change_no_feature() -> None:
             assert algorithm_features(copy, entry) == algorithm_features(code, entry), copy
             compared += 1
     assert compared > 80
+
+
+def test_calls_with_more_arguments_than_parameters_are_read() -> None:
+    code = "def f(*a):\n return a[0] if len(a) < 3 else f(a[0], a[1]) + f(a[1], a[2])"
+    assert "linear_recursion" not in algorithm_features(code, "f")
