@@ -33,6 +33,8 @@ CONFIG_KEY = "config.json"
 STARTS = "starts/epoch-"
 _OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
 _NOT_IDENTITY = {"run.name"}
+_EARLIER_DEFAULTS = {"scorer.memory_mib": 256}
+"""Defaults of earlier versions. A run that began with one goes on with today's."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,12 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
         return ()
     changes = diff_configs(first.model_dump(mode="json"), config)
     free = keys_without_effect(Config)
-    refused = [change for change in changes if change.key not in free]
+    moved = {
+        key: (old, default) for key, default in dotted_values(Config()).items() if (old := _EARLIER_DEFAULTS.get(key))
+    }
+    refused = [
+        change for change in changes if change.key not in free and moved.get(change.key) != (change.old, change.new)
+    ]
     if refused:
         raise UsageError(
             f"The run in {store.uri} was started differently: {'; '.join(map(str, refused))}. "
