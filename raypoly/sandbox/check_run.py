@@ -12,7 +12,7 @@ from raypoly.sandbox.outcome import Refusal, TestsOutcome, TestStopped, call_tex
 from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem
 
-_READ_BYTES = 8 << 20
+_READ_BYTES = 4 << 20
 """The most bytes of a program's answers that are read: reading takes many times the time and memory of writing."""
 
 

@@ -1,7 +1,6 @@
 """Sleep is charged however it is hidden, waiting for a core never is, and answers cost their reader little."""
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -133,14 +132,12 @@ def test_sleep_is_charged_on_a_busy_machine_too(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("answer", ["[0] * 1_000_000", "[[]] * 900_000", "[str(i) for i in range(400_000)]"])
-def test_a_huge_answer_costs_its_reader_next_to_nothing(sandbox: Sandbox, answer: str) -> None:
+def test_a_huge_answer_is_not_read(sandbox: Sandbox, answer: str) -> None:
     tests = calls(*[([n], [n]) for n in range(6)])
     check_tests = check("def check(candidate):\n    for n in range(6):\n        assert candidate(n) == [n], n")
     code = f"def f(n):\n    return {answer}"
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    assert sandbox.score(tests, code).status == "wrong"
-    assert sandbox.score(check_tests, code).status in ("wrong", "error")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 3.0
+    assert "gave an answer of" in sandbox.score(tests, code).detail
+    assert "its results have more than 4 MiB" in sandbox.score(check_tests, code).detail
 
 
 def test_a_right_answer_may_be_large(sandbox: Sandbox) -> None:

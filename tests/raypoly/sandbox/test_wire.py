@@ -80,10 +80,7 @@ def test_objects_that_are_no_plain_data_equal_nothing() -> None:
         def __eq__(self, other: object) -> bool:
             return True
 
-    class Number(int):
-        pass
-
-    for value in (Equal(), Number(3), object, print, iter([1])):
+    for value in (Equal(), object, print, iter([1])):
         decoded = plain_data.decode(plain_data.encode(value))
         assert decoded not in (3, [1], None)
         assert decoded != value or isinstance(value, Equal)
