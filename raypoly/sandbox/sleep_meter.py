@@ -1,20 +1,31 @@
 """How long a process sleeps: the wall time that neither its CPU time nor the scheduler's waiting times explain.
 
 A process that waits for a core does not sleep, whatever the load. Linux counts that wait for each thread
-(`/proc/PID/task/TID/schedstat`, the second number, nanoseconds). Where the kernel counts none, a process is believed to
-sleep only while all of its threads do.
+(`/proc/PID/task/TID/schedstat`, the second number, nanoseconds), but books it when the thread gets its core. So the
+meter also asks which threads want one. If some thread does at two looks, no time between them was sleep; what is
+charged at a look where one does is not counted before the next, which may take it back. A look that the child's own
+bytes caused does not show that it works. Where the kernel counts no waits, a process sleeps while all its threads do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 _NOTE_SECONDS, _LOOK_SECONDS = 0.01, 0.05
 """Unexplained time after which our own waits are noted, and after which the scheduler is asked what the child's were.
 Its numbers are sums, so that nothing is lost between looks; most programs end before the first."""
 _SLEEPING = ("S", "T", "t", "Z", "X")
+
+
+@dataclass(frozen=True)
+class _Thread:
+    state: str
+    waited: float
+    """Seconds for which it has waited for a core, as far as the kernel has booked them."""
 
 
 class SleepMeter:
@@ -25,9 +36,13 @@ class SleepMeter:
         self._unexplained = 0.0
         self._late = False
         """Whether bytes came since the last look: the child may have waited for us to take them."""
-        self._waits: dict[str, int] = {}
-        self._own: tuple[dict[str, int], float] | None = None
-        """How long this process's threads have waited, and its CPU time, at the last look."""
+        self._threads: dict[str, _Thread] = {}
+        self._wanted = False
+        """Whether some thread wanted a core at the last look, at a moment that the child had not chosen."""
+        self._own: tuple[dict[str, _Thread], float] | None = None
+        """This process's threads, and its CPU time, once its own waits are noted."""
+        self._open = 0.0
+        """What the last look charged while some thread wanted a core: the next look may take it back."""
         self.slept = 0.0
         """Seconds of sleep so far."""
 
@@ -37,53 +52,58 @@ class SleepMeter:
         self._unexplained = max(-_LOOK_SECONDS, self._unexplained + wall - cpu)
         self._late = self._late or arrived
         if self._unexplained > _NOTE_SECONDS and self._own is None:
-            self._own = _waits(os.getpid()), time.process_time()
+            self._own = _threads(os.getpid()), time.process_time()
         if self._unexplained > _LOOK_SECONDS:
-            self._look()
+            self._look(arrived)
 
-    def _look(self) -> None:
+    def _look(self, arrived: bool) -> None:
         assert self._own is not None
-        waits = _waits(self._pid)
-        credit = _longest_wait(self._waits, waits)
+        before, now = self._threads, _threads(self._pid)
+        wants = _wants_core(now)
+        credit = booked = _longest_wait(before, now)
+        wanted, self._wanted = self._wanted, wants and not arrived
+        if wanted and self._wanted:  # threads take turns, or begin and end, while some thread always wants a core
+            credit = max(booked, self._unexplained)
         if self._late:  # this thread may have waited for a core, or for others of its process
-            own, cpu = _waits(os.getpid()), time.process_time()
-            credit += _longest_wait(self._own[0], own) + cpu - self._own[1]
-        if _COUNTED or _all_sleep(self._pid):
-            self.slept += max(0.0, self._unexplained - credit)
-        self._waits, self._own, self._unexplained, self._late = waits, None, 0.0, False
+            own, cpu = self._own
+            credit += _longest_wait(own, _threads(os.getpid())) + time.process_time() - cpu
+        charge = max(0.0, self._unexplained - credit) if _COUNTED or not wants else 0.0
+        belated = max(0.0, booked - self._unexplained)  # more than this interval: it began in the last one
+        self.slept += max(0.0, self._open - belated)
+        self._open = charge if wants else 0.0
+        self.slept += charge - self._open
+        self._threads, self._own, self._unexplained, self._late = now, None, 0.0, False
 
 
-def _longest_wait(before: dict[str, int], after: dict[str, int]) -> float:
+def _longest_wait(before: dict[str, _Thread], now: dict[str, _Thread]) -> float:
     """Seconds that the thread which waited longest has waited since: several wait at the same time."""
-    return max((wait - before.get(thread, 0) for thread, wait in after.items()), default=0) / 1e9
+    waits = (thread.waited - (before[name].waited if name in before else 0.0) for name, thread in now.items())
+    return max(waits, default=0.0)
 
 
-def _waits(pid: int) -> dict[str, int]:
-    """Nanoseconds that each thread of a process has waited for a core."""
+def _wants_core(threads: dict[str, _Thread]) -> bool:
+    return any(thread.state not in _SLEEPING for thread in threads.values())
+
+
+def _threads(pid: int) -> dict[str, _Thread]:
+    """The threads of a process that live."""
     found = {}
-    for thread, text in _threads(pid, "schedstat"):
-        found[thread] = int(text.split()[1])
-    return found
-
-
-def _all_sleep(pid: int) -> bool:
-    return all(text.rpartition(")")[2].split()[0] in _SLEEPING for _, text in _threads(pid, "stat"))
-
-
-def _threads(pid: int, file: str) -> list[tuple[str, str]]:
-    """The text of a file of each thread of a process that lives."""
-    found = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            found.append((thread, Path(f"/proc/{pid}/task/{thread}/{file}").read_text()))
-    except OSError:  # a thread has just ended, or all have
-        return found
+    folder = Path(f"/proc/{pid}/task")
+    with contextlib.suppress(OSError):  # all have ended
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):  # this one has
+                waited = int((folder / name / "schedstat").read_text().split()[1]) / 1e9 if _COUNTED else 0.0
+                state = (folder / name / "stat").read_text().rpartition(")")[2].split()[0]
+                found[name] = _Thread(state, waited)
     return found
 
 
 def _is_counted() -> bool:
-    """Whether this kernel counts how long threads wait (CONFIG_SCHED_INFO)."""
-    return any(int(text.split()[0]) for _, text in _threads(os.getpid(), "schedstat"))
+    """Whether this kernel counts how long threads wait (CONFIG_SCHED_INFO). Where it doesn't, it says 0 0 0."""
+    try:
+        return any(int(count) for count in Path("/proc/self/schedstat").read_text().split())
+    except FileNotFoundError:
+        return False
 
 
 _COUNTED = _is_counted()

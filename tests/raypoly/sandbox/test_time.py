@@ -21,8 +21,9 @@ DRIBBLED_RESULT = """
 import os, sys, threading, time
 def f(n):
     channel = sys._getframe(1).f_locals["report"].__closure__[0].cell_contents
+    os.write(channel, (60_000).to_bytes(4, "big"))
     for _ in range(60):
-        os.write(channel, b"\\0")
+        os.write(channel, b"0")
         time.sleep(0.06)
     return n
 """
@@ -54,6 +55,19 @@ def f(n):
         thread.join()
     return n
 """
+WRITES_WHEN_AWAKE = """
+import os, sys, time
+def f(n):
+    channel = sys._getframe(1).f_locals["report"].__closure__[0].cell_contents
+    os.write(channel, (60_000).to_bytes(4, "big"))
+    for _ in range(300):
+        os.write(channel, b"0")
+        until = time.monotonic() + 0.005
+        while time.monotonic() < until:
+            pass
+        time.sleep(0.055)
+    return n
+"""
 SLEEPS = {
     "one sleep": "import time\ndef f(n):\n    time.sleep(300)\n    return n",
     "a pause": "import signal\ndef f(n):\n    signal.pause()\n    return n",
@@ -62,6 +76,7 @@ SLEEPS = {
     "a pipe": "import os\ndef f(n):\n    return os.read(os.pipe()[0], 1)",
     "a full pipe": "import os\ndef f(n):\n    a, b = os.pipe()\n    while True: os.write(b, bytes(4096))",
     "a result by the byte": DRIBBLED_RESULT,
+    "a result by the byte, by a thread that works": WRITES_WHEN_AWAKE,
     "an ended main thread": ENDED_MAIN_THREAD,
     "sixteen threads": WAITING_THREADS,
     "short threads": SHORT_THREADS,
@@ -81,6 +96,36 @@ def f(n):
     thread.join()
     return found[0]
 """
+THREADS_TAKE_TURNS = """
+import threading, time
+def f(n):
+    def work():
+        until = time.thread_time() + 0.15
+        while time.thread_time() < until:
+            pass
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return n
+"""
+THREADS_BEGIN_AND_END = """
+import threading, time
+def f(n):
+    def work():
+        until = time.thread_time() + 0.003
+        while time.thread_time() < until:
+            pass
+    for _ in range(150):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    return n
+"""
+WORKS = {
+    "one thread": THREAD_WORKS,
+    "threads that take turns": THREADS_TAKE_TURNS,
+    "threads that begin and end": THREADS_BEGIN_AND_END,
+}
 
 
 @contextmanager
@@ -121,14 +166,16 @@ def test_a_program_that_sleeps_within_its_limit_passes(sandbox: Sandbox) -> None
     assert sandbox.score(ONE, "import time\ndef f(n):\n    time.sleep(0.4)\n    return n").passed
 
 
-def test_waiting_for_a_core_is_no_sleep_of_a_thread_that_joins(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("code", WORKS.values(), ids=WORKS.keys())
+def test_waiting_for_a_core_is_no_sleep(sandbox: Sandbox, code: str) -> None:
     with busy_processes(12):
-        assert sandbox.score(ONE, THREAD_WORKS).passed
+        assert sandbox.score(ONE, code).passed
 
 
-def test_sleep_is_charged_on_a_busy_machine_too(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("code", [WAITING_THREADS, WRITES_WHEN_AWAKE], ids=["sixteen threads", "writes when awake"])
+def test_sleep_is_charged_on_a_busy_machine_too(sandbox: Sandbox, code: str) -> None:
     with busy_processes(12):
-        assert sandbox.score(ONE, WAITING_THREADS).status == "timeout"
+        assert sandbox.score(ONE, code).status == "timeout"
 
 
 @pytest.mark.parametrize("answer", ["[0] * 1_000_000", "[[]] * 900_000", "[str(i) for i in range(400_000)]"])
