@@ -1,12 +1,12 @@
 """Count what a program spends, deterministically: steps, live elements and depth. Going over ends the process.
 
-- steps: statements begun in functions (`line` events), plus Python-level calls and generator resumptions (`call`
-  events). A comprehension is one statement whatever its length; a lambda is a step a call; a generator expression a
-  step an element. At module level a statement counts when it is begun again (a loop), calls always; what loading the
-  module cost is part of every test's count.
-- elements: the sum of `len` over the exact list, dict, set and tuple locals of live functions, looked at when a
-  statement begins or a function returns, plus a comprehension's result when it is done, plus what the module keeps in
-  its globals; the peak counts.
+- steps: statements begun in functions (`line` events, and those that follow a `;`), plus Python-level calls and
+  generator resumptions (`call` events). A lambda is a step a call, a generator expression a step an element. The first
+  comprehensions of a test are one statement each whatever their length; an item of any other is a step, and of one that
+  assigns a variable. At module level a statement counts when it is begun again (a loop), calls always; what loading
+  the module cost is part of every test's count.
+- elements: what live functions and the module hold, however nested (`holdings.py`), looked at when a statement begins
+  or a function returns, plus a comprehension's result when it is done; the peak counts.
 - depth: nested Python frames; comprehensions, generator expressions and the outermost function with `yield` left out.
 
 The counters live in closures of functions that a candidate has no way to name (`guard.py`).
@@ -14,19 +14,27 @@ The counters live in closures of functions that a candidate has no way to name (
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
+from itertools import pairwise
+from opcode import opmap
 from os import _exit
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-from raypoly.sandbox.child import guard
+from raypoly.sandbox.child import guard, holdings
 
 _COUNTERS = ("steps", "elements", "depth")
 FILE = "<candidate>"
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
-_CONTAINERS = (list, dict, set, tuple)
-_ATOMS = (int, float, bool, str, type(None), range)
+_CONTAINERS = (list, dict, set)
+_FREE_COMPREHENSIONS = 4
+"""A test's first comprehensions cost no step an item: a plain solution has one or two, one that chops its work many."""
+_ASSIGNMENTS = frozenset({opmap["STORE_DEREF"], opmap["STORE_GLOBAL"]})
+_CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8
+"""A look that touches few objects is made at each line. After a dearer one lines pass without, so that what looks cost
+grows no faster than lines do."""
 _GENERATORS = 0x20 | 0x80 | 0x200
 _NO_LIMIT = float("inf")
 
@@ -40,13 +48,16 @@ class Counters:
 
     __slots__ = (
         "base",
+        "changed",
+        "comprehensions",
         "deepest",
         "depth",
+        "extra",
         "generators",
-        "kept",
-        "known",
+        "held",
         "limits",
         "live",
+        "pause",
         "peak",
         "report",
         "steps",
@@ -54,56 +65,73 @@ class Counters:
         "trace",
     )
 
-    def __init__(self, report: Report, known: frozenset[str]) -> None:
+    def __init__(self, report: Report, namespace: dict[str, Any], extra: dict[int, int]) -> None:
         self.report = report
-        self.known = known
-        """Global names that were there before the candidate."""
+        self.extra = extra
+        """Statements of a line beside the first."""
+        self.held = holdings.Holdings(namespace)
         self.trace: Trace | None = None
-        self.base = (0, 0)
-        """Steps and elements of loading the module."""
+        self.changed: Callable[[], bool] | None = None
+        """Whether a module, or what is in one, has changed: what a program hides there is not counted."""
+        self.base = 0
+        """Steps of loading the module."""
         self.limits = (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
-        self.live: list[int] = []
-        """Elements of each live function, outermost first."""
-        self.kept: dict[int, Any] = {}
-        """All that a look has seen in locals, by identity: the last reference to it must not be dropped in the tracer,
-        where its finalizer would run uncounted."""
-        self.generators = 0
-        """Functions with `yield` that run now, one within the other."""
-        self.steps = self.total = self.peak = self.depth = self.deepest = 0
+        self.live: list[FrameType] = []
+        """The functions that run now, outermost first."""
+        self.generators = self.comprehensions = 0
+        """Functions with `yield` that run now, one within the other; comprehensions begun in this test."""
+        self.steps = self.total = self.peak = self.depth = self.deepest = self.pause = 0
 
 
-def install(report: Report, namespace: dict[str, Any]) -> Counters:
+def install(report: Report, namespace: dict[str, Any], code: CodeType, source: str) -> Counters:
     """Close the ways to tamper, and count from now on: frames that begin after this call, to the process's end."""
-    counters = Counters(report, frozenset(namespace))
+    counters = Counters(report, namespace, _statements_beside(source))
+    counters.held.know_code(code)
     counters.trace = _tracer(counters)
     _settrace(counters.trace)
-    guard.close(report)
+    counters.changed = guard.close(report)
     return counters
 
 
-def loaded(counters: Counters, namespace: dict[str, Any]) -> None:
-    """The module's code has run: what it spent and keeps is charged to every test."""
-    kept = [value for name, value in namespace.items() if name not in counters.known]
-    counters.base = (counters.steps, _elements(kept))
+def loaded(counters: Counters) -> None:
+    """The module's code has run: what it spent is charged to every test."""
+    counters.base = counters.steps
+    counters.held.loaded()
 
 
-def begin(counters: Counters, limits: dict[str, int] | None) -> None:
-    """Start a test's counts. `limits` names any of `_COUNTERS`; None counts without end."""
+def _statements_beside(source: str) -> dict[int, int]:
+    """How many statements follow a `;` on each line that has one."""
+    found: dict[int, int] = {}
+    if ";" not in source:
+        return found
+    for node in ast.walk(ast.parse(source)):
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(node, name, [])
+            for before, after in pairwise(body) if type(body) is list else ():
+                if before.end_lineno == after.lineno:
+                    found[after.lineno] = found.get(after.lineno, 0) + 1
+    return found
+
+
+def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> None:
+    """Start the counts of a test with these arguments. `limits` names any of `_COUNTERS`; None counts without end."""
     counters.limits = tuple((limits or {}).get(name, _NO_LIMIT) for name in _COUNTERS)  # type: ignore[assignment]
-    counters.steps, counters.total = counters.base
-    counters.peak = counters.total
+    counters.steps = counters.base
+    counters.peak = counters.total = counters.pause = counters.comprehensions = 0
     counters.depth = counters.deepest = counters.generators = 0
     counters.live.clear()
+    counters.held.begin(arguments)
     if counters.steps > counters.limits[0]:
         _over(counters, 0, counters.steps)
-    if counters.peak > counters.limits[1]:
-        _over(counters, 1, counters.peak)
+    _look(counters)
 
 
 def counts(counters: Counters) -> dict[str, int]:
     """The test's counts, at its end. A tracer that is no longer in place means that somebody switched it off."""
     if _gettrace() is not counters.trace:
         guard.tampered(counters.report, "the step counter was switched off")
+    if counters.limits[1] < _NO_LIMIT and counters.changed is not None and counters.changed():
+        guard.tampered(counters.report, "the program changed a module")
     return {"steps": counters.steps, "elements": counters.peak, "depth": counters.deepest}
 
 
@@ -112,41 +140,35 @@ def _over(counters: Counters, which: int, count: int) -> None:
     _exit(0)
 
 
-def _elements(values: Any) -> int:
-    return sum(len(value) for value in values if _is_one_of(value, _CONTAINERS))
-
-
-def _is_one_of(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether its class is one of these, by identity: to compare classes is to run their metaclass."""
-    kind = type(value)
-    for known in kinds:  # noqa: SIM110 - a generator expression would cost three times as much
-        if kind is known:
-            return True
-    return False
-
-
-def _step(counters: Counters) -> None:
-    counters.steps += 1
+def _step(counters: Counters, count: int = 1) -> None:
+    counters.steps += count
     if counters.steps > counters.limits[0]:
         _over(counters, 0, counters.steps)
 
 
-def _look(counters: Counters, extra: int = 0) -> None:
-    if counters.total + extra > counters.peak:
-        counters.peak = counters.total + extra
-        if counters.peak > counters.limits[1]:
-            _over(counters, 1, counters.peak)
+def _note(counters: Counters, elements: int) -> None:
+    if elements > counters.peak:
+        counters.peak = elements
+        if elements > counters.limits[1]:
+            _over(counters, 1, elements)
+
+
+def _look(counters: Counters) -> None:
+    """Count what is held, unless the last count was too dear to be repeated yet."""
+    if counters.pause:
+        counters.pause -= 1
+        return
+    counters.total, touched = counters.held.count(counters.live)
+    counters.pause = max(0, touched - _CHEAP_LOOK) // _OBJECTS_A_LINE
+    _note(counters, counters.total)
 
 
 def _look_at_frame(counters: Counters, frame: FrameType) -> None:
-    values = frame.f_locals.values()
-    for value in values:
-        if not _is_one_of(value, _ATOMS):
-            counters.kept[id(value)] = value
-    own = _elements(values)
-    counters.total += own - counters.live[-1]
-    counters.live[-1] = own
+    longest = counters.held.longest(frame)
+    if longest > 2 * counters.total:
+        counters.pause = 0
     _look(counters)
+    _note(counters, longest)
 
 
 def _enter(counters: Counters) -> None:
@@ -167,7 +189,8 @@ def _tracer(counters: Counters) -> Trace:
             return None
         name = code.co_name
         if name in _COMPREHENSIONS:
-            frame.f_trace_lines = False
+            counters.comprehensions += 1
+            frame.f_trace_lines = counters.comprehensions > _FREE_COMPREHENSIONS or _assigns(code)
             return on_comprehension
         if name == "<module>":
             return on_module
@@ -175,28 +198,30 @@ def _tracer(counters: Counters) -> Trace:
         if name == "<genexpr>":
             return None
         if code.co_flags & _GENERATORS:
-            counters.live.append(0)
+            counters.live.append(frame)
             counters.generators += 1
             if counters.generators > 1:
                 _enter(counters)
             return on_generator
         _enter(counters)
-        counters.live.append(0)
+        counters.live.append(frame)
         if name == "<lambda>":
             frame.f_trace_lines = False
         return on_function
 
     def on_comprehension(frame: FrameType, event: str, arg: Any) -> None:
-        if event == "return" and _is_one_of(arg, _CONTAINERS):
-            _look(counters, len(arg))
+        if event == "line":
+            _step(counters)
+        elif event == "return" and type(arg) in _CONTAINERS:
+            _note(counters, counters.total + len(arg))
 
     def on_frame(frame: FrameType, event: str) -> None:
         if event == "line":
-            _step(counters)
+            _step(counters, 1 + counters.extra.get(frame.f_lineno, 0))
             _look_at_frame(counters, frame)
         elif event == "return":
             _look_at_frame(counters, frame)
-            counters.total -= counters.live.pop()
+            counters.live.pop()
 
     def on_generator(frame: FrameType, event: str, arg: Any) -> None:
         on_frame(frame, event)
@@ -209,7 +234,13 @@ def _tracer(counters: Counters) -> Trace:
         if event == "return":
             counters.depth -= 1
 
+    counters.held.know(on_call, on_module, on_comprehension, on_frame, on_generator, on_function)
     return on_call
+
+
+def _assigns(code: CodeType) -> bool:
+    """Whether a comprehension assigns a variable of the function around it (`:=`)."""
+    return not _ASSIGNMENTS.isdisjoint(code.co_code[::2])
 
 
 def _module_tracer(counters: Counters) -> Trace:
@@ -219,7 +250,7 @@ def _module_tracer(counters: Counters) -> Trace:
     def on_module(frame: FrameType, event: str, arg: Any) -> None:
         if event == "line":
             if frame.f_lineno in begun:
-                _step(counters)
+                _step(counters, 1 + counters.extra.get(frame.f_lineno, 0))
             begun.add(frame.f_lineno)
 
     return on_module

@@ -44,12 +44,12 @@ def serve(
         name = guard.check_names(compiled)
         if name is not None:
             guard.tampered(report, f"the name {name} can't be used in a budgeted test")
-        counters = budget.install(report, namespace)
+        counters = budget.install(report, namespace, compiled, code)
     try:
         program()
         function = entry(namespace, entry_point)
         if counters is not None:
-            budget.loaded(counters, namespace)
+            budget.loaded(counters)
     except BaseException as error:  # noqa: BLE001 - whatever a candidate raises is its verdict
         _report_error(report, error)
         return
@@ -67,7 +67,7 @@ def _answer(
 ) -> None:
     args, kwargs, limits, want_args = plain_data.unpack(test, linked_nodes.maker(namespace))
     if counters is not None:
-        budget.begin(counters, limits)
+        budget.begin(counters, limits, (args, kwargs))
     try:
         result = function(*args, **kwargs)
         counts = None if counters is None else budget.counts(counters)

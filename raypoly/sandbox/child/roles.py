@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, checker, frames, observer, plain_data, probes, script, self_pipe
+from raypoly.sandbox.child import candidate, checker, frames, holdings, observer, plain_data, probes, script, self_pipe
 from raypoly.strategies.traced_runs import observe
 
 
@@ -29,6 +29,7 @@ class Prelude:
             exec(compile(source, "<prelude>", "exec", dont_inherit=True), self.namespace)
         except BaseException as error:  # noqa: BLE001 - whatever a prelude raises is told to the parent
             self.error = f"{type(error).__name__}: {error}"[:200]
+        holdings.library()  # once here, not in every child
 
 
 def warm_observer() -> None:

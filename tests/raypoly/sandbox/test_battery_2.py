@@ -14,8 +14,6 @@ from tests.support.small_problems import SHARED
 
 BATTERY = SHARED / "sandbox" / "battery-2.jsonl.gz"
 pytestmark = pytest.mark.skipif(not BATTERY.exists(), reason=f"{BATTERY} is not here")
-HOLES = {"R10-elements-attr", "R12-elements-nested", "R14-elements-subclass", "R18-steps-chunks"}
-"""Budgets that do not count these yet: docs/puzzles.md."""
 
 
 def rows() -> list[dict[str, Any]]:
@@ -30,7 +28,7 @@ def test_honest_programs_pass_and_no_attack_does() -> None:
     with Sandbox(ScorerConfig(cpu_seconds_per_test=2.0)) as sandbox:
         verdicts = {row["id"]: sandbox.score(row_problem(row), row["code"]) for row in rows()}
     must = {row["id"]: row["expect"] == "pass" for row in rows() if row["category"] != "evidence"}
-    wrong = {name: verdicts[name] for name in must if verdicts[name].passed != must[name] and name not in HOLES}
+    wrong = {name: verdicts[name] for name in must if verdicts[name].passed != must[name]}
     assert not wrong
     assert "infra" not in {verdict.status for verdict in verdicts.values()}
     told = {row["id"]: verdicts[row["id"]].evidence for row in rows() if row["category"] == "evidence"}

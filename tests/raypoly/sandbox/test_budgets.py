@@ -77,6 +77,138 @@ def test_work_is_counted_wherever_it_is_done(sandbox: Sandbox, code: str) -> Non
     assert "budget" in verdict.detail or "tampering" in verdict.detail
 
 
+HOLDS_MUCH = {
+    "in an attribute": (
+        "class B: x = None\ndef f(n):\n b = B()\n b.x = []\n for i in range(n): b.x.append(i * i)\n return sum(b.x)"
+    ),
+    "in a class": "class B: x = []\ndef f(n):\n for i in range(n): B.x.append(i * i)\n return sum(B.x)",
+    "in a class's attributes": (
+        "class B: x = ()\ndef f(n):\n B.x = ()\n for i in range(n): B.x += (i * i,)\n return sum(B.x)"
+    ),
+    "in a function's attribute": "def f(n):\n f.x = []\n for i in range(n): f.x.append(i * i)\n return sum(f.x)",
+    "in a default argument": "def f(n, x=[]):\n for i in range(n): x.append(i * i)\n return sum(x)",
+    "in a nested list": "def f(n):\n d = [[]]\n for i in range(n): d[0].append(i * i)\n return sum(d[0])",
+    "in a list of pairs": (
+        "def f(n):\n d = None\n for i in range(n): d = (i * i, d)\n s = 0\n while d: s, d = s + d[0], d[1]\n return s"
+    ),
+    "in linked objects": (
+        "class N:\n def __init__(s, v, n): s.v, s.n = v, n\n"
+        "def f(n):\n d = None\n for i in range(n): d = N(i * i, d)\n s = 0\n while d: s, d = s + d.v, d.n\n return s"
+    ),
+    "in slots": (
+        "class N:\n __slots__ = ('x',)\ndef f(n):\n d = N()\n d.x = []\n"
+        " for i in range(n): d.x.append(i * i)\n return sum(d.x)"
+    ),
+    "in a deque": (
+        "from collections import deque\ndef f(n):\n d = deque()\n for i in range(n): d.append(i * i)\n return sum(d)"
+    ),
+    "in a counter": (
+        "from collections import Counter\ndef f(n):\n d = Counter()\n for i in range(n): d[i] = i * i\n"
+        " return d.total()"
+    ),
+    "in a subclass": "class L(list): pass\ndef f(n):\n d = L()\n for i in range(n): d.append(i * i)\n return sum(d)",
+    "in a lying subclass": (
+        "class L(list):\n def __len__(s): return 0\ndef f(n):\n d = L()\n for i in range(n): d.append(i * i)\n"
+        " return sum(d)"
+    ),
+    "in a global": "D = []\ndef f(n):\n for i in range(n): D.append(i * i)\n return sum(D)",
+    "in a new global": "def f(n):\n global D\n D = []\n for i in range(n): D.append(i * i)\n return sum(D)",
+    "in text": "def f(n):\n s = ''\n for i in range(n): s += f'{i * i},'\n return sum(map(int, s[:-1].split(',')))",
+    "in characters": "def f(n):\n s = ''\n for i in range(n): s += chr(i * i)\n return sum(map(ord, s))",
+    "in bytes": (
+        "def f(n):\n s = bytearray()\n for i in range(n): s += (i * i).to_bytes(4, 'big')\n"
+        " return sum(i * i for i in range(n))"
+    ),
+    "in a long number": (
+        "def f(n):\n s = 0\n for i in range(n): s = s << 20 | i * i\n t = 0\n"
+        " while s: t, s = t + (s & 1048575), s >> 20\n return t"
+    ),
+    "in a closure": (
+        "def f(n):\n d = []\n def add(v): d.append(v)\n for i in range(n): add(i * i)\n"
+        " def total(): return sum(d)\n return total()"
+    ),
+    "in a bound method": (
+        "def f(n):\n a = [].append\n for i in range(n): a(i * i)\n return sum(i * i for i in range(n))"
+    ),
+    "in a suspended generator": (
+        "def g(n):\n d = []\n while 1: d.append((yield sum(d)) or 0)\n"
+        "def f(n):\n h = g(n)\n next(h)\n for i in range(n): s = h.send(i * i)\n return s"
+    ),
+    "in tee": (
+        "from itertools import tee\ndef f(n):\n a, b = tee(map(lambda i: i * i, range(n)))\n"
+        " for v in a: pass\n s = 0\n for v in b: s += v\n return s"
+    ),
+    "in a cache": (
+        "from functools import cache\n@cache\ndef g(i): return i * i\ndef f(n):\n for i in range(n): g(i)\n"
+        " return sum(map(g, range(n)))"
+    ),
+    "in an argument": "def g(d): return sum(d)\ndef f(n): return g([*map(lambda i: i * i, range(n))])",
+}
+
+
+@pytest.mark.parametrize("code", HOLDS_MUCH.values(), ids=HOLDS_MUCH)
+def test_elements_are_counted_wherever_they_are_held(sandbox: Sandbox, code: str) -> None:
+    tests = calls(([3], 5), ([120], 568820, {"elements": 20}))
+    verdict = sandbox.score(tests, code)
+    assert (verdict.status, verdict.tests_passed) == ("memory", 1), verdict
+    assert "budget of elements" in verdict.detail
+
+
+def test_what_is_hidden_in_a_module_is_tampering(sandbox: Sandbox) -> None:
+    code = "import heapq\ndef f(n):\n heapq.x = [i * i for i in range(3)]\n return (n - 1) * n * (2 * n - 1) // 6"
+    verdict = sandbox.score(budgeted(), code)
+    assert (verdict.status, verdict.tests_passed) == ("error", 1)
+    assert "the program changed a module" in verdict.detail
+
+
+MANY_STEPS = {
+    "statements on a line": (
+        "def f(n):\n s = 0\n"
+        " for i in range(0, n, 4): s += i * i; s += (i + 1) ** 2; s += (i + 2) ** 2; s += (i + 3) ** 2\n"
+        " return s"
+    ),
+    "chopped comprehensions": (
+        "def f(n):\n s = 0\n for k in range(0, n, 50): [s := s + i * i for i in range(k, k + 50)]\n return s"
+    ),
+    "chopped sums": (
+        "def f(n):\n s = 0\n for k in range(0, n, 50): s += sum([i * i for i in range(k, k + 50)])\n return s"
+    ),
+    "a comprehension that keeps nothing": (
+        "def f(n):\n s = 0\n [0 for i in range(n) if (s := s + i * i) < 0]\n return s"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", MANY_STEPS.values(), ids=MANY_STEPS)
+def test_steps_are_counted_however_they_are_written(sandbox: Sandbox, code: str) -> None:
+    tests = calls(([100], 328350), ([1000], 332833500, {"steps": 300}))
+    verdict = sandbox.score(tests, code)
+    assert (verdict.status, verdict.tests_passed) == ("timeout", 1), verdict
+
+
+HOLDS_LITTLE = {
+    "a function in a function": "def f(n):\n def g(i): return 0 if i == n else i * i + g(i + 1)\n return g(0)",
+    "a class with methods": (
+        "class S:\n '''Sums the squares below a number, one after the other.'''\n limit = 10 ** 6\n"
+        " def add(s, n):\n  t = 0\n  for i in range(n): t += i * i\n  return t\n"
+        "def f(n):\n '''The sum of squares.'''\n return S().add(n)"
+    ),
+    "imports and constants": (
+        "import math, itertools\nfrom collections import deque\nfrom functools import reduce\n"
+        "NOTE = 'a text of some length'\n"
+        "def f(n: int) -> int: return reduce(lambda s, i: s + i * i, range(n), 0)"
+    ),
+    "a generator": "def g(n):\n for i in range(n):\n  yield i * i\ndef f(n): return sum(g(n))",
+    "a formula": "def f(n): return (n - 1) * n * (2 * n - 1) // 6",
+}
+
+
+@pytest.mark.parametrize("code", HOLDS_LITTLE.values(), ids=HOLDS_LITTLE)
+def test_what_a_program_is_made_of_counts_for_nothing(sandbox: Sandbox, code: str) -> None:
+    verdict = sandbox.score(calls(([3], 5), ([120], 568820, {"elements": 4})), code)
+    assert verdict.passed, verdict
+
+
 TAMPER = {
     "settrace": "import sys\ndef f(n):\n sys.settrace(None)\n return g(n)",
     "settrace by another name": "import collections\ndef f(n):\n collections._sys.settrace(None)\n return g(n)",

@@ -1,0 +1,167 @@
+"""How much a program holds, found without running any of its code.
+
+Each item of a container counts one, and each 64 bits of an integer but the first, each object of a class of the
+program's own, and each reference beyond the eighth of any other object; of text or bytes each character beyond the
+longest text among the test's arguments, and beyond one. All that the program can reach counts once, but for its
+constants, its code and the library.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import functools
+import heapq
+import itertools
+import operator
+import sys
+from collections.abc import Iterable, Iterator
+from gc import get_referents
+from types import CodeType, FrameType
+from typing import Any
+
+_identity: Any = object.__hash__
+"""Another number for each object; unlike `id`, it raises no audit event."""
+_TEXTS = (str, bytes, bytearray)
+_SIZED = (list, tuple, dict, set, frozenset, collections.deque, *_TEXTS)
+_FREE_REFERENCES = 8
+_WORD = 1 << 63
+_TOUCHED_A_FRAME = 8
+_NAMES = ("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__", "__main__")
+
+
+@functools.cache
+def library() -> dict[int, Any]:
+    """All modules, what they hold, all classes, and the names that Python writes by itself, each by its identity.
+
+    A template calls this once its prelude has run: its children have the answer then.
+    """
+    found = dict(_by_identity(_NAMES))
+    for module in [*sys.modules.values(), bisect, heapq, itertools, operator]:
+        found.update(_by_identity((module, vars(module), *vars(module).values())))
+    classes: list[type] = [object]
+    while classes:
+        found.update(_by_identity(classes))
+        below: list[Any] = list(itertools.chain.from_iterable(map(type.__subclasses__, classes)))
+        classes = [kind for kind in below if _identity(kind) not in found]
+    return found
+
+
+def _by_identity(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    return ((_identity(value), value) for value in values)
+
+
+class Holdings:
+    """Counts what a namespace and live frames hold."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._library = library()
+        self._known: set[int] = set()
+        self._kept: dict[int, Any] = {}
+        """What is known, and what was seen in locals: the last reference must not be dropped in the tracer, where a
+        finalizer would run uncounted."""
+        self._definitions: dict[int, int] = {}
+        """How long the parts of the module's classes are by themselves."""
+        self._free_text = 1
+        self.know(namespace, *namespace.values())
+
+    def know(self, *values: Any) -> None:
+        """Never count these, nor what only they hold."""
+        self._kept.update(_by_identity(values))
+        self._known.update(map(_identity, values))
+
+    def loaded(self) -> None:
+        """The module's code has run: what defines its classes is no holding."""
+        for value in self._namespace.values():
+            if issubclass(type(value), type) and _identity(value) not in self._library:
+                for part in get_referents(value):
+                    if type(part) is dict or type(part) is tuple:
+                        self._definitions[_identity(part)] = len(part)
+
+    def begin(self, arguments: Any) -> None:
+        """A test begins: what a program cuts out of a text that it was given is no way to hold more."""
+        self._free_text = max(1, _longest_text(arguments))
+
+    def know_code(self, code: CodeType) -> None:
+        """A program's constants and names are no holdings."""
+        self.know(code.co_name, code.co_qualname, *code.co_names, *code.co_varnames, *code.co_freevars)
+        for constant in code.co_consts:
+            self.know(constant)
+            if type(constant) is CodeType:
+                self.know_code(constant)
+
+    def longest(self, frame: FrameType) -> int:
+        """The length of a frame's longest container."""
+        most = 0
+        for value in self._locals(frame):
+            kind = type(value)
+            if kind is list or kind is dict or kind is set:
+                most = max(most, len(value))
+        return most
+
+    def _locals(self, frame: FrameType) -> list[Any]:
+        """A frame's locals but for common numbers, None and booleans."""
+        found = []
+        for value in frame.f_locals.values():
+            kind = type(value)
+            if kind is bool or kind is float or value is None or (kind is int and -_WORD < value < _WORD):
+                continue
+            self._kept[_identity(value)] = value
+            found.append(value)
+        return found
+
+    def count(self, frames: list[FrameType]) -> tuple[int, int]:
+        """What is held, and how many objects were touched to find it."""
+        todo = list(self._namespace.values())
+        snapshots = set()
+        for frame in frames:
+            todo += self._locals(frame)
+            snapshots.add(_identity(frame.f_locals))
+        seen: set[int] = set()
+        held, touched = 0, _TOUCHED_A_FRAME * len(frames)
+        while todo:
+            value = todo.pop()
+            touched += 1
+            kind = type(value)
+            if kind is int:
+                held += int.bit_length(value) >> 6
+                continue
+            if kind is float or kind is bool or value is None or kind is CodeType:
+                continue
+            key = _identity(value)
+            if key in seen or key in snapshots or key in self._known or key in self._library:
+                continue
+            seen.add(key)
+            if kind is str:
+                held += max(0, len(value) - self._free_text)
+                continue
+            references = get_referents(value)
+            todo += references
+            base = _base(kind)
+            if base in _TEXTS:
+                held += max(0, base.__len__(value) - self._free_text)
+            elif base is not object:
+                held += base.__len__(value) - self._definitions.get(key, 0)
+            else:
+                held += (_identity(kind) not in self._library) + max(0, len(references) - _FREE_REFERENCES)
+        return held, touched
+
+
+def _base(kind: type) -> Any:
+    """The container or text that a class is or descends from, else `object`. No metaclass is asked."""
+    for known in _SIZED:
+        if issubclass(kind, known):
+            return known
+    return object
+
+
+def _longest_text(value: Any) -> int:
+    """The length of the longest text in plain data."""
+    if type(value) in _TEXTS:
+        return len(value)
+    if type(value) is dict:
+        return max(_longest_text([*value]), _longest_text([*value.values()]))
+    if type(value) in (list, tuple):
+        return max(map(_longest_text, value), default=0)
+    return 0
