@@ -41,7 +41,7 @@ def serve(
     program = FunctionType(compiled, namespace)
     namespace.pop(entry_point.partition(".")[0].removesuffix("()"), None)  # a prelude's `add` is no answer
     if counted:
-        name = guard.check_names(compiled)
+        name = guard.check_program(compiled, code)
         if name is not None:
             guard.tampered(report, f"the name {name} can't be used in a budgeted test")
         counters = budget.install(report, namespace, compiled, code)

@@ -1,18 +1,22 @@
 """Keep a candidate's hands off the counters that run beside it in its own process.
 
 Three lines of defence, each enough against most tricks: names that lead to frames, code objects, namespaces or
-finalizers may not stand in the program (`check_names`); the few ways to reach an attribute by a computed name are
-replaced; and an audit hook, which nothing can remove, ends the process at any event outside a short list. A
-finalizer matters because it can run inside the tracer, where nothing is counted. Tampering is the verdict `error`.
+finalizers may not stand in the program, nor ways to reach an attribute by a computed name (`check_program`); what could
+do so from within the library is replaced; and an audit hook, which nothing can remove, ends the process at any event
+outside a short list. A finalizer matters because it can run inside the tracer, where nothing is counted. Nothing that
+is put in place leads to the counters or to the nonce: it speaks to the hook. Tampering is the verdict `error`.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
 import operator
+import re
 import sys
 from collections.abc import Callable
+from opcode import opmap
 from os import _exit
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
@@ -29,13 +33,22 @@ _SPECIAL = """
     __name__ __main__ __future__ __init__ __call__ __iter__ __next__ __len__ __getitem__ __setitem__ __contains__
     __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __bool__ __repr__ __str__ __add__ __sub__ __mul__ __mod__
     __floordiv__ __truediv__ __neg__ __abs__ __radd__ __iadd__ __and__ __or__ __xor__ __slots__ __doc__ __module__
-    __qualname__ __annotations__ __enter__ __exit__ __index__ __int__ __reversed__ __post_init__
+    __qualname__ __annotations__ __classcell__ __enter__ __exit__ __index__ __int__ __reversed__ __post_init__
 """
 _FRAMES = """tb_frame tb_next gi_frame gi_code cr_frame ag_frame f_back f_locals f_globals f_builtins"""
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
+_COMPUTED_NAMES = ("getattr", "setattr", "delattr", "vars", "dir")
+_REFUSED = frozenset(
+    f"""{_SYS_NAMES} {" ".join(_COMPUTED_NAMES)} attrgetter methodcaller _sys types contextlib stdlib_re bltns
+    modules meta_path path_hooks getrecursionlimit getallocatedblocks getrefcount""".split()
+)
+"""Names that lead to other modules, to attributes by computed names, or to what differs in an observed run."""
+_ONLY_CALLED = frozenset({"type", "hasattr", "wraps", "update_wrapper"})
+"""Replaced, which a program that looked at them could see."""
+_FORMATS = frozenset({"format", "format_map"})
+_FIELD_OF_A_FIELD = re.compile(r"\{[^{}:!]*[.\[]")
 _HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads"})
 """Our own tests come by `marshal`, which a counted program can't import."""
-_COMPUTED_NAMES = ("getattr", "setattr", "delattr", "vars", "dir", "type")
 _OWN_NAMES = ("locals", "globals")
 """Harmless where no counter lives among a program's names, as in an observed run."""
 _OBSERVED_IMPORTS = ("sys", "cmath")
@@ -43,6 +56,10 @@ _OBSERVED_IMPORTS = ("sys", "cmath")
 _OBSERVERS = frozenset({"sys.setprofile", "sys._getframe"})
 """What the observer does; a program's own ways to do it are replaced."""
 _kept: list[Any] = []
+_audit = sys.audit
+_FORBIDDEN = "raypoly.forbidden"
+"""The event of a call that is refused."""
+_getattr, _setattr, _hasattr = getattr, setattr, hasattr
 
 
 def tampered(report: Report, what: str) -> NoReturn:
@@ -51,29 +68,49 @@ def tampered(report: Report, what: str) -> NoReturn:
     _exit(0)
 
 
-def check_names(code: CodeType) -> str | None:
+def check_program(code: CodeType, source: str) -> str | None:
     """The first name in a program that leads behind the scenes, None where there is none."""
-    texts = [*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars]
-    constants = list(code.co_consts)
-    while constants:
-        constant = constants.pop()
-        if type(constant) is str:
-            texts.append(constant)
-        elif type(constant) in (tuple, frozenset):
-            constants.extend(constant)
-        elif type(constant) is CodeType:
-            inner = check_names(constant)
-            if inner is not None:
-                return inner
-    for text in texts:
-        if text in _FRAMES.split() or ("__" in text and text not in _SPECIAL.split() and not _is_prose(text)):
-            return text[:60]
+    names: set[str] = set()
+    matches = False
+    todo: list[Any] = [code]
+    while todo:
+        found = todo.pop()
+        if type(found) is str:
+            if _leads_behind(found):
+                return found[:60]
+        elif type(found) in (tuple, frozenset):
+            todo.extend(found)
+        elif type(found) is CodeType:
+            names.update(found.co_names)
+            matches = matches or opmap["MATCH_CLASS"] in found.co_code[::2]
+            todo += [*found.co_names, *found.co_varnames, *found.co_consts]
+            todo += [name for name in found.co_freevars + found.co_cellvars if name != "__class__"]  # of `super()`
+    if names & _REFUSED:
+        return min(names & _REFUSED)
+    return _computed(ast.parse(source)) if matches or names & (_ONLY_CALLED | _FORMATS) else None
+
+
+def _computed(tree: ast.Module) -> str | None:
+    """The first way to reach an attribute by a computed name, or to look at what is replaced."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.MatchClass) and node.patterns:
+            return "__match_args__"
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name in _ONLY_CALLED and isinstance(node.ctx, ast.Load) and id(node) not in called:  # type: ignore[attr-defined]
+            return name
+        if name in _FORMATS and isinstance(node, ast.Attribute):
+            text = node.value.value if isinstance(node.value, ast.Constant) else None
+            if type(text) is not str or _FIELD_OF_A_FIELD.search(text):
+                return name
     return None
 
 
-def _is_prose(text: str) -> bool:
-    """A docstring may speak of anything: no attribute name has a space in it."""
-    return " " in text and "{" not in text
+def _leads_behind(text: str) -> bool:
+    """Whether a text could be a name of frames, code and the like. A docstring may speak of anything: it has spaces."""
+    return text in _FRAMES.split() or (
+        "__" in text and text not in _SPECIAL.split() and (" " not in text or "{" in text)
+    )
 
 
 def close(report: Report, observed: bool = False, budgeted: bool = True) -> Callable[[], bool]:
@@ -82,13 +119,13 @@ def close(report: Report, observed: bool = False, budgeted: bool = True) -> Call
     `observed`: nothing is counted among the program's names, but by our own profiler. Returns a function that says
     whether a module, or what is in one, has changed since.
     """
-    _kept.extend((dict(sys.modules), report))
+    _kept.append(dict(sys.modules))
     gc.disable()  # a collection inside the tracer would run finalizers uncounted
-    _replace_builtins(report, _COMPUTED_NAMES + (_OWN_NAMES if budgeted else ()))
+    _replace_builtins(_COMPUTED_NAMES + (_OWN_NAMES if budgeted else ()))
     imports = _IMPORTS.split() + ([] if budgeted else list(_OBSERVED_IMPORTS))
     for name in ("attrgetter", "methodcaller"):
-        setattr(operator, name, _forbidden(report, f"operator.{name}"))
-    functools.update_wrapper = _update_wrapper  # type: ignore[assignment]
+        _setattr(operator, name, _forbidden(f"operator.{name}"))
+    functools.update_wrapper = _unchanged if budgeted else _update_wrapper  # type: ignore[assignment]
     functools.wraps = _wraps  # type: ignore[assignment]
     vars(sys.modules["collections"]).pop("_proxy", None)  # a weak reference's callback is a finalizer
     for name in list(sys.modules):
@@ -96,7 +133,7 @@ def close(report: Report, observed: bool = False, budgeted: bool = True) -> Call
             del sys.modules[name]
     modules = [*map(sys.modules.__getitem__, sys.modules), *(_kept[0][name] for name in ("builtins", "sys"))]
     for name in _SYS_NAMES.split():
-        setattr(sys, name, _forbidden(report, f"sys.{name}"))
+        _setattr(sys, name, _forbidden(f"sys.{name}"))
     del sys.modules
     sys.meta_path.clear()
     sys.path_hooks.clear()
@@ -116,41 +153,59 @@ def _contents(modules: list[Any]) -> list[tuple[str, int]]:
     return found
 
 
-def _forbidden(report: Report, name: str) -> Callable[..., Any]:
+def _forbidden(name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        tampered(report, f"{name}() can't be used in a budgeted test")
+        _audit(_FORBIDDEN, f"{name}()")
 
     return call
 
 
+def _unchanged(wrapper: Any, wrapped: Any) -> Any:
+    """The attributes that `functools.wraps` copies would count as held."""
+    return wrapper
+
+
 def _update_wrapper(wrapper: Any, wrapped: Any) -> Any:
-    """Without the copying of attributes: it can be told to set any attribute of anything."""
+    """The library's can be told to read and set any attribute of anything."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        if _hasattr(wrapped, name):
+            _setattr(wrapper, name, _getattr(wrapped, name))
+    wrapper.__dict__.update(_getattr(wrapped, "__dict__", {}))
+    wrapper.__wrapped__ = wrapped
     return wrapper
 
 
 def _wraps(wrapped: Any) -> Callable[[Any], Any]:
-    return functools.partial(_update_wrapper, wrapped=wrapped)
+    return functools.partial(functools.update_wrapper, wrapped=wrapped)
 
 
-def _replace_builtins(report: Report, computed: tuple[str, ...]) -> None:
+def _replace_builtins(computed: tuple[str, ...]) -> None:
     builtins = vars(sys.modules["builtins"])
     real_type = type
 
     def type_of(*args: Any) -> Any:
         kind = real_type(args[0]) if len(args) == 1 else real_type
         if issubclass(kind, real_type):
-            tampered(report, "type() can't make or name classes in a budgeted test")
+            _audit(_FORBIDDEN, "type() of a class")
         return kind
 
+    def has(value: Any, name: str) -> bool:
+        if real_type(name) is not str or not name.isidentifier() or name in _REFUSED or _leads_behind(name):
+            _audit(_FORBIDDEN, "hasattr() of such a name")
+        return _hasattr(value, name)
+
     for name in computed:
-        builtins[name] = _forbidden(report, name)
+        builtins[name] = _forbidden(name)
     builtins["type"] = type_of
+    builtins["hasattr"] = has
 
 
 def _hook(report: Report, harmless: frozenset[str]) -> Callable[[str, tuple[Any, ...]], None]:
     def on_event(event: str, args: tuple[Any, ...]) -> None:
         if event in harmless or (event == "object.__getattr__" and args[1] == "f_code"):
             return
+        if event == _FORBIDDEN:
+            tampered(report, f"{args[0]} can't be used in a budgeted test")
         detail = args[0] if event == "import" else args[1] if event.startswith("object.__") else ""
         tampered(report, f"{event} {detail}".strip())
 
