@@ -1,10 +1,11 @@
 """Count what a program spends, deterministically: steps, live elements and depth. Going over ends the process.
 
-- steps: statements begun in functions (`line` events, and those that follow a `;`), plus Python-level calls and
-  generator resumptions (`call` events). A lambda is a step a call, a generator expression a step an element. The first
-  comprehensions of a test are one statement each whatever their length; an item of any other is a step, and of one that
-  assigns a variable. At module level a statement counts when it is begun again (a loop), calls always; what loading
-  the module cost is part of every test's count.
+- steps: statements begun in functions (`line` events: each statement gets a line of its own), plus Python-level calls
+  and generator resumptions (`call` events). A lambda is a step a call, a generator expression a step an element. The
+  first comprehensions of a test are one statement each whatever their length; an item of any other is a step, and of
+  one that assigns anything, or in a program that names a method that changes a container. At module level a statement
+  counts when it is begun again (a loop), calls always. What loading the module cost is part of every test's count, and
+  so is what a test cost that left the module changed.
 - elements: what live functions and the module hold, however nested (`holdings.py`), looked at when a statement begins
   or a function returns, plus a comprehension's result when it is done; the peak counts.
 - depth: nested Python frames; comprehensions, generator expressions and the outermost function with `yield` left out.
@@ -17,7 +18,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
-from itertools import pairwise
 from opcode import opmap
 from os import _exit
 from types import CodeType, FrameType
@@ -31,7 +31,13 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _CONTAINERS = (list, dict, set)
 _FREE_COMPREHENSIONS = 4
 """A test's first comprehensions cost no step an item: a plain solution has one or two, one that chops its work many."""
-_ASSIGNMENTS = frozenset({opmap["STORE_DEREF"], opmap["STORE_GLOBAL"]})
+_ASSIGNMENTS = frozenset(map(opmap.__getitem__, ("STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR")))
+_CHANGES = """
+    add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate send
+    setdefault sort subtract update __setitem__ __iadd__ setitem delitem iadd iconcat heapify heappop heappush heappushpop
+    heapreplace insort insort_left insort_right
+"""
+"""Names of what changes a container: a comprehension that calls one could be a loop that keeps no items."""
 _CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8
 """A look that touches few objects is made at each line. After a dearer one lines pass without, so that what looks cost
 grows no faster than lines do."""
@@ -52,9 +58,10 @@ class Counters:
         "comprehensions",
         "deepest",
         "depth",
-        "extra",
+        "free",
         "generators",
         "held",
+        "kept",
         "limits",
         "live",
         "pause",
@@ -65,16 +72,18 @@ class Counters:
         "trace",
     )
 
-    def __init__(self, report: Report, namespace: dict[str, Any], extra: dict[int, int]) -> None:
+    def __init__(self, report: Report, namespace: dict[str, Any], free: int) -> None:
         self.report = report
-        self.extra = extra
-        """Statements of a line beside the first."""
+        self.free = free
+        """A test's comprehensions that cost no step an item."""
         self.held = holdings.Holdings(namespace)
         self.trace: Trace | None = None
         self.changed: Callable[[], bool] | None = None
         """Whether a module, or what is in one, has changed: what a program hides there is not counted."""
         self.base = 0
-        """Steps of loading the module."""
+        """Steps of loading the module, and of tests that left something for the next."""
+        self.kept = 0
+        """What was left by then, as a number."""
         self.limits = (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
         self.live: list[FrameType] = []
         """The functions that run now, outermost first."""
@@ -83,9 +92,9 @@ class Counters:
         self.steps = self.total = self.peak = self.depth = self.deepest = self.pause = 0
 
 
-def install(report: Report, namespace: dict[str, Any], code: CodeType, source: str) -> Counters:
+def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counters:
     """Close the ways to tamper, and count from now on: frames that begin after this call, to the process's end."""
-    counters = Counters(report, namespace, _statements_beside(source))
+    counters = Counters(report, namespace, 0 if _changes_containers(code) else _FREE_COMPREHENSIONS)
     counters.held.know_code(code)
     counters.trace = _tracer(counters)
     _settrace(counters.trace)
@@ -97,32 +106,46 @@ def loaded(counters: Counters) -> None:
     """The module's code has run: what it spent is charged to every test."""
     counters.base = counters.steps
     counters.held.loaded()
+    counters.kept = counters.held.left()
 
 
-def _statements_beside(source: str) -> dict[int, int]:
-    """How many statements follow a `;` on each line that has one."""
-    found: dict[int, int] = {}
-    if ";" not in source:
-        return found
-    for node in ast.walk(ast.parse(source)):
-        for name in ("body", "orelse", "finalbody"):
-            body = getattr(node, name, [])
-            for before, after in pairwise(body) if type(body) is list else ():
-                if before.end_lineno == after.lineno:
-                    found[after.lineno] = found.get(after.lineno, 0) + 1
-    return found
+def compiled(source: str) -> CodeType:
+    """The program with each statement on a line of its own, however it was written."""
+    tree = ast.parse(source)
+    line = 0
+    todo: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while todo:
+        node, at = todo.pop()
+        if isinstance(node, (ast.stmt, ast.excepthandler, ast.match_case)):
+            line = at = line + 1
+        if isinstance(node, (ast.stmt, ast.expr, ast.excepthandler, ast.pattern, ast.arg, ast.keyword, ast.alias)):
+            node.lineno = node.end_lineno = at
+            node.col_offset = node.end_col_offset = 0
+        todo += [(child, at) for child in ast.iter_child_nodes(node)]
+    return compile(tree, FILE, "exec", dont_inherit=True)
+
+
+def _changes_containers(code: CodeType) -> bool:
+    inner = [constant for constant in code.co_consts if type(constant) is CodeType]
+    return not set(_CHANGES.split()).isdisjoint(code.co_names) or any(map(_changes_containers, inner))
 
 
 def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> None:
     """Start the counts of a test with these arguments. `limits` names any of `_COUNTERS`; None counts without end."""
+    kept = counters.held.left()
+    if kept == counters.kept:
+        counters.deepest = 0
+    else:  # the last test's work is part of this one's
+        counters.kept, counters.base = kept, counters.steps
     counters.limits = tuple((limits or {}).get(name, _NO_LIMIT) for name in _COUNTERS)  # type: ignore[assignment]
     counters.steps = counters.base
     counters.peak = counters.total = counters.pause = counters.comprehensions = 0
-    counters.depth = counters.deepest = counters.generators = 0
+    counters.depth = counters.generators = 0
     counters.live.clear()
     counters.held.begin(arguments)
-    if counters.steps > counters.limits[0]:
-        _over(counters, 0, counters.steps)
+    for which, count in ((0, counters.steps), (2, counters.deepest)):
+        if count > counters.limits[which]:
+            _over(counters, which, count)
     _look(counters)
 
 
@@ -190,7 +213,7 @@ def _tracer(counters: Counters) -> Trace:
         name = code.co_name
         if name in _COMPREHENSIONS:
             counters.comprehensions += 1
-            frame.f_trace_lines = counters.comprehensions > _FREE_COMPREHENSIONS or _assigns(code)
+            frame.f_trace_lines = counters.comprehensions > counters.free or _assigns(code)
             return on_comprehension
         if name == "<module>":
             return on_module
@@ -217,7 +240,7 @@ def _tracer(counters: Counters) -> Trace:
 
     def on_frame(frame: FrameType, event: str) -> None:
         if event == "line":
-            _step(counters, 1 + counters.extra.get(frame.f_lineno, 0))
+            _step(counters)
             _look_at_frame(counters, frame)
         elif event == "return":
             _look_at_frame(counters, frame)
@@ -239,7 +262,7 @@ def _tracer(counters: Counters) -> Trace:
 
 
 def _assigns(code: CodeType) -> bool:
-    """Whether a comprehension assigns a variable of the function around it (`:=`)."""
+    """Whether a comprehension assigns a variable of the function around it (`:=`), an attribute or an item."""
     return not _ASSIGNMENTS.isdisjoint(code.co_code[::2])
 
 
@@ -250,7 +273,7 @@ def _module_tracer(counters: Counters) -> Trace:
     def on_module(frame: FrameType, event: str, arg: Any) -> None:
         if event == "line":
             if frame.f_lineno in begun:
-                _step(counters, 1 + counters.extra.get(frame.f_lineno, 0))
+                _step(counters)
             begun.add(frame.f_lineno)
 
     return on_module

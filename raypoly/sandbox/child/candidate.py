@@ -35,6 +35,8 @@ def serve(
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
         compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
+        if counted:
+            compiled = budget.compiled(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report("syntax", type(error).__name__, text_of(error))
         return
@@ -44,7 +46,7 @@ def serve(
         name = guard.check_program(compiled, code)
         if name is not None:
             guard.tampered(report, f"the name {name} can't be used in a budgeted test")
-        counters = budget.install(report, namespace, compiled, code)
+        counters = budget.install(report, namespace, compiled)
     try:
         program()
         function = entry(namespace, entry_point)

@@ -1,9 +1,8 @@
 """How much a program holds, found without running any of its code.
 
-Each item of a container counts one, and each 64 bits of an integer but the first, each object of a class of the
-program's own, and each reference beyond the eighth of any other object; of text or bytes each character beyond the
-longest text among the test's arguments, and beyond one. All that the program can reach counts once, but for its
-constants, its code and the library.
+Each item of a container counts one, and each 64 bits of an integer but the first, each other object, and each reference
+beyond the eighth of one; of text or bytes each character but the first, unless it is part of a text among the test's
+arguments. All that the program can reach counts once, but for its constants, its code and the library.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import operator
 import sys
 from collections.abc import Iterable, Iterator
 from gc import get_referents
-from types import CodeType, FrameType
+from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 _identity: Any = object.__hash__
@@ -26,6 +25,7 @@ _TEXTS = (str, bytes, bytearray)
 _SIZED = (list, tuple, dict, set, frozenset, collections.deque, *_TEXTS)
 _FREE_REFERENCES = 8
 _WORD = 1 << 63
+_LONG_ITERATOR = type(iter(range(_WORD)))
 _TOUCHED_A_FRAME = 8
 _NAMES = ("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__", "__main__")
 
@@ -62,8 +62,9 @@ class Holdings:
         """What is known, and what was seen in locals: the last reference must not be dropped in the tracer, where a
         finalizer would run uncounted."""
         self._definitions: dict[int, int] = {}
-        """How long the parts of the module's classes are by themselves."""
-        self._free_text = 1
+        """How long the parts of the module's classes and functions are by themselves."""
+        self._given: list[Any] = []
+        """Texts among the test's arguments."""
         self.know(namespace, *namespace.values())
 
     def know(self, *values: Any) -> None:
@@ -72,16 +73,17 @@ class Holdings:
         self._known.update(map(_identity, values))
 
     def loaded(self) -> None:
-        """The module's code has run: what defines its classes is no holding."""
+        """The module's code has run: what defines its classes and functions is no holding."""
         for value in self._namespace.values():
-            if issubclass(type(value), type) and _identity(value) not in self._library:
+            kind = type(value)
+            if _identity(value) not in self._library and (issubclass(kind, type) or kind is FunctionType):
                 for part in get_referents(value):
                     if type(part) is dict or type(part) is tuple:
                         self._definitions[_identity(part)] = len(part)
 
     def begin(self, arguments: Any) -> None:
         """A test begins: what a program cuts out of a text that it was given is no way to hold more."""
-        self._free_text = max(1, _longest_text(arguments))
+        self._given = list(_texts(arguments))
 
     def know_code(self, code: CodeType) -> None:
         """A program's constants and names are no holdings."""
@@ -133,19 +135,45 @@ class Holdings:
             if key in seen or key in snapshots or key in self._known or key in self._library:
                 continue
             seen.add(key)
-            if kind is str:
-                held += max(0, len(value) - self._free_text)
-                continue
-            references = get_referents(value)
-            todo += references
-            base = _base(kind)
+            base = str if kind is str else _base(kind)
             if base in _TEXTS:
-                held += max(0, base.__len__(value) - self._free_text)
-            elif base is not object:
+                held += self._characters(base, value)
+                if kind is str:
+                    continue
+            references = _references(kind, value)
+            todo += references
+            if base is object:
+                held += (not _is_definition(kind)) + max(0, len(references) - _FREE_REFERENCES)
+            elif base not in _TEXTS:
                 held += base.__len__(value) - self._definitions.get(key, 0)
-            else:
-                held += (_identity(kind) not in self._library) + max(0, len(references) - _FREE_REFERENCES)
         return held, touched
+
+    def _characters(self, base: Any, text: Any) -> int:
+        size: int = base.__len__(text)
+        if size < 2 or any(type(given) is base and base.__contains__(given, text) for given in self._given):
+            return 0
+        return size - 1
+
+    def left(self) -> int:
+        """A number that is another one when the module's names lead to something else than before."""
+        todo: list[Any] = [*self._namespace, *self._namespace.values()]
+        seen: set[int] = set()
+        found: list[Any] = []
+        while todo:
+            value = todo.pop()
+            kind = type(value)
+            if kind is int or kind is float or kind is str or kind is bool or kind is bytes or value is None:
+                found.append(value)
+                continue
+            key = _identity(value)
+            if key in seen or key in self._known or key in self._library:
+                continue
+            seen.add(key)
+            base = _base(kind)
+            references = _references(kind, value)
+            todo += references
+            found.append(key if base is object else bytes(value) if kind is bytearray else len(references))
+        return hash(tuple(found))
 
 
 def _base(kind: type) -> Any:
@@ -156,12 +184,23 @@ def _base(kind: type) -> Any:
     return object
 
 
-def _longest_text(value: Any) -> int:
-    """The length of the longest text in plain data."""
+def _is_definition(kind: type) -> bool:
+    """Whether objects of a class hold nothing but their parts."""
+    return kind is FunctionType or kind is BuiltinFunctionType or kind is CellType
+
+
+def _references(kind: type, value: Any) -> list[Any]:
+    """What an object refers to, the numbers of ranges too."""
+    if kind is _LONG_ITERATOR:
+        return [value.__reduce__()[1][0]]
+    return [value.start, value.stop, value.step] if kind is range else get_referents(value)
+
+
+def _texts(value: Any) -> Iterator[Any]:
+    """The texts in plain data."""
     if type(value) in _TEXTS:
-        return len(value)
-    if type(value) is dict:
-        return max(_longest_text([*value]), _longest_text([*value.values()]))
-    if type(value) in (list, tuple):
-        return max(map(_longest_text, value), default=0)
-    return 0
+        yield value
+    elif type(value) is dict:
+        yield from itertools.chain.from_iterable(map(_texts, itertools.chain.from_iterable(value.items())))
+    elif type(value) in (list, tuple):
+        yield from itertools.chain.from_iterable(map(_texts, value))
