@@ -1,13 +1,15 @@
 """What a value of a subclass holds, read by the methods of its builtin base and never by its own.
 
 An `IntEnum`, a namedtuple, a `str` enum or a subclass of `list` equals in plain Python what its base holds, and so do
-numpy's scalars and arrays, a `Fraction` and a `Decimal`. A value whose methods lie is compared by what it holds.
+numpy's scalars and arrays, a `Fraction`, a `Decimal`, a `UserList` and a `SortedList`. A value whose methods lie is
+compared by what it holds.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 _MRO, _NAME = (vars(type)[name].__get__ for name in ("__mro__", "__name__"))
@@ -39,6 +41,7 @@ _BASES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (set, lambda value: set(set.__iter__(value))),
     (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
     (bytes, lambda value: bytes.__getitem__(value, _WHOLE)),
+    (bytearray, lambda value: bytes(bytearray.__getitem__(value, _WHOLE))),
     (complex, complex.__pos__),
 )
 _LIBRARY: tuple[tuple[str, str, Callable[[Any, Any], Any]], ...] = (
@@ -46,6 +49,9 @@ _LIBRARY: tuple[tuple[str, str, Callable[[Any, Any], Any]], ...] = (
     ("numpy", "ndarray", lambda base, value: base.tolist(value)),
     ("fractions", "Fraction", lambda base, value: _rational(*(vars(base)[part].__get__(value) for part in _PARTS))),
     ("decimal", "Decimal", lambda base, value: _rational(*base.as_integer_ratio(value))),
+    ("collections", "UserList", lambda base, value: object.__getattribute__(value, "data")),
+    ("collections", "UserDict", lambda base, value: object.__getattribute__(value, "data")),
+    ("sortedcontainers", "SortedList", lambda base, value: [*chain(*object.__getattribute__(value, "_lists"))]),
 )
 _MODULES = sys.modules
 

@@ -34,8 +34,8 @@ _FREE_COMPREHENSIONS = 4
 _ASSIGNMENTS = frozenset(map(opmap.__getitem__, ("STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR")))
 _CHANGES = """
     add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate send
-    setdefault sort subtract update __setitem__ __iadd__ setitem delitem iadd iconcat heapify heappop heappush heappushpop
-    heapreplace insort insort_left insort_right
+    setdefault sort subtract update __setitem__ __iadd__ setitem delitem iadd iconcat heapify heappop heappush
+    heappushpop heapreplace insort insort_left insort_right
 """
 """Names of what changes a container: a comprehension that calls one could be a loop that keeps no items."""
 _CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8

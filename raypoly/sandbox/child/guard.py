@@ -10,6 +10,7 @@ is put in place leads to the counters or to the nonce: it speaks to the hook. Ta
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import gc
 import operator
@@ -37,14 +38,14 @@ _SPECIAL = """
 """
 _FRAMES = """tb_frame tb_next gi_frame gi_code cr_frame ag_frame f_back f_locals f_globals f_builtins"""
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
-_COMPUTED_NAMES = ("getattr", "setattr", "delattr", "vars", "dir")
 _REFUSED = frozenset(
-    f"""{_SYS_NAMES} {" ".join(_COMPUTED_NAMES)} attrgetter methodcaller _sys types contextlib stdlib_re bltns
-    modules meta_path path_hooks getrecursionlimit getallocatedblocks getrefcount""".split()
+    f"""{_SYS_NAMES} getattr setattr delattr vars dir attrgetter methodcaller Protocol runtime_checkable
+    _sys types contextlib stdlib_re bltns modules meta_path path_hooks getrecursionlimit getallocatedblocks
+    getrefcount""".split()
 )
-"""Names that lead to other modules, to attributes by computed names, or to what differs in an observed run."""
-_ONLY_CALLED = frozenset({"type", "hasattr", "wraps", "update_wrapper"})
-"""Replaced, which a program that looked at them could see."""
+"""Names that lead to attributes by computed names, to other modules, or to what differs in an observed run."""
+_ONLY_CALLED = frozenset({"hasattr", "wraps", "update_wrapper"})
+"""Of an attribute that stands in the program, or replaced, which a program that looked at them could see."""
 _FORMATS = frozenset({"format", "format_map"})
 _FIELD_OF_A_FIELD = re.compile(r"\{[^{}:!]*[.\[]")
 _HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads"})
@@ -59,7 +60,6 @@ _kept: list[Any] = []
 _audit = sys.audit
 _FORBIDDEN = "raypoly.forbidden"
 """The event of a call that is refused."""
-_getattr, _setattr, _hasattr = getattr, setattr, hasattr
 
 
 def tampered(report: Report, what: str) -> NoReturn:
@@ -92,18 +92,25 @@ def check_program(code: CodeType, source: str) -> str | None:
 
 def _computed(tree: ast.Module) -> str | None:
     """The first way to reach an attribute by a computed name, or to look at what is replaced."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    called = {id(node.func): node.args for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.MatchClass) and node.patterns:
             return "__match_args__"
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        if name in _ONLY_CALLED and isinstance(node.ctx, ast.Load) and id(node) not in called:  # type: ignore[attr-defined]
+        args = called.get(id(node), [])
+        if name in _ONLY_CALLED and not (args and _is_plain(args[-1] if name == "hasattr" else None)):
             return name
         if name in _FORMATS and isinstance(node, ast.Attribute):
             text = node.value.value if isinstance(node.value, ast.Constant) else None
             if type(text) is not str or _FIELD_OF_A_FIELD.search(text):
                 return name
     return None
+
+
+def _is_plain(name: ast.expr | None) -> bool:
+    """Whether it is a name that could stand behind a dot in the program."""
+    text = name.value if isinstance(name, ast.Constant) else None
+    return name is None or (type(text) is str and text.isidentifier() and text not in _REFUSED)
 
 
 def _leads_behind(text: str) -> bool:
@@ -121,10 +128,11 @@ def close(report: Report, observed: bool = False, budgeted: bool = True) -> Call
     """
     _kept.append(dict(sys.modules))
     gc.disable()  # a collection inside the tracer would run finalizers uncounted
-    _replace_builtins(_COMPUTED_NAMES + (_OWN_NAMES if budgeted else ()))
+    for name in _OWN_NAMES if budgeted else ():
+        vars(builtins)[name] = _forbidden(name)
     imports = _IMPORTS.split() + ([] if budgeted else list(_OBSERVED_IMPORTS))
     for name in ("attrgetter", "methodcaller"):
-        _setattr(operator, name, _forbidden(f"operator.{name}"))
+        setattr(operator, name, _forbidden(f"operator.{name}"))
     functools.update_wrapper = _unchanged if budgeted else _update_wrapper  # type: ignore[assignment]
     functools.wraps = _wraps  # type: ignore[assignment]
     vars(sys.modules["collections"]).pop("_proxy", None)  # a weak reference's callback is a finalizer
@@ -133,7 +141,7 @@ def close(report: Report, observed: bool = False, budgeted: bool = True) -> Call
             del sys.modules[name]
     modules = [*map(sys.modules.__getitem__, sys.modules), *(_kept[0][name] for name in ("builtins", "sys"))]
     for name in _SYS_NAMES.split():
-        _setattr(sys, name, _forbidden(f"sys.{name}"))
+        setattr(sys, name, _forbidden(f"sys.{name}"))
     del sys.modules
     sys.meta_path.clear()
     sys.path_hooks.clear()
@@ -168,36 +176,15 @@ def _unchanged(wrapper: Any, wrapped: Any) -> Any:
 def _update_wrapper(wrapper: Any, wrapped: Any) -> Any:
     """The library's can be told to read and set any attribute of anything."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        if _hasattr(wrapped, name):
-            _setattr(wrapper, name, _getattr(wrapped, name))
-    wrapper.__dict__.update(_getattr(wrapped, "__dict__", {}))
+        if hasattr(wrapped, name):
+            setattr(wrapper, name, getattr(wrapped, name))
+    wrapper.__dict__.update(getattr(wrapped, "__dict__", {}))
     wrapper.__wrapped__ = wrapped
     return wrapper
 
 
 def _wraps(wrapped: Any) -> Callable[[Any], Any]:
     return functools.partial(functools.update_wrapper, wrapped=wrapped)
-
-
-def _replace_builtins(computed: tuple[str, ...]) -> None:
-    builtins = vars(sys.modules["builtins"])
-    real_type = type
-
-    def type_of(*args: Any) -> Any:
-        kind = real_type(args[0]) if len(args) == 1 else real_type
-        if issubclass(kind, real_type):
-            _audit(_FORBIDDEN, "type() of a class")
-        return kind
-
-    def has(value: Any, name: str) -> bool:
-        if real_type(name) is not str or not name.isidentifier() or name in _REFUSED or _leads_behind(name):
-            _audit(_FORBIDDEN, "hasattr() of such a name")
-        return _hasattr(value, name)
-
-    for name in computed:
-        builtins[name] = _forbidden(name)
-    builtins["type"] = type_of
-    builtins["hasattr"] = has
 
 
 def _hook(report: Report, harmless: frozenset[str]) -> Callable[[str, tuple[Any, ...]], None]:

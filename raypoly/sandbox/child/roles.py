@@ -51,6 +51,7 @@ def play(channel: int, prelude: Prelude | None) -> None:
 
 def _play_with(channel: int, namespace: dict[str, Any], role: str, arguments: list[Any]) -> None:
     random.seed(0)
+    sys.argv[1:] = []  # `fileinput` reads the files that they name
     self_pipe.install()
     if role == "observe":
         observer.serve(channel, namespace, *arguments)

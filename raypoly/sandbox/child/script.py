@@ -67,6 +67,6 @@ def _finish(out: Any) -> None:
     """What an interpreter does at its end: wait for threads, run exit handlers, flush."""
     vars(threading)["_shutdown"]()
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, out):
-        if not stream.closed:
+    for stream in (getattr(sys, "stdout", None), out):
+        if stream is not None and not stream.closed:
             stream.flush()
