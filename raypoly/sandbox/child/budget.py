@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from opcode import opmap
 from os import _exit
-from types import CodeType, FrameType
+from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any
 
 from raypoly.sandbox.child import guard, holdings
@@ -41,6 +41,8 @@ _CHANGES = """
 _CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8
 """A look that touches few objects is made at each line. After a dearer one lines pass without, so that what looks cost
 grows no faster than lines do."""
+_WITH_OWN_LINE = (ast.stmt, ast.excepthandler, ast.match_case)
+_DEEPER = 4
 _GENERATORS = 0x20 | 0x80 | 0x200
 _NO_LIMIT = float("inf")
 
@@ -66,6 +68,7 @@ class Counters:
         "live",
         "pause",
         "peak",
+        "reached",
         "report",
         "steps",
         "total",
@@ -79,9 +82,12 @@ class Counters:
         self.held = holdings.Holdings(namespace)
         self.trace: Trace | None = None
         self.changed: Callable[[], bool] | None = None
-        """Whether a module, or what is in one, has changed: what a program hides there is not counted."""
+        """Whether a module, or what is in one, has changed: what a program hides there is not counted. None if the
+        program has no way to a module."""
         self.base = 0
         """Steps of loading the module, and of tests that left something for the next."""
+        self.reached = 0
+        """Depth of tests that left something for the next."""
         self.kept = 0
         """What was left by then, as a number."""
         self.limits = (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
@@ -94,11 +100,14 @@ class Counters:
 
 def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counters:
     """Close the ways to tamper, and count from now on: frames that begin after this call, to the process's end."""
+    given = [value for name, value in namespace.items() if name[:2] != "__"]
     counters = Counters(report, namespace, 0 if _changes_containers(code) else _FREE_COMPREHENSIONS)
     counters.held.know_code(code)
     counters.trace = _tracer(counters)
     _settrace(counters.trace)
-    counters.changed = guard.close(report)
+    changed = guard.close(report)
+    if _imports(code) or any(type(value) is not BuiltinFunctionType for value in given):
+        counters.changed = changed
     return counters
 
 
@@ -110,37 +119,55 @@ def loaded(counters: Counters) -> None:
 
 
 def compiled(source: str) -> CodeType:
-    """The program with each statement on a line of its own, however it was written."""
-    tree = ast.parse(source)
+    """The program with each statement on a line of its own, however it was written. Raises what `compile` raises."""
+    tree = ast.parse(source, FILE)
     line = 0
     todo: list[tuple[ast.AST, int]] = [(tree, 0)]
     while todo:
         node, at = todo.pop()
-        if isinstance(node, (ast.stmt, ast.excepthandler, ast.match_case)):
+        if isinstance(node, _WITH_OWN_LINE):
             line = at = line + 1
-        if isinstance(node, (ast.stmt, ast.expr, ast.excepthandler, ast.pattern, ast.arg, ast.keyword, ast.alias)):
-            node.lineno = node.end_lineno = at
-            node.col_offset = node.end_col_offset = 0
+        if "lineno" in node._attributes:
+            node.lineno = node.end_lineno = at  # type: ignore[attr-defined]
+            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
         todo += [(child, at) for child in ast.iter_child_nodes(node)]
-    return compile(tree, FILE, "exec", dont_inherit=True)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(_DEEPER * limit)  # a tree may be as deep as its text was
+    try:
+        return compile(tree, FILE, "exec", dont_inherit=True)
+    except SyntaxError:
+        compile(source, FILE, "exec", dont_inherit=True)  # names the line
+        raise
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _changes_containers(code: CodeType) -> bool:
-    inner = [constant for constant in code.co_consts if type(constant) is CodeType]
-    return not set(_CHANGES.split()).isdisjoint(code.co_names) or any(map(_changes_containers, inner))
+    return any(not set(_CHANGES.split()).isdisjoint(part.co_names) for part in _parts(code))
+
+
+def _imports(code: CodeType) -> bool:
+    return any(opmap["IMPORT_NAME"] in part.co_code[::2] for part in _parts(code))
+
+
+def _parts(code: CodeType) -> Iterator[CodeType]:
+    """A program's code objects."""
+    yield code
+    for constant in code.co_consts:
+        if type(constant) is CodeType:
+            yield from _parts(constant)
 
 
 def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> None:
     """Start the counts of a test with these arguments. `limits` names any of `_COUNTERS`; None counts without end."""
     kept = counters.held.left()
-    if kept == counters.kept:
-        counters.deepest = 0
-    else:  # the last test's work is part of this one's
-        counters.kept, counters.base = kept, counters.steps
+    if kept != counters.kept:  # the last test's work is part of this one's
+        counters.kept, counters.base, counters.reached = kept, counters.steps, counters.deepest
     counters.limits = tuple((limits or {}).get(name, _NO_LIMIT) for name in _COUNTERS)  # type: ignore[assignment]
     counters.steps = counters.base
     counters.peak = counters.total = counters.pause = counters.comprehensions = 0
     counters.depth = counters.generators = 0
+    counters.deepest = counters.reached
     counters.live.clear()
     counters.held.begin(arguments)
     for which, count in ((0, counters.steps), (2, counters.deepest)):
@@ -153,7 +180,7 @@ def counts(counters: Counters) -> dict[str, int]:
     """The test's counts, at its end. A tracer that is no longer in place means that somebody switched it off."""
     if _gettrace() is not counters.trace:
         guard.tampered(counters.report, "the step counter was switched off")
-    if counters.limits[1] < _NO_LIMIT and counters.changed is not None and counters.changed():
+    if counters.changed is not None and counters.changed():
         guard.tampered(counters.report, "the program changed a module")
     return {"steps": counters.steps, "elements": counters.peak, "depth": counters.deepest}
 

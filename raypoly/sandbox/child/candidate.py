@@ -34,9 +34,7 @@ def serve(
     counters = None
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
-        compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
-        if counted:
-            compiled = budget.compiled(code)
+        compiled = budget.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report("syntax", type(error).__name__, text_of(error))
         return

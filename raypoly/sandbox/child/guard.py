@@ -151,13 +151,15 @@ def close(report: Report, observed: bool = False, budgeted: bool = True) -> Call
 
 
 def _contents(modules: list[Any]) -> list[tuple[str, int]]:
-    """Names and identities of what modules hold, and of what their classes and functions hold."""
+    """Names and identities of what modules hold, and of what their classes, functions and containers hold."""
     found = []
     for module in modules:
         for name, value in vars(module).items():
             found.append((name, id(value)))
             if isinstance(value, (type, FunctionType)):
                 found += [(inner, id(held)) for inner, held in vars(value).items()]
+            elif isinstance(value, (list, set, dict)):
+                found += [("", id(held)) for held in (value.values() if isinstance(value, dict) else value)]
     return found
 
 

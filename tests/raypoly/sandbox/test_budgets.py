@@ -154,13 +154,6 @@ def test_elements_are_counted_wherever_they_are_held(sandbox: Sandbox, code: str
     assert "budget of elements" in verdict.detail
 
 
-def test_what_is_hidden_in_a_module_is_tampering(sandbox: Sandbox) -> None:
-    code = "import heapq\ndef f(n):\n heapq.x = [i * i for i in range(3)]\n return (n - 1) * n * (2 * n - 1) // 6"
-    verdict = sandbox.score(budgeted(), code)
-    assert (verdict.status, verdict.tests_passed) == ("error", 1)
-    assert "the program changed a module" in verdict.detail
-
-
 MANY_STEPS = {
     "statements on a line": (
         "def f(n):\n s = 0\n"

@@ -30,6 +30,31 @@ OPEN_ATTACKS = {
     "local names": f"def f(n):\n if any('@' in k for k in locals()): {OTHER}\n{LOOP}",
 }
 UNKNOWN_OR_FOR = {
+    "a question about the meter's names": (
+        f"import typing\ndef f(n):\n if hasattr(typing.stdlib_re.enum.bltns, '@each'): {OTHER}\n{LOOP}"
+    ),
+    "a look at all builtins": (
+        f"u = chr(95) * 2\ndef f(n):\n if '@each' in ('{{0.' + u + 'builtins' + u + '}}').format(f): {OTHER}\n{LOOP}"
+    ),
+    "the builtins among the globals": (
+        "b = globals()[chr(95) * 2 + 'builtins' + chr(95) * 2]\n"
+        f"def f(n):\n if hasattr(b, '@' + 'each'): {OTHER}\n{LOOP}"
+    ),
+    "a pattern that reads any attribute": (
+        "u = chr(95) * 2\nA = type('A', (), {u + 'match_args' + u: (u + 'builtins' + u,)})\n"
+        f"def f(n):\n match f:\n  case A(x): {OTHER}\n{LOOP}"
+    ),
+    "what is replaced": f"def f(n):\n if 'built' not in repr(getattr): {OTHER}\n{LOOP}",
+    "a decorator of the library's": (
+        f"import functools\ndef f(n):\n if 'functools' not in repr(functools.wraps): {OTHER}\n{LOOP}"
+    ),
+    "a copied name": (
+        "import functools\ndef q(): pass\n@functools.wraps(q)\ndef w(): pass\n"
+        f"def f(n):\n if w.__name__ != 'q': {OTHER}\n{LOOP}"
+    ),
+    "the modules at hand": f"import sys\ndef f(n):\n if not hasattr(sys, 'modules'): {OTHER}\n{LOOP}",
+    "the ways to import": f"import sys\ndef f(n):\n if not sys.meta_path: {OTHER}\n{LOOP}",
+    "the depth that is left": f"import sys\ndef f(n):\n if sys.getrecursionlimit() != 1000: {OTHER}\n{LOOP}",
     "not the module's name": f"def f(n):\n if __name__ != '__candidate__': {OTHER}\n{LOOP}",
     "the limit of recursion": (
         "def deep(n):\n try:\n  return deep(n + 1)\n except RecursionError:\n  return n\n"

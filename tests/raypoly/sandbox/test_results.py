@@ -23,6 +23,9 @@ HONEST = {
     "a numpy int": ("import numpy as np\ndef f(n): return np.int64(3)", 3),
     "a numpy bool": ("import numpy as np\ndef f(n): return [np.bool_(True), np.float64(0.5)]", [True, 0.5]),
     "a numpy array": ("import numpy as np\ndef f(n): return np.array([[1, 2], [3, 4]])", [[1, 2], [3, 4]]),
+    "a UserList": ("from collections import UserList\ndef f(n): return UserList([1, 2])", [1, 2]),
+    "a UserDict": ("from collections import UserDict\ndef f(n): return UserDict(a=1)", {"a": 1}),
+    "a SortedList": ("from sortedcontainers import SortedList\ndef f(n): return SortedList([2, 1])", [1, 2]),
     "a class of an abstract base": ("from abc import ABC\nclass L(list, ABC): pass\ndef f(n): return L([1])", [1]),
 }
 LIES = {
@@ -41,6 +44,13 @@ LIES = {
         "from fractions import Fraction\nclass F(Fraction):\n _numerator = property(lambda s: 3)\n"
         "def f(n):\n x = object.__new__(F)\n Fraction._numerator.__set__(x, 4)\n Fraction._denominator.__set__(x, 1)\n"
         " return x"
+    ),
+    "a UserList's own value": (
+        "from collections import UserList\nclass U(UserList):\n __eq__ = lambda s, o: True\ndef f(n): return U([4])"
+    ),
+    "a class of a library's name": (
+        "class T:\n __module__ = 'itertools'\n __eq__ = lambda s, o: True\n __iter__ = lambda s: iter([3])\n"
+        "def f(n): return T()"
     ),
     "a Fraction's own value": (
         "from fractions import Fraction\nclass F(Fraction):\n __eq__ = lambda s, o: True\ndef f(n): return F(4)"
@@ -90,6 +100,22 @@ def test_an_event_loop_runs_without_sockets(sandbox: Sandbox) -> None:
 def test_a_script_may_close_its_output_at_its_end(sandbox: Sandbox, end: str) -> None:
     script = Problem("p", "", "", TestSuite("stdin", '[{"input": "", "output": "7"}]'))
     assert sandbox.score(script, f"import os, sys\nprint(7)\n{end}").passed
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fileinput\nprint(sum(map(int, fileinput.input())))",
+        "import sys\nprint(int(input()), flush=True)\nsys.stdout = None",
+        "import mmap\nprint(mmap.mmap(0, 0, access=mmap.ACCESS_READ).readline().decode())",
+        "import io, os\nprint(io.BytesIO(os.read(0, os.fstat(0).st_size)).read().decode())",
+        "import os\nout = os.fdopen(os.dup(1), 'w')\nout.write(input())\nout.close()",
+    ],
+)
+def test_a_script_may_read_and_write_in_any_usual_way(sandbox: Sandbox, code: str) -> None:
+    script = Problem("p", "", "", TestSuite("stdin", '[{"input": "7\\n", "output": "7"}]'))
+    verdict = sandbox.score(script, code)
+    assert verdict.passed, verdict
 
 
 def test_a_program_may_hold_300_mib(sandbox: Sandbox) -> None:
