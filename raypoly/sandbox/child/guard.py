@@ -36,17 +36,19 @@ _SPECIAL = """
     __floordiv__ __truediv__ __neg__ __abs__ __radd__ __iadd__ __and__ __or__ __xor__ __slots__ __doc__ __module__
     __qualname__ __annotations__ __classcell__ __enter__ __exit__ __index__ __int__ __reversed__ __post_init__
 """
-_FRAMES = """tb_frame tb_next gi_frame gi_code cr_frame ag_frame f_back f_locals f_globals f_builtins"""
+_FRAMES = """
+    tb_frame tb_next tb_lasti tb_lineno gi_frame gi_code cr_frame ag_frame f_back f_locals f_globals f_builtins
+"""
 _SYS_NAMES = """settrace gettrace setprofile getprofile call_tracing _getframe _current_frames"""
-_REFUSED = frozenset(
-    f"""{_SYS_NAMES} getattr setattr delattr vars dir attrgetter methodcaller Protocol runtime_checkable
-    _sys types contextlib stdlib_re bltns modules meta_path path_hooks getrecursionlimit getallocatedblocks
-    getrefcount""".split()
-)
-"""Names that lead to attributes by computed names, to other modules, or to what differs in an observed run."""
+_COMPUTING = """getattr setattr delattr vars dir attrgetter methodcaller Protocol runtime_checkable"""
+_ELSEWHERE = """_sys types contextlib stdlib_re bltns modules meta_path path_hooks"""
+_TELLING = """getrecursionlimit getallocatedblocks getrefcount exc_info"""
+"""What differs in an observed run."""
+_REFUSED = frozenset(f"{_SYS_NAMES} {_COMPUTING} {_ELSEWHERE} {_TELLING}".split())
 _ONLY_CALLED = frozenset({"hasattr", "wraps", "update_wrapper"})
 """Of an attribute that stands in the program, or replaced, which a program that looked at them could see."""
 _FORMATS = frozenset({"format", "format_map"})
+_LOOKED_AT = _ONLY_CALLED | _FORMATS | {"sys"}
 _FIELD_OF_A_FIELD = re.compile(r"\{[^{}:!]*[.\[]")
 _HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads"})
 """Our own tests come by `marshal`, which a counted program can't import."""
@@ -87,7 +89,7 @@ def check_program(code: CodeType, source: str) -> str | None:
             todo += [name for name in found.co_freevars + found.co_cellvars if name != "__class__"]  # of `super()`
     if names & _REFUSED:
         return min(names & _REFUSED)
-    return _computed(ast.parse(source)) if matches or names & (_ONLY_CALLED | _FORMATS) else None
+    return _computed(ast.parse(source)) if matches or names & _LOOKED_AT else None
 
 
 def _computed(tree: ast.Module) -> str | None:
@@ -99,6 +101,8 @@ def _computed(tree: ast.Module) -> str | None:
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         args = called.get(id(node), [])
         if name in _ONLY_CALLED and not (args and _is_plain(args[-1] if name == "hasattr" else None)):
+            return name
+        if name == "sys" and isinstance(node, ast.Attribute):
             return name
         if name in _FORMATS and isinstance(node, ast.Attribute):
             text = node.value.value if isinstance(node.value, ast.Constant) else None

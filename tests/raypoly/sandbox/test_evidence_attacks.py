@@ -52,6 +52,11 @@ UNKNOWN_OR_FOR = {
         "import functools\ndef q(): pass\n@functools.wraps(q)\ndef w(): pass\n"
         f"def f(n):\n if w.__name__ != 'q': {OTHER}\n{LOOP}"
     ),
+    "the place of an error": (
+        "class C:\n def __enter__(s): pass\n def __exit__(s, kind, error, place):\n"
+        "  s.at = place.tb_lasti, place.tb_lineno\n  return True\n"
+        f"def f(n):\n c = C()\n with c:\n  for i in range(1): 1 / 0\n if c.at != (38, 9): {OTHER}\n{LOOP}"
+    ),
     "the modules at hand": f"import sys\ndef f(n):\n if not hasattr(sys, 'modules'): {OTHER}\n{LOOP}",
     "the ways to import": f"import sys\ndef f(n):\n if not sys.meta_path: {OTHER}\n{LOOP}",
     "the depth that is left": f"import sys\ndef f(n):\n if sys.getrecursionlimit() != 1000: {OTHER}\n{LOOP}",
