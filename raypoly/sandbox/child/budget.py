@@ -15,34 +15,23 @@ The counters live in closures of functions that a candidate has no way to name (
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Callable, Iterator
-from opcode import opmap
+from collections.abc import Callable
 from os import _exit
 from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any
 
-from raypoly.sandbox.child import guard, holdings
+from raypoly.sandbox.child import counted_code, guard, holdings
 
 _COUNTERS = ("steps", "elements", "depth")
-FILE = "<candidate>"
+FILE = counted_code.FILE
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _CONTAINERS = (list, dict, set)
 _FREE_COMPREHENSIONS = 4
 """A test's first comprehensions cost no step an item: a plain solution has one or two, one that chops its work many."""
-_ASSIGNMENTS = frozenset(map(opmap.__getitem__, ("STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR")))
-_CHANGES = """
-    add append appendleft clear discard extend extendleft insert pop popitem popleft remove reverse rotate send
-    setdefault sort subtract update __setitem__ __iadd__ setitem delitem iadd iconcat heapify heappop heappush
-    heappushpop heapreplace insort insort_left insort_right
-"""
-"""Names of what changes a container: a comprehension that calls one could be a loop that keeps no items."""
 _CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8
 """A look that touches few objects is made at each line. After a dearer one lines pass without, so that what looks cost
 grows no faster than lines do."""
-_WITH_OWN_LINE = (ast.stmt, ast.excepthandler, ast.match_case)
-_DEEPER = 4
 _GENERATORS = 0x20 | 0x80 | 0x200
 _NO_LIMIT = float("inf")
 
@@ -101,12 +90,12 @@ class Counters:
 def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counters:
     """Close the ways to tamper, and count from now on: frames that begin after this call, to the process's end."""
     given = [value for name, value in namespace.items() if name[:2] != "__"]
-    counters = Counters(report, namespace, 0 if _changes_containers(code) else _FREE_COMPREHENSIONS)
+    counters = Counters(report, namespace, 0 if counted_code.changes_containers(code) else _FREE_COMPREHENSIONS)
     counters.held.know_code(code)
     counters.trace = _tracer(counters)
     _settrace(counters.trace)
     changed = guard.close(report)
-    if _imports(code) or any(type(value) is not BuiltinFunctionType for value in given):
+    if counted_code.imports(code) or any(type(value) is not BuiltinFunctionType for value in given):
         counters.changed = changed
     return counters
 
@@ -116,46 +105,6 @@ def loaded(counters: Counters) -> None:
     counters.base = counters.steps
     counters.held.loaded()
     counters.kept = counters.held.left()
-
-
-def compiled(source: str) -> CodeType:
-    """The program with each statement on a line of its own, however it was written. Raises what `compile` raises."""
-    tree = ast.parse(source, FILE)
-    line = 0
-    todo: list[tuple[ast.AST, int]] = [(tree, 0)]
-    while todo:
-        node, at = todo.pop()
-        if isinstance(node, _WITH_OWN_LINE):
-            line = at = line + 1
-        if "lineno" in node._attributes:
-            node.lineno = node.end_lineno = at  # type: ignore[attr-defined]
-            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
-        todo += [(child, at) for child in ast.iter_child_nodes(node)]
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(_DEEPER * limit)  # a tree may be as deep as its text was
-    try:
-        return compile(tree, FILE, "exec", dont_inherit=True)
-    except SyntaxError:
-        compile(source, FILE, "exec", dont_inherit=True)  # names the line
-        raise
-    finally:
-        sys.setrecursionlimit(limit)
-
-
-def _changes_containers(code: CodeType) -> bool:
-    return any(not set(_CHANGES.split()).isdisjoint(part.co_names) for part in _parts(code))
-
-
-def _imports(code: CodeType) -> bool:
-    return any(opmap["IMPORT_NAME"] in part.co_code[::2] for part in _parts(code))
-
-
-def _parts(code: CodeType) -> Iterator[CodeType]:
-    """A program's code objects."""
-    yield code
-    for constant in code.co_consts:
-        if type(constant) is CodeType:
-            yield from _parts(constant)
 
 
 def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> None:
@@ -240,7 +189,7 @@ def _tracer(counters: Counters) -> Trace:
         name = code.co_name
         if name in _COMPREHENSIONS:
             counters.comprehensions += 1
-            frame.f_trace_lines = counters.comprehensions > counters.free or _assigns(code)
+            frame.f_trace_lines = counters.comprehensions > counters.free or counted_code.assigns(code)
             return on_comprehension
         if name == "<module>":
             return on_module
@@ -286,11 +235,6 @@ def _tracer(counters: Counters) -> Trace:
 
     counters.held.know(on_call, on_module, on_comprehension, on_frame, on_generator, on_function)
     return on_call
-
-
-def _assigns(code: CodeType) -> bool:
-    """Whether a comprehension assigns a variable of the function around it (`:=`), an attribute or an item."""
-    return not _ASSIGNMENTS.isdisjoint(code.co_code[::2])
 
 
 def _module_tracer(counters: Counters) -> Trace:

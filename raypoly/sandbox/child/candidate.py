@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn
 
-from raypoly.sandbox.child import budget, frames, guard, linked_nodes, plain_data
+from raypoly.sandbox.child import budget, counted_code, frames, guard, linked_nodes, plain_data
 
 Report = Callable[..., None]
 OPERATIONS = "<operations>"
@@ -34,7 +34,7 @@ def serve(
     counters = None
     code = frames.receive(channel).decode("utf-8", "surrogatepass")
     try:
-        compiled = budget.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
+        compiled = counted_code.compiled(code) if counted else compile(code, budget.FILE, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report("syntax", type(error).__name__, text_of(error))
         return
