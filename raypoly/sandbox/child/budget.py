@@ -32,7 +32,6 @@ _FREE_COMPREHENSIONS = 4
 _CHEAP_LOOK, _OBJECTS_A_LINE = 128, 8
 """A look that touches few objects is made at each line. After a dearer one lines pass without, so that what looks cost
 grows no faster than lines do."""
-_GENERATORS = 0x20 | 0x80 | 0x200
 _NO_LIMIT = float("inf")
 
 Report = Callable[..., None]
@@ -196,7 +195,7 @@ def _tracer(counters: Counters) -> Trace:
         _step(counters)
         if name == "<genexpr>":
             return None
-        if code.co_flags & _GENERATORS:
+        if code.co_flags & guard.GENERATORS:
             counters.live.append(frame)
             counters.generators += 1
             if counters.generators > 1:

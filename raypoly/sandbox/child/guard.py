@@ -48,7 +48,9 @@ _REFUSED = frozenset(f"{_SYS_NAMES} {_COMPUTING} {_ELSEWHERE} {_TELLING}".split(
 _ONLY_CALLED = frozenset({"hasattr", "wraps", "update_wrapper"})
 """Of an attribute that stands in the program, or replaced, which a program that looked at them could see."""
 _FORMATS = frozenset({"format", "format_map"})
-_LOOKED_AT = _ONLY_CALLED | _FORMATS | {"sys"}
+_LOOKED_AT = _ONLY_CALLED | _FORMATS | {"sys", "type", "ABCMeta"}
+GENERATORS = 0x20 | 0x80 | 0x200
+"""Flags of the code of generators and coroutines."""
 _FIELD_OF_A_FIELD = re.compile(r"\{[^{}:!]*[.\[]")
 _HARMLESS = frozenset({"builtins.id", "gc.get_referents", "array.__new__", "sys.unraisablehook", "marshal.loads"})
 """Our own tests come by `marshal`, which a counted program can't import."""
@@ -70,10 +72,13 @@ def tampered(report: Report, what: str) -> NoReturn:
     _exit(0)
 
 
-def check_program(code: CodeType, source: str) -> str | None:
-    """The first name in a program that leads behind the scenes, None where there is none."""
+def check_program(code: CodeType, source: str, lasting: bool = False) -> str | None:
+    """The first name in a program that leads behind the scenes, None where there is none.
+
+    `lasting`: nor may it see when an object goes. A counted program's objects are held a little longer.
+    """
     names: set[str] = set()
-    matches = False
+    matches = cleans_up = False
     todo: list[Any] = [code]
     while todo:
         found = todo.pop()
@@ -85,11 +90,15 @@ def check_program(code: CodeType, source: str) -> str | None:
         elif type(found) is CodeType:
             names.update(found.co_names)
             matches = matches or opmap["MATCH_CLASS"] in found.co_code[::2]
+            cleans_up = cleans_up or (found.co_flags & GENERATORS > 0 and len(found.co_exceptiontable) > 0)
             todo += [*found.co_names, *found.co_varnames, *found.co_consts]
             todo += [name for name in found.co_freevars + found.co_cellvars if name != "__class__"]  # of `super()`
     if names & _REFUSED:
         return min(names & _REFUSED)
-    return _computed(ast.parse(source)) if matches or names & _LOOKED_AT else None
+    tree = ast.parse(source) if matches or cleans_up or names & _LOOKED_AT else None
+    if tree is None:
+        return None
+    return _computed(tree) or (_cleanup(tree) if lasting else None)
 
 
 def _computed(tree: ast.Module) -> str | None:
@@ -109,6 +118,45 @@ def _computed(tree: ast.Module) -> str | None:
             if type(text) is not str or _FIELD_OF_A_FIELD.search(text):
                 return name
     return None
+
+
+def _cleanup(tree: ast.Module) -> str | None:
+    """The first thing that runs when an object goes: the end of a generator's block, or a class by computed names."""
+    compared = {
+        id(part.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for part in (node.left, *node.comparators)
+        if isinstance(part, ast.Call) and len(part.args) == 1
+    }
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name == "ABCMeta" or (name == "type" and isinstance(node, ast.Name) and id(node) not in compared):
+            return name
+        if isinstance(node, (ast.Try, ast.TryStar)) and _waits(node):
+            last = (handler for handler in node.handlers if not _is_ordinary(handler, tree))
+            ends = [*node.finalbody, *(part for handler in last for part in handler.body)]
+            if not all(isinstance(end, ast.Pass) for end in ends):
+                return "finally"
+        if isinstance(node, (ast.With, ast.AsyncWith)) and _waits(node):
+            return "with"
+    return None
+
+
+def _is_ordinary(handler: ast.ExceptHandler, tree: ast.Module) -> bool:
+    """Whether it is for a builtin error by its name, and so not for the end of a generator."""
+    name = handler.type.id if isinstance(handler.type, ast.Name) else ""
+    used = {id(other.type) for other in ast.walk(tree) if isinstance(other, ast.ExceptHandler)}
+    kind = vars(builtins).get(name)
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, Exception)
+        and all(id(node) in used for node in ast.walk(tree) if getattr(node, "id", getattr(node, "name", "")) == name)
+    )
+
+
+def _waits(block: ast.AST) -> bool:
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in ast.walk(block))
 
 
 def _is_plain(name: ast.expr | None) -> bool:

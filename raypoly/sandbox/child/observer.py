@@ -35,7 +35,7 @@ def serve(
         return
     tests, small, large, budgeted = question
     compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
-    name = guard.check_program(compiled, code)
+    name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
     asked = Question(tuple(map(tuple, tests)), small, large)

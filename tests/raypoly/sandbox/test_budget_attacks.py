@@ -175,7 +175,11 @@ HONEST = {
     "formats and questions": (
         "def f(n):\n s = 0 if hasattr(f, 'start') else int('{:d}'.format(0))\n for i in range(n): s += i * i\n return s"
     ),
-    "types": "def f(n):\n s = type(n)()\n for i in range(n): s += i * i if isinstance(i, int) else 0\n return s",
+    "types": "def f(n):\n s = 0\n for i in range(n): s += i * i if type(i) is int else 0\n return s",
+    "a generator that catches": (
+        "def g(n):\n for i in range(n):\n  try: yield i * i\n  except ValueError: print(i)\n"
+        "def f(n):\n s = 0\n for v in g(n): s += v\n return s"
+    ),
     "a memo": "M = {}\ndef f(n):\n if n not in M: M[n] = n and (n - 1) ** 2 + f(n - 1)\n return M[n]",
     "lines in brackets": "def f(\n n,\n):\n return sum(\n  i * i\n  for i in range(\n   n\n  )\n )\n",
 }

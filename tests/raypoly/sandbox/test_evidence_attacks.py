@@ -81,6 +81,21 @@ UNKNOWN_OR_FOR = {
     ),
 }
 
+DROPPED = {
+    "a generator": (
+        "def g(D):\n try: yield\n finally: D.append(1)\ndef f(n):\n D = []\n x = g(D)\n next(x)\n x = None\n"
+    ),
+    "a generator that catches": (
+        "def g(D):\n try: yield\n except BaseException: D.append(1)\n"
+        "def f(n):\n D = []\n x = g(D)\n next(x)\n x = None\n"
+    ),
+    "an object": (
+        "u = chr(95) * 2\nD = []\nA = type('A', (), {u + 'del' + u: lambda s: D.append(1)})\n"
+        "def f(n):\n D.clear()\n x = A()\n x = None\n"
+    ),
+}
+"""A counted program's objects go later than an observed one's, which it could see by what they do then."""
+
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
@@ -111,6 +126,13 @@ def test_a_program_that_could_reach_the_observer_is_not_believed(sandbox: Sandbo
     found = evidence(sandbox, replace(OPEN, answer="completion"), code)
     assert found.strategy in ("for", "")
     assert found.strategy == "for" or found.unknown
+
+
+@pytest.mark.parametrize("code", DROPPED.values(), ids=DROPPED.keys())
+def test_a_program_that_could_see_when_objects_go_is_not_believed(sandbox: Sandbox, code: str) -> None:
+    for condition in ("D", "not D"):
+        attack = f"{code} if {condition}: {OTHER}\n{LOOP}"
+        assert evidence(sandbox, replace(BUDGETED, answer="completion"), attack).unknown
 
 
 @pytest.mark.parametrize("code", UNKNOWN_OR_FOR.values(), ids=UNKNOWN_OR_FOR.keys())
