@@ -36,7 +36,9 @@ class GeneratorActor(Watched):
         self._version = 0
 
     def __repr__(self) -> str:
-        return f"Generator(engine={self._arguments[1].engine}, weights={self._version})"
+        """Ray asks once, when the actor is made."""
+        model, config, _ = self._arguments
+        return f"Generator({config.engine}, {model.name})"
 
     def setup(self) -> None:
         """Load the model. An error fails this call; the actor lives on."""

@@ -63,7 +63,8 @@ class LearnerActor(Watched):
         self._senders: dict[str, Sender] = {}
 
     def __repr__(self) -> str:
-        return f"Learner(weights={self._learner.version if hasattr(self, '_learner') else 'none yet'})"
+        """Ray asks once, when the actor is made."""
+        return f"Learner({self._model_path.name})"
 
     def meeting(self) -> tuple[str, int]:
         """For rank 0: host and port where the ranks of this learner meet, for as long as this actor lives."""

@@ -13,12 +13,12 @@ A reviewer reads, in this order:
    `sleep_meter.py` tells a child's sleep from its wait for a core.
 3. `sandbox.py` (`Sandbox`) decides what runs. At start it runs the probes, and refuses to work if one breaks out.
 4. One file runs one kind of tests: `case_run.py` calls and operations, `check_run.py` a `check(candidate)`,
-   `script_run.py` standard input and output. `candidate_process.py` serves the first two. `compile_check.py` refuses
-   programs that do not compile.
+   `script_run.py` standard input and output. `candidate_process.py` serves the first two. `source_reader.py` reads
+   programs and runs none: it refuses those that do not compile, and says what the source of the others shows.
 5. `prepared_suite.py` encodes the tests once. `outcome.py` puts the result into words.
 
-`raypoly.strategies` decides which strategy a program uses. Its code parses and runs programs, so it runs in a confined
-child too (the role `observe` in `child/roles.py`). No wall depends on it.
+`raypoly.strategies` decides which strategy a program uses. Its code parses and runs programs, so it runs in confined
+children too (the roles `read` and `observe` in `child/roles.py`). No wall depends on it.
 """
 
 from raypoly.sandbox.prepared_suite import DEFAULT_COUNTERS

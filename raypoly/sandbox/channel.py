@@ -189,7 +189,7 @@ class Child:
             arrived = self._read()
             wall, cpu = time.monotonic() - asked, self.spent() - spent
             if not window or arrived < _MAY_BLOCK:
-                self._meter.watch(wall, cpu, arrived > 0)
+                self._meter.watch(wall, cpu, arrived > 0, self._is_complete())
             if arrived:
                 return
             asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)
@@ -201,7 +201,15 @@ class Child:
                 raise ScratchFull
             self._looked = time.monotonic()
 
+    def _is_complete(self) -> bool:
+        """Whether a whole message has arrived."""
+        if len(self._incoming) < _HEADER.size:
+            return False
+        (size,) = _HEADER.unpack_from(self._incoming)
+        return len(self._incoming) >= _HEADER.size + int(size)
+
     def _complete(self) -> bytes | None:
+        """The next message, if it has arrived. Raises `Garbled` where it says that it is too long."""
         if len(self._incoming) < _HEADER.size:
             return None
         (size,) = _HEADER.unpack_from(self._incoming)

@@ -17,12 +17,12 @@ from raypoly.sandbox.case_run import CaseRun
 from raypoly.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
 from raypoly.sandbox.check_run import CheckRun
 from raypoly.sandbox.child import plain_data
-from raypoly.sandbox.compile_check import CompileCheck
 from raypoly.sandbox.outcome import TestsOutcome, one_line
 from raypoly.sandbox.prepared_suite import Case, Cases, Suite, read_suite
 from raypoly.sandbox.script_run import ScriptRun
+from raypoly.sandbox.source_reader import SourceReader
 from raypoly.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
-from raypoly.strategies.evidence import EVIDENCE_SECONDS, observe_question, read_evidence
+from raypoly.strategies.evidence import OBSERVED_SECONDS, read_evidence, run_question, source_question
 from raypoly.values import Evidence, Problem, Verdict
 
 _READING_SECONDS = 20.0
@@ -48,7 +48,7 @@ class Sandbox:
         self._suites = LRUCache[str, Suite](_SUITES_KEPT, SUITE_CHARACTERS)
         self._templates: OrderedDict[str, PreludeTemplate] = OrderedDict()
         self._zygote: Zygote | None = Zygote(limits, evidence)
-        self._compile_check = CompileCheck(self._running_zygote)
+        self._reader = SourceReader(self._running_zygote)
         self._compiled: deque[bool] = deque(maxlen=READ_AHEAD_WINDOW)
         """Whether each of the last programs compiled."""
         try:
@@ -106,7 +106,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End the zygote and all its children."""
-        for close in (*(template.close for template in self._templates.values()), self._compile_check.close):
+        for close in (*(template.close for template in self._templates.values()), self._reader.close):
             with contextlib.suppress(SandboxError):  # the zygote may be gone, and they with it
                 close()
         self._templates.clear()
@@ -141,7 +141,7 @@ class Sandbox:
 
     def _run(self, problem: Problem, code: str) -> TestsOutcome:
         run = self._new_run(problem, code)
-        refusal = None if all(self._compiled) else self._compile_check.refusal(code)
+        refusal = None if all(self._compiled) else self._reader.refusal(code)
         outcome = run.judge(self._limits.all_tests) if refusal is None else run.refused(refusal)
         self._compiled.append(outcome.parses)
         return outcome
@@ -194,36 +194,26 @@ class Sandbox:
         return self._templates[prelude]
 
     def _observe(self, problem: Problem, code: str, outcome: TestsOutcome) -> Evidence | None:
-        """Evidence from a second child on a program that parses; unknown if that child fails."""
+        """Evidence on a program that parses: what its source says, and what a second run of its tests shows."""
         if not outcome.parses or not self._evidence:
             return None
         suite, nonce = self._suite(problem), os.urandom(NONCE)
-        question = observe_question(nonce, problem, code, suite.cases if isinstance(suite, Cases) else ())
-        runs = problem.tests.kind == "calls"
-        source, run = self._answers(self._template_of(problem), question, EVIDENCE_SECONDS, 1 + runs, nonce)
-        return read_evidence(source, run, runs)
+        source = self._reader.evidence(*source_question(problem, code))
+        question = run_question(nonce, problem, code, suite.cases if isinstance(suite, Cases) else ())
+        run = None if question is None else self._ask(self._template_of(problem), question, OBSERVED_SECONDS, nonce)
+        return read_evidence(source, run, question is not None)
 
-    def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float) -> Any:
-        """The answer of a new child to one question; None without an answer in time."""
-        return self._answers(forker, question, cpu_seconds, 1)[0]
-
-    def _answers(
-        self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, number: int, nonce: bytes = b""
-    ) -> tuple[Any, Any]:
-        """The one or two answers of a new child, None for each that does not come in time and behind the nonce."""
+    def _ask(self, forker: Forker, question: tuple[Any, ...], cpu_seconds: float, nonce: bytes = b"") -> Any:
+        """The answer of a new child to one question; None if none comes in time and behind the nonce."""
         child = forker.fork(cpu_seconds, Clock(cpu_seconds, cpu_seconds))
         child.send(plain_data.pack(question))
-        found: list[Any] = []
-        with contextlib.suppress(ChildGone, OutOfTime, Garbled, plain_data.Malformed):
-            try:
-                while len(found) < number:
-                    message = child.receive()
-                    if not message.startswith(nonce):
-                        break
-                    found.append(plain_data.decode(message[len(nonce) :]))
-            finally:
-                forker.reap(child)
-        return (*found, None, None)[0], (*found, None, None)[1]
+        try:
+            message = child.receive()
+            return plain_data.decode(message[len(nonce) :]) if message.startswith(nonce) else None
+        except (ChildGone, OutOfTime, Garbled, plain_data.Malformed):
+            return None
+        finally:
+            forker.reap(child)
 
     def _running_zygote(self) -> Zygote:
         if self._zygote is None:

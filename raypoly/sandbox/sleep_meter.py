@@ -1,10 +1,12 @@
 """How long a process sleeps: the wall time that neither its CPU time nor the scheduler's waiting times explain.
 
 A process that waits for a core does not sleep, whatever the load. Linux counts that wait for each thread
-(`/proc/PID/task/TID/schedstat`, the second number, nanoseconds), but books it when the thread gets its core. So the
-meter also asks which threads want one. If some thread does at two looks, no time between them was sleep; what is
-charged at a look where one does is not counted before the next, which may take it back. A look that the child's own
-bytes caused does not show that it works. Where the kernel counts no waits, a process sleeps while all its threads do.
+(`/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited, turns on a core), but books it when the thread
+gets its core. So the meter also asks which threads want one. A thread that does, and has had no turn since the last
+look, has waited all the time. What is charged at a look where some thread wants a core is not counted before the wait
+is booked, which may take it back. With one thread that is exact. Several may take turns, or begin and end: if some
+thread wants a core at two looks, no time between them was sleep. A look that the child's own bytes caused does not show
+that it works. Where the kernel counts no waits, a process sleeps while all its threads do.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ _SLEEPING = ("S", "T", "t", "Z", "X")
 
 @dataclass(frozen=True)
 class _Thread:
-    state: str
+    wants_core: bool
     waited: float
     """Seconds for which it has waited for a core, as far as the kernel has booked them."""
+    turns: int
+    """How often it has got a core."""
 
 
 class SleepMeter:
@@ -35,22 +39,27 @@ class SleepMeter:
         self._pid = pid
         self._unexplained = 0.0
         self._late = False
-        """Whether bytes came since the last look: the child may have waited for us to take them."""
+        """Whether a message came since the last look: the child may have waited for us to take it."""
         self._threads: dict[str, _Thread] = {}
         self._wanted = False
         """Whether some thread wanted a core at the last look, at a moment that the child had not chosen."""
         self._own: tuple[dict[str, _Thread], float] | None = None
         """This process's threads, and its CPU time, once its own waits are noted."""
         self._open = 0.0
-        """What the last look charged while some thread wanted a core: the next look may take it back."""
+        """What the last look charged while some thread wanted a core: the booking of its wait may take it back."""
+        self._ahead = 0.0
+        """Seconds already credited of a wait that is not booked yet."""
         self.slept = 0.0
         """Seconds of sleep so far."""
 
-    def watch(self, wall: float, cpu: float, arrived: bool) -> None:
-        """Account for `wall` seconds in which the process used `cpu` seconds; `arrived`: they ended with its bytes."""
+    def watch(self, wall: float, cpu: float, arrived: bool, message: bool) -> None:
+        """Account for `wall` seconds in which the process used `cpu` seconds.
+
+        `arrived`: they ended with bytes of its; `message`: which make a message whole.
+        """
         # the kernel books CPU time by ticks, so that it comes late, and then all at once
         self._unexplained = max(-_LOOK_SECONDS, self._unexplained + wall - cpu)
-        self._late = self._late or arrived
+        self._late = self._late or message
         if self._unexplained > _NOTE_SECONDS and self._own is None:
             self._own = _threads(os.getpid()), time.process_time()
         if self._unexplained > _LOOK_SECONDS:
@@ -59,30 +68,49 @@ class SleepMeter:
     def _look(self, arrived: bool) -> None:
         assert self._own is not None
         before, now = self._threads, _threads(self._pid)
-        wants = _wants_core(now)
-        credit = booked = _longest_wait(before, now)
-        wanted, self._wanted = self._wanted, wants and not arrived
-        if wanted and self._wanted:  # threads take turns, or begin and end, while some thread always wants a core
-            credit = max(booked, self._unexplained)
-        if self._late:  # this thread may have waited for a core, or for others of its process
-            own, cpu = self._own
-            credit += _longest_wait(own, _threads(os.getpid())) + time.process_time() - cpu
-        charge = max(0.0, self._unexplained - credit) if _COUNTED or not wants else 0.0
-        belated = max(0.0, booked - self._unexplained)  # more than this interval: it began in the last one
-        self.slept += max(0.0, self._open - belated)
-        self._open = charge if wants else 0.0
-        self.slept += charge - self._open
+        wants = any(thread.wants_core for thread in now.values())
+        charge = max(0.0, self._unexplained - self._credit(before, now, wants and not arrived))
+        self._open += charge if _COUNTED or not wants else 0.0
+        if not wants:
+            self._settle()
         self._threads, self._own, self._unexplained, self._late = now, None, 0.0, False
+
+    def _credit(self, before: dict[str, _Thread], now: dict[str, _Thread], wanted: bool) -> float:
+        """Seconds since the last look that were no sleep. What it charged is settled once the wait for it is booked."""
+        earlier, self._wanted = self._wanted, wanted
+        if _still_waits(before, now):
+            self._ahead += self._unexplained
+            return self._unexplained
+        alone = len(before) < 2 and len(now) < 2
+        booked = _longest_wait(before, now)
+        if alone:
+            booked = max(0.0, booked - self._ahead)
+        self._ahead = 0.0
+        self._open -= min(self._open, max(0.0, booked - self._unexplained))  # more than this interval: it began before
+        self._settle()
+        if earlier and wanted and not alone:
+            return self._unexplained
+        if not self._late:
+            return booked
+        own, cpu = self._own or ({}, 0.0)  # this thread may have waited for a core, or for others of its process
+        return booked + _longest_wait(own, _threads(os.getpid())) + time.process_time() - cpu
+
+    def _settle(self) -> None:
+        self.slept, self._open = self.slept + self._open, 0.0
+
+
+def _still_waits(before: dict[str, _Thread], now: dict[str, _Thread]) -> bool:
+    """Whether some thread wants a core, as it did before, and has had none since."""
+    return any(
+        thread.wants_core and name in before and before[name].wants_core and before[name].turns == thread.turns
+        for name, thread in now.items()
+    )
 
 
 def _longest_wait(before: dict[str, _Thread], now: dict[str, _Thread]) -> float:
     """Seconds that the thread which waited longest has waited since: several wait at the same time."""
     waits = (thread.waited - (before[name].waited if name in before else 0.0) for name, thread in now.items())
     return max(waits, default=0.0)
-
-
-def _wants_core(threads: dict[str, _Thread]) -> bool:
-    return any(thread.state not in _SLEEPING for thread in threads.values())
 
 
 def _threads(pid: int) -> dict[str, _Thread]:
@@ -92,9 +120,9 @@ def _threads(pid: int) -> dict[str, _Thread]:
     with contextlib.suppress(OSError):  # all have ended
         for name in os.listdir(folder):
             with contextlib.suppress(OSError):  # this one has
-                waited = int((folder / name / "schedstat").read_text().split()[1]) / 1e9 if _COUNTED else 0.0
+                _, waited, turns = (folder / name / "schedstat").read_text().split() if _COUNTED else (0, 0, 0)
                 state = (folder / name / "stat").read_text().rpartition(")")[2].split()[0]
-                found[name] = _Thread(state, waited)
+                found[name] = _Thread(state not in _SLEEPING, int(waited) / 1e9, int(turns))
     return found
 
 

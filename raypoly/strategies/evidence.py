@@ -1,13 +1,14 @@
 """Asks a confined child for a program's evidence and reads its answer. Only this file runs outside the sandbox.
 
-    question = observe_question(nonce, problem, code, suite.cases)     # for a child in the role `observe`
-    evidence = read_evidence(source, run)                              # its two messages, or None for each
+    source = reader.evidence(*source_question(problem, code))          # from a child that runs no program
+    question = run_question(nonce, problem, code, suite.cases)         # for a child in the role `observe`, or None
+    evidence = read_evidence(source, run)                              # with that child's answer, or None
 
-The first message is sent before any of the program is run: what its source says can't be changed by it. The second says
-what the program did. A program that can't be observed has the strategy that its source shows, if it is one alone; else
-a puzzle's evidence is unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
+The first child says what the source says, and a program can't change it. The second says what the program did. A
+program that can't be observed has the strategy that its source shows, if it is one alone; else a puzzle's evidence is
+unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
 
-The question depends on the problem. A puzzle's strategies differ by the constructs that grow with the input, so it gets
+The questions depend on the problem. A puzzle's strategies differ by the constructs that grow with the input, so it gets
 no features. A program is run only if its tests are plain calls, on its smallest and its largest input.
 """
 
@@ -19,8 +20,8 @@ from typing import Any, Protocol
 
 from raypoly.values import Evidence, Problem
 
-EVIDENCE_SECONDS = 1.0
-"""CPU seconds for the child."""
+OBSERVED_SECONDS = 1.0
+"""CPU seconds for the child that runs the program."""
 _MOST_TESTS = 32
 """An observed program takes the tests in the order of a scored run, up to so many; beyond, its smallest and largest."""
 _NOTHING_KNOWN = Evidence("", (), {}, "")
@@ -37,28 +38,29 @@ class _Case(Protocol):
     def size(self) -> tuple[int, int]: ...
 
 
-def observe_question(nonce: bytes, problem: Problem, code: str, cases: Sequence[_Case]) -> tuple[Any, ...]:
-    """The child's role and the arguments of `observer.serve`. `cases`: the tests that are calls, else empty."""
-    tests = None
-    if problem.tests.kind == "calls" and cases:
-        ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
-        small, large = ordered[0], ordered[-1]
-        shown = list(range(max(small, large) + 1))
-        if len(shown) > _MOST_TESTS:
-            small, large, shown = 0, 1, [small, large]
-        budgeted = any(case.budget is not None for case in cases)
-        tests = ([list(cases[place].args) for place in shown], small, large, budgeted)
-    puzzle = problem.tests.kind == "calls" and problem.answer == "completion"
-    return ("observe", nonce, code, problem.prelude, problem.entry_point, tests, not puzzle)
+def source_question(problem: Problem, code: str) -> tuple[str, str, bool]:
+    """The arguments of `read_source`."""
+    return code, problem.entry_point, not (problem.tests.kind == "calls" and problem.answer == "completion")
+
+
+def run_question(nonce: bytes, problem: Problem, code: str, cases: Sequence[_Case]) -> tuple[Any, ...] | None:
+    """The child's role and the arguments of `observer.serve`; None if the tests are no plain calls."""
+    if problem.tests.kind != "calls" or not cases:
+        return None
+    ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
+    small, large = ordered[0], ordered[-1]
+    shown = list(range(max(small, large) + 1))
+    if len(shown) > _MOST_TESTS:
+        small, large, shown = 0, 1, [small, large]
+    budgeted = any(case.budget is not None for case in cases)
+    tests = ([list(cases[place].args) for place in shown], small, large, budgeted)
+    return "observe", nonce, code, problem.prelude, problem.entry_point, tests
 
 
 def read_evidence(source: Any, run: Any, ran: bool) -> Evidence:
-    """The child's messages as `Evidence`; unknown if the child failed. `ran`: the program was to be run."""
+    """The children's answers as `Evidence`; unknown if they have none. `ran`: the program was to be run."""
     match source:
-        case (
-            "source",
-            {"canonical": str(text), "constructs": list(live), "strategy": str(shown), "features": list(known)},
-        ):
+        case {"canonical": str(text), "constructs": list(live), "strategy": str(shown), "features": list(known)}:
             evidence = Evidence(text, tuple(map(str, live)), {}, "", tuple(map(str, known)))
         case _:
             return _NOTHING_KNOWN

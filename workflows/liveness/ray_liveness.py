@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import ray
 
 from raypoly.errors import RayGone
+from workflows.liveness.ray_internals import raylet_socket
 
 EVERY_SECONDS = 2.0
 _GONE_SECONDS = 20.0
@@ -35,8 +36,8 @@ class RayLiveness:
         self._lost, self._gone_seconds = lost, gone_seconds
         self._over = threading.Event()
         self._head = str(ray.get_runtime_context().gcs_address)
-        node: Any = ray._private.worker.global_worker.node
-        self._raylet = -1 if node is None else _pidfd_of_listener(str(node.raylet_socket_name))
+        socket_path = raylet_socket()
+        self._raylet = -1 if socket_path is None else _pidfd_of_listener(socket_path)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._watch_head, name="ray-head", daemon=True).start()

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 from raypoly.errors import RaypolyError, RunStopped
-from workflows.startup.ray_cluster import kill_local_ray
+from workflows.liveness.ray_internals import kill_own_node
 
 _AFTER_ERROR_SECONDS = 30.0
 """Time for the way out if something hangs or is gone."""
@@ -111,7 +111,7 @@ def exit_process(reason: RaypolyError | None) -> None:
         print(f"\n{reason}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    kill_local_ray()
+    kill_own_node()
     os._exit(1 if reason is None else reason.exit_code)
 
 

@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from actors.watched import Pulse, all_stacks, signalled_stacks
 from raypoly.errors import RaypolyError
 from raypoly.store import Store
+from workflows.liveness.ray_internals import actor_id
 
 _ANSWER_SECONDS = 5.0
 _SIGNAL_SECONDS = 20.0
@@ -39,7 +40,7 @@ class Stacks:
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWER_SECONDS)
         for name, answer in asked.items():
-            pulse = pulses.get(actors[name]._actor_id.hex())
+            pulse = pulses.get(actor_id(actors[name]))
             pid = "" if pulse is None else f" (pid {pulse.pid} on node {pulse.node[:12]})"
             parts.append(f"=== {name}{pid}\n{_ask_actor(answer) or _signal_actor(pulse)}")
         return self._save("\n\n".join(parts).encode())

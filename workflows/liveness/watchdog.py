@@ -26,6 +26,7 @@ from actors.calls import START, InFlightCall, InFlightCalls
 from actors.judge import PROBE
 from actors.watched import Pulse
 from raypoly.errors import RaypolyError, Stalled
+from workflows.liveness.ray_internals import actor_id
 from workflows.liveness.stacks import Stacks
 
 _START_SECONDS = 900.0
@@ -107,7 +108,7 @@ class Watchdog:
                 return
 
     def _read_pulses(self) -> None:
-        actors = {actor._actor_id.hex(): actor for actor in self._actors().values()}
+        actors = {actor_id(actor): actor for actor in self._actors().values()}
         self._known = {key: self._known.get(key) or _Known(actor) for key, actor in actors.items()}
         for key, known in self._known.items():
             if known.asked is None:
@@ -120,7 +121,7 @@ class Watchdog:
                     continue
                 if known.pulse is None or known.pulse.beats != pulse.beats:
                     for call in self._calls.open:
-                        if call.actor is not None and call.actor._actor_id.hex() == key:
+                        if call.actor is not None and actor_id(call.actor) == key:
                             call.beat()
                 known.pulse = pulse
 

@@ -1,12 +1,14 @@
 """The run's numbers as Ray metrics, which each node's Prometheus exporter serves (configs/grafana.json shows them).
 
-Ray puts `ray_` before every name: `ray_raypoly_reward`.
+Ray puts `ray_` before every name: `ray_raypoly_reward`. It serves a gauge for some 25 s after it was set, so a thread
+sets them again for as long as the run lives.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge
 
@@ -40,24 +42,65 @@ _EXPOSED = "exposed/"
 _STATUS = "statuses/"
 
 
+AGAIN_SECONDS = 5.0
+"""Seconds after which every gauge is set again."""
+
+
+class LastingGauge:
+    """A Ray gauge that remembers what it was set to, so that it can be set again."""
+
+    def __init__(self, name: str, text: str, keys: tuple[str, ...]) -> None:
+        self._gauge = Gauge(f"raypoly_{name.replace('/', '_')}", text, keys)
+        self._values: dict[tuple[tuple[str, str], ...], float] = {}
+
+    def set(self, value: float, tags: Mapping[str, str]) -> None:
+        """Set the value for these tags."""
+        self._values[tuple(tags.items())] = value
+        self._gauge.set(value, dict(tags))
+
+    def set_again(self) -> None:
+        """Set the last value for all tags."""
+        for tags, value in list(self._values.items()):
+            self._gauge.set(value, dict(tags))
+
+
 class RayMetrics:
-    """A metrics sink: gauges for the newest step, counters for sums. Needs a connected Ray."""
+    """A metrics sink: gauges for the newest step, counters for sums. Needs a connected Ray.
+
+    Within its `with` block a thread sets the gauges again.
+    """
 
     def __init__(self, run: str, objective: str) -> None:
         self._tags = {"run": run, "objective": objective}
         keys = tuple(self._tags)
-        self._gauges = {name: Gauge("raypoly_" + name.replace("/", "_"), text, keys) for name, text in GAUGES.items()}
-        self._stage = Gauge("raypoly_stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
+        self._gauges = {name: LastingGauge(name, text, keys) for name, text in GAUGES.items()}
+        self._stage = LastingGauge("stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
         waited = "Seconds of the newest step that it waited for each stage, or for none of them (idle)."
-        self._exposed = Gauge("raypoly_exposed_seconds", waited, (*keys, "stage"))
+        self._exposed = LastingGauge("exposed_seconds", waited, (*keys, "stage"))
         own = "A number of the objective's own, in the mean over the newest step's groups."
-        self._measure = Gauge("raypoly_objective", own, (*keys, "measure"))
+        self._measure = LastingGauge("objective", own, (*keys, "measure"))
         self._rollouts = Counter("raypoly_rollouts", "Rollouts by verdict.", (*keys, "status"))
         self._tokens = Counter("raypoly_response_tokens", "Sampled tokens.", keys)
         self._pause_seconds = Counter("raypoly_pause_seconds", "Seconds waited for the judge.", keys)
         self._judge_usd = Counter("raypoly_judge_usd", "US dollars that the judge's answers cost.", keys)
-        self._paused = Gauge("raypoly_paused", "1 while the run waits for the judge.", keys)
+        self._paused = LastingGauge("paused", "1 while the run waits for the judge.", keys)
         self._paused.set(0, self._tags)
+        self._lasting = (*self._gauges.values(), self._stage, self._exposed, self._measure, self._paused)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._set_again, name="ray-metrics", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _set_again(self) -> None:
+        while not self._ended.wait(AGAIN_SECONDS):
+            for gauge in self._lasting:
+                gauge.set_again()
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Take one row of metrics.jsonl."""
@@ -85,6 +128,3 @@ class RayMetrics:
     def paused(self, paused: bool) -> None:
         """Set whether the run waits for the judge."""
         self._paused.set(int(paused), self._tags)
-
-    def close(self) -> None:
-        """Does nothing: Ray's own exporter serves the last values until the driver ends."""

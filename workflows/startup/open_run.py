@@ -228,7 +228,8 @@ def _observers(
 ) -> RunObservers:
     """The observers. The stack stops those that watch something."""
     config = directory.config
-    summary, ray_metrics = Summary(store, journal, config), RayMetrics(directory.name, config.objective.name)
+    summary = Summary(store, journal, config)
+    ray_metrics = stack.enter_context(RayMetrics(directory.name, config.objective.name))
 
     def paused(pause: Mapping[str, Any], state: str) -> None:
         summary.pause(pause, state)

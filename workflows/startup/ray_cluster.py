@@ -22,6 +22,7 @@ from raypoly.config import Config
 from raypoly.errors import RaypolyError
 from raypoly.judge import key_variable_names
 from raypoly.store.lease import is_alive
+from workflows.liveness import ray_internals
 from workflows.liveness.reaper import Reaper, descendants
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
@@ -79,8 +80,7 @@ def _own_authentication() -> Iterator[None]:
         yield
     finally:
         os.environ[_AUTHENTICATION] = before or "disabled"
-        ray._raylet.Config.initialize("")  # Ray caches the variable and its token
-        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+        ray_internals.forget_authentication()
         if before is None:
             del os.environ[_AUTHENTICATION]
 
@@ -110,13 +110,6 @@ def _own_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, handler)
-
-
-def kill_local_ray() -> None:
-    """Kill the processes of a local Ray at once. A shared cluster notices this process's death by itself."""
-    node: Any = ray._private.worker._global_node
-    if node is not None and ray.is_initialized():
-        node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def _remove_stale_folders() -> None:
@@ -159,7 +152,7 @@ def _start(options: dict[str, Any]) -> None:
 
 def dashboard_url() -> str | None:
     """The URL of this run's Ray dashboard; None if there is none."""
-    url: str | None = ray._private.worker.get_dashboard_url()
+    url = ray_internals.dashboard_address()
     return f"http://{url}" if url and not url.startswith("http") else url
 
 

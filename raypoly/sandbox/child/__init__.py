@@ -15,9 +15,9 @@ What a child does behind the walls:
 4. `roles.py`: the first message names the child's role. `frames.py` frames messages; `plain_data.py` is their content
    and the decoder that reads hostile bytes; `linked_nodes.py` writes `ListNode` and `TreeNode` by value,
    `base_values.py` what a subclass's value holds.
-5. `candidate.py` and `script.py` run a program, `observer.py` finds its evidence. `budget.py` counts what a puzzle's
-   program spends, `holdings.py` what it holds; `counted_code.py` compiles it so that its statements can be told apart.
-   `guard.py` keeps the program's hands off the counters, in its own process. `self_pipe.py` lets
-   `asyncio` run without sockets.
+5. `candidate.py` and `script.py` run a program, `observer.py` sees which of its constructs work, `reader.py` reads
+   programs and runs none. `budget.py` counts what a puzzle's program spends, `holdings.py` what it holds;
+   `counted_code.py` compiles it so that its statements can be told apart. `guard.py` keeps the program's hands off the
+   counters, in its own process. `self_pipe.py` lets `asyncio` run without sockets.
 6. `checker.py` reads a simple `check(candidate)` as data, and runs any other away from the candidate.
 """

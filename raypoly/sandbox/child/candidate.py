@@ -4,16 +4,13 @@ Messages in: the code, then either all tests in one message, or one message a te
 `(args, kwargs, budget, want_args)`. Messages out, each behind the program's nonce: `("ready",)` or why the code can't
 be loaded, then for each test `("ok", result, args, counts)`, `("raised", kind, text)` or `("memory",)`; or the last
 words of a process that went over a budget or tampered (`budget.py`, `guard.py`).
-
-`serve_compiler` is another role: it compiles one program after the other and runs none.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any
 
 from raypoly.sandbox.child import budget, counted_code, frames, guard, linked_nodes, plain_data
 
@@ -130,19 +127,3 @@ def text_of(error: BaseException) -> str:
     if type(error) is SyntaxError:
         text = f"{error.msg} (line {error.lineno})"
     return str(text)[:200]
-
-
-def serve_compiler(channel: int) -> NoReturn:
-    """Answer each message, a program's code, with the refusal that its own process would give, else with nothing."""
-    sys.set_int_max_str_digits(0)  # how long a number may be depends on the program's kind
-    while True:
-        frames.send(channel, _refusal(frames.receive(channel)))
-
-
-def _refusal(code: bytes) -> bytes:
-    try:
-        compile(code.decode("utf-8", "surrogatepass"), budget.FILE, "exec", dont_inherit=True)
-    except Exception as error:  # noqa: BLE001 - too deep, too large, or no text: the program's own process decides
-        if isinstance(error, SyntaxError) and error.filename == budget.FILE:
-            return plain_data.encode(("syntax", type(error).__name__, text_of(error)))
-    return b""

@@ -1,8 +1,7 @@
-"""Find a program's evidence where the program can't touch it: what its source says goes out before it is run.
+"""Run a program to see which of its constructs do the work, where it can't touch what is seen.
 
-Then it is run under the names, descriptors and tests of a scored run, behind the guard that keeps a candidate's hands
-off counters (`guard.py`). A program that the guard refuses is not observed: its evidence is what its source says by
-itself, or unknown. Messages out, each behind the nonce: what `read_source` finds; then, if there are tests, what
+It is run under the names, descriptors and tests of a scored run, behind the guard that keeps a candidate's hands off
+counters (`guard.py`). A program that the guard refuses is not observed. The message out, behind the nonce, is what
 `Experiment` finds, or `("tamper", why)`.
 """
 
@@ -12,7 +11,7 @@ from typing import Any
 
 from raypoly.sandbox.child import budget, frames, guard, plain_data
 from raypoly.strategies.traced_runs.meter import frame_depth
-from raypoly.strategies.traced_runs.observe import Experiment, Question, read_source
+from raypoly.strategies.traced_runs.observe import Experiment, Question
 
 
 def serve(
@@ -22,17 +21,13 @@ def serve(
     code: str,
     prelude: str,
     entry_point: str,
-    question: tuple[Any, ...] | None,
-    features: bool,
+    question: tuple[Any, ...],
 ) -> None:
     """`question`: (arguments of each test, the smallest's place, the largest's, whether tests have budgets)."""
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + plain_data.encode(message))
 
-    report("source", read_source(code, entry_point, features))
-    if question is None:
-        return
     tests, small, large, budgeted = question
     compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
     name = guard.check_program(compiled, code, lasting=budgeted)

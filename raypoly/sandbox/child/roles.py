@@ -10,7 +10,18 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from raypoly.sandbox.child import candidate, checker, frames, holdings, observer, plain_data, probes, script, self_pipe
+from raypoly.sandbox.child import (
+    candidate,
+    checker,
+    frames,
+    holdings,
+    observer,
+    plain_data,
+    probes,
+    reader,
+    script,
+    self_pipe,
+)
 from raypoly.strategies.traced_runs import observe
 
 
@@ -41,8 +52,8 @@ def play(channel: int, prelude: Prelude | None) -> None:
     """Greet (so that the parent learns this process's id from the kernel), then play the role that it asks for."""
     frames.send(channel, b"")
     role, *arguments = plain_data.unpack(frames.receive(channel))
-    if role == "compile":
-        candidate.serve_compiler(channel)
+    if role == "read":
+        reader.serve(channel)
     elif role == "probe":
         frames.send(channel, plain_data.encode(probes.breaches(*arguments)))
     elif prelude is not None:

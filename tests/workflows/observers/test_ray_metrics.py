@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from raypoly.metrics.sinks import flatten
 from tests.support.finished_run import metrics_row
 from workflows.observers.ray_metrics import GAUGES, RayMetrics
 from workflows.startup.ray_cluster import local_ray
@@ -60,6 +61,20 @@ def test_every_number_of_the_dashboard_is_served_by_the_node(port: int) -> None:
     assert values["ray_raypoly_reward"] == pytest.approx(ROW["reward"])
     assert values["ray_raypoly_paused"] == 1
     assert values["ray_raypoly_response_tokens_total"] == 100
+
+
+def test_a_gauge_is_served_for_as_long_as_the_run_lives(port: int) -> None:
+    with RayMetrics("a-run", "poly_epo") as metrics:
+        metrics.log(ROW)
+        metrics.paused(True)
+        expected = {f"ray_raypoly_{name.replace('/', '_')}" for name in GAUGES if name in flatten(ROW)}
+        expected |= {"ray_raypoly_paused", "ray_raypoly_stage_seconds", "ray_raypoly_exposed_seconds"}
+        deadline = time.monotonic() + 60
+        while expected - served(port).keys() and time.monotonic() < deadline:
+            time.sleep(1)
+        for _ in range(9):
+            assert expected <= served(port).keys()
+            time.sleep(5)
 
 
 def test_the_dashboard_is_one_that_grafana_imports() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from raypoly.config import ScorerConfig
-from raypoly.sandbox import Sandbox, compile_check
+from raypoly.sandbox import Sandbox, source_reader
 from raypoly.sandbox.channel import Child
 from raypoly.sandbox.child import plain_data
-from raypoly.sandbox.compile_check import CompileCheck
 from raypoly.sandbox.sandbox import READ_AHEAD_WINDOW
+from raypoly.sandbox.source_reader import SourceReader
 from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem, TestSuite
 from tests.support.small_problems import calls, check
@@ -74,7 +74,7 @@ def test_the_verdict_is_the_one_that_a_process_of_its_own_gives(
     problem, code = KINDS[kind], TEXTS[text]
     reading.score(ADD, BAD)  # so that the next is read ahead
     got = reading.score(problem, code)
-    monkeypatch.setattr(CompileCheck, "refusal", lambda reader, code: None)
+    monkeypatch.setattr(SourceReader, "refusal", lambda reader, code: None)
     want = plain.score(problem, code)
     assert _without_time(got) == _without_time(want)
 
@@ -115,8 +115,8 @@ def test_where_programs_compile_none_is_read_ahead(reading: Sandbox, monkeypatch
     for _ in range(READ_AHEAD_WINDOW):
         reading.score(ADD, GOOD)
     asked = []
-    refusal = CompileCheck.refusal
-    monkeypatch.setattr(CompileCheck, "refusal", lambda reader, code: asked.append(code) or refusal(reader, code))
+    refusal = SourceReader.refusal
+    monkeypatch.setattr(SourceReader, "refusal", lambda reader, code: asked.append(code) or refusal(reader, code))
     for code in (BAD, *[GOOD] * 30, BAD, GOOD, BAD):
         reading.score(ADD, code)
     assert asked == [*[GOOD] * READ_AHEAD_WINDOW, GOOD, BAD]
@@ -125,7 +125,7 @@ def test_where_programs_compile_none_is_read_ahead(reading: Sandbox, monkeypatch
 def test_a_reader_is_replaced_when_it_has_read_its_share(
     children: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_check, "PROGRAMS", 5)
+    monkeypatch.setattr(source_reader, "PROGRAMS", 5)
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
         assert {sandbox.score(ADD, BAD).status for _ in range(4)} == {"error"}
@@ -146,9 +146,24 @@ def test_a_reader_that_dies_takes_no_verdict_along() -> None:
             assert sandbox.score(ADD, GOOD).status == "passed"
 
 
+def test_evidence_does_not_depend_on_what_was_read_before() -> None:
+    with Sandbox(ScorerConfig()) as sandbox:
+        alone = sandbox.score(ADD, GOOD).evidence
+        assert alone is not None
+        assert alone.canonical
+        others = _descendants(sandbox.zygote_pid)
+        unreadable = sandbox.score(ADD, f"def f(a, b): return b + {' + '.join(['a'] * 900)}")
+        assert unreadable.evidence is not None
+        assert not unreadable.evidence.canonical
+        assert sandbox.score(ADD, GOOD).evidence == alone
+        (reader,) = _descendants(sandbox.zygote_pid) - others
+        os.kill(reader, signal.SIGKILL)
+        assert sandbox.score(ADD, GOOD).evidence == alone
+
+
 def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_check, "SECONDS", 0.02)
-    monkeypatch.setattr(compile_check, "LONGEST", 1 << 20)
+    monkeypatch.setattr(source_reader, "SECONDS", 0.02)
+    monkeypatch.setattr(source_reader, "LONGEST", 1 << 20)
     slow = "\n".join(f"def f{number}(a, b): return a + b" for number in range(12_000))
     with Sandbox(ScorerConfig()) as sandbox:
         sandbox.score(ADD, BAD)
@@ -158,7 +173,7 @@ def test_code_that_takes_long_to_compile_is_left_to_its_own_process(monkeypatch:
         verdict = sandbox.score(ADD, f"{slow}\n{BAD}")
         assert (verdict.status, "SyntaxError" in verdict.detail) == ("error", True)
         assert sandbox.score(ADD, f"{slow}\n{GOOD}").status == "passed"
-        monkeypatch.setattr(compile_check, "SECONDS", 1.0)
+        monkeypatch.setattr(source_reader, "SECONDS", 1.0)
         sandbox.score(ADD, BAD)
         (second,) = _descendants(sandbox.zygote_pid) - others
         assert second != first

@@ -1,0 +1,77 @@
+"""Each private name of Ray that raypoly uses does what raypoly needs of it."""
+
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from tests.support.local_driver import wait_for
+from workflows.liveness.reaper import descendants
+
+DRIVER = """
+import os, sys
+from workflows.liveness import ray_internals
+from workflows.startup.ray_cluster import local_ray
+import ray
+os.environ.pop("RAY_AUTH_MODE", None)
+with local_ray(num_cpus=1, include_dashboard=True, _temp_dir=sys.argv[1], log_to_driver=False):
+    @ray.remote(num_cpus=0)
+    class Named:
+        def id(self): return ray.get_runtime_context().get_actor_id()
+    named = Named.remote()
+    assert ray_internals.actor_id(named) == ray.get(named.id.remote())
+    assert os.path.exists(ray_internals.raylet_socket())
+    print(ray_internals.dashboard_address(), flush=True)
+    sys.stdin.readline()
+    ray_internals.kill_own_node()
+    sys.stdin.readline()
+"""
+
+
+def test_private_names_of_ray_do_what_is_needed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("r")
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+    )
+    assert driver.stdin is not None
+    assert driver.stdout is not None
+    try:
+        address = driver.stdout.readline().strip()
+        assert address, "the driver failed: its message is above"
+        url = address if address.startswith("http") else f"http://{address}"
+        with pytest.raises(HTTPError, match="Unauthorized"):  # it answers, and asks for the token
+            urllib.request.urlopen(f"{url}/api/version", timeout=60)
+        ours = {pid for pid in descendants(driver.pid) if title(pid) in ("gcs_server", "raylet")}
+        assert len(ours) == 2
+        driver.stdin.write("\n")
+        driver.stdin.flush()
+        wait_for(lambda: not [pid for pid in ours if title(pid)])
+    finally:
+        driver.kill()
+        driver.wait()
+
+
+def title(pid: int) -> str:
+    """The process's command, empty if it has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return os.path.basename(words[0]).decode()
+
+
+def test_no_other_module_uses_a_private_name_of_ray() -> None:
+    root = Path(__file__).parents[3]
+    own = root / "workflows" / "liveness" / "ray_internals.py"
+    files = [path for room in ("raypoly", "actors", "workflows") for path in (root / room).rglob("*.py") if path != own]
+    private = re.compile(r"\bray\._|\b_actor_id\b|\bray\.experimental\b")
+    assert [str(path) for path in files if private.search(path.read_text())] == []

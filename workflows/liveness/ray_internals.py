@@ -1,0 +1,38 @@
+"""All that raypoly uses of Ray beyond its public names. A change of Ray's version fails in this file's test first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+
+
+def actor_id(actor: Any) -> str:
+    """The id of an actor, by its handle, in hexadecimal digits."""
+    found: str = actor._actor_id.hex()
+    return found
+
+
+def raylet_socket() -> str | None:
+    """The path of the socket on which this driver's raylet listens; None if it has none on this machine."""
+    node: Any = ray._private.worker.global_worker.node
+    return None if node is None else str(node.raylet_socket_name)
+
+
+def kill_own_node() -> None:
+    """Kill the processes of a local Ray at once. A shared cluster notices this process's death by itself."""
+    node: Any = ray._private.worker._global_node
+    if node is not None and ray.is_initialized():
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
+
+
+def forget_authentication() -> None:
+    """Make Ray read `RAY_AUTH_MODE` and its token again. It keeps both from its first start in a process."""
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def dashboard_address() -> str | None:
+    """Where the dashboard of the connected Ray answers, with or without `http://`."""
+    found: str | None = ray._private.worker.get_dashboard_url()
+    return found
