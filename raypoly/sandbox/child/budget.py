@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from os import _exit
-from types import BuiltinFunctionType, CodeType, FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from raypoly.sandbox.child import counted_code, guard, holdings
@@ -44,6 +44,7 @@ class Counters:
 
     __slots__ = (
         "base",
+        "callers",
         "changed",
         "comprehensions",
         "deepest",
@@ -63,11 +64,11 @@ class Counters:
         "trace",
     )
 
-    def __init__(self, report: Report, namespace: dict[str, Any], free: int) -> None:
+    def __init__(self, report: Report, namespace: dict[str, Any], free: int, lasting: bool = False) -> None:
         self.report = report
         self.free = free
         """A test's comprehensions that cost no step an item."""
-        self.held = holdings.Holdings(namespace)
+        self.held = holdings.Holdings(namespace, lasting)
         self.trace: Trace | None = None
         self.changed: Callable[[], bool] | None = None
         """Whether a module, or what is in one, has changed: what a program hides there is not counted. None if the
@@ -81,6 +82,8 @@ class Counters:
         self.limits = (_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
         self.live: list[FrameType] = []
         """The functions that run now, outermost first."""
+        self.callers: list[holdings.FrameLocals | None] = []
+        """What all but the innermost held when they called; None where the called may change that."""
         self.generators = self.comprehensions = 0
         """Functions with `yield` that run now, one within the other; comprehensions begun in this test."""
         self.steps = self.total = self.peak = self.depth = self.deepest = self.pause = 0
@@ -88,14 +91,13 @@ class Counters:
 
 def install(report: Report, namespace: dict[str, Any], code: CodeType) -> Counters:
     """Close the ways to tamper, and count from now on: frames that begin after this call, to the process's end."""
-    given = [value for name, value in namespace.items() if name[:2] != "__"]
-    counters = Counters(report, namespace, 0 if counted_code.changes_containers(code) else _FREE_COMPREHENSIONS)
+    watched = counted_code.reaches_modules(code, namespace)
+    free = 0 if counted_code.changes_containers(code) else _FREE_COMPREHENSIONS
+    counters = Counters(report, namespace, free, not counted_code.sets_attributes(code))
     counters.held.know_code(code)
     counters.trace = _tracer(counters)
     _settrace(counters.trace)
-    changed = guard.close(report)
-    if counted_code.imports(code) or any(type(value) is not BuiltinFunctionType for value in given):
-        counters.changed = changed
+    counters.changed = guard.close(report, watched=watched)
     return counters
 
 
@@ -117,6 +119,7 @@ def begin(counters: Counters, limits: dict[str, int] | None, arguments: Any) -> 
     counters.depth = counters.generators = 0
     counters.deepest = counters.reached
     counters.live.clear()
+    counters.callers.clear()
     counters.held.begin(arguments)
     for which, count in ((0, counters.steps), (2, counters.deepest)):
         if count > counters.limits[which]:
@@ -151,22 +154,41 @@ def _note(counters: Counters, elements: int) -> None:
             _over(counters, 1, elements)
 
 
-def _look(counters: Counters) -> None:
-    """Count what is held, unless the last count was too dear to be repeated yet."""
+def _look(counters: Counters, own: holdings.FrameLocals | None = None) -> None:
+    """Count what is held, unless the last count was too dear to be repeated yet. `own`: the innermost's locals."""
     if counters.pause:
         counters.pause -= 1
         return
-    counters.total, touched = counters.held.count(counters.live)
+    held = counters.held
+    frames = [kept or held.locals_of(frame) for kept, frame in zip(counters.callers, counters.live, strict=False)]
+    if own is not None:
+        frames.append(own)
+    counters.total, touched = held.count(frames)
     counters.pause = max(0, touched - _CHEAP_LOOK) // _OBJECTS_A_LINE
     _note(counters, counters.total)
 
 
 def _look_at_frame(counters: Counters, frame: FrameType) -> None:
-    longest = counters.held.longest(frame)
+    own = counters.held.locals_of(frame)
+    longest = holdings.longest(own)
     if longest > 2 * counters.total:
         counters.pause = 0
-    _look(counters)
+    _look(counters, own)
     _note(counters, longest)
+
+
+def _begin_call(counters: Counters, frame: FrameType) -> None:
+    if counters.live:
+        caller = counters.live[-1]
+        shares = caller.f_code.co_cellvars or caller.f_code.co_freevars
+        counters.callers.append(None if shares else counters.held.locals_of(caller))
+    counters.live.append(frame)
+
+
+def _end_call(counters: Counters) -> None:
+    counters.live.pop()
+    if counters.callers:
+        counters.callers.pop()
 
 
 def _enter(counters: Counters) -> None:
@@ -196,13 +218,13 @@ def _tracer(counters: Counters) -> Trace:
         if name == "<genexpr>":
             return None
         if code.co_flags & guard.GENERATORS:
-            counters.live.append(frame)
+            _begin_call(counters, frame)
             counters.generators += 1
             if counters.generators > 1:
                 _enter(counters)
             return on_generator
         _enter(counters)
-        counters.live.append(frame)
+        _begin_call(counters, frame)
         if name == "<lambda>":
             frame.f_trace_lines = False
         return on_function
@@ -219,7 +241,7 @@ def _tracer(counters: Counters) -> Trace:
             _look_at_frame(counters, frame)
         elif event == "return":
             _look_at_frame(counters, frame)
-            counters.live.pop()
+            _end_call(counters)
 
     def on_generator(frame: FrameType, event: str, arg: Any) -> None:
         on_frame(frame, event)

@@ -6,7 +6,8 @@ import ast
 import sys
 from collections.abc import Iterator
 from opcode import opmap
-from types import CodeType
+from types import BuiltinFunctionType, CodeType
+from typing import Any
 
 FILE = "<candidate>"
 _WITH_OWN_LINE = (ast.stmt, ast.excepthandler, ast.match_case)
@@ -49,9 +50,16 @@ def changes_containers(code: CodeType) -> bool:
     return any(not set(_CHANGES.split()).isdisjoint(part.co_names) for part in _parts(code))
 
 
-def imports(code: CodeType) -> bool:
-    """Whether it imports anything."""
-    return any(opmap["IMPORT_NAME"] in part.co_code[::2] for part in _parts(code))
+def reaches_modules(code: CodeType, namespace: dict[str, Any]) -> bool:
+    """Whether it imports anything, or its prelude left more than functions of the library."""
+    given = (value for name, value in namespace.items() if name[:2] != "__")
+    imports = any(opmap["IMPORT_NAME"] in part.co_code[::2] for part in _parts(code))
+    return imports or any(type(value) is not BuiltinFunctionType for value in given)
+
+
+def sets_attributes(code: CodeType) -> bool:
+    """Whether it sets an attribute of anything."""
+    return any(opmap["STORE_ATTR"] in part.co_code[::2] for part in _parts(code))
 
 
 def _parts(code: CodeType) -> Iterator[CodeType]:

@@ -172,11 +172,13 @@ def _leads_behind(text: str) -> bool:
     )
 
 
-def close(report: Report, observed: bool = False, budgeted: bool = True) -> Callable[[], bool]:
+def close(
+    report: Report, observed: bool = False, budgeted: bool = True, watched: bool = True
+) -> Callable[[], bool] | None:
     """Shut the ways out; nothing here can be undone by the candidate.
 
-    `observed`: nothing is counted among the program's names, but by our own profiler. Returns a function that says
-    whether a module, or what is in one, has changed since.
+    `observed`: nothing is counted among the program's names, but by our own profiler. `watched`: the program could
+    reach a module. Then it returns a function that says whether a module, or what is in one, has changed since.
     """
     _kept.append(dict(sys.modules))
     gc.disable()  # a collection inside the tracer would run finalizers uncounted
@@ -197,9 +199,9 @@ def close(report: Report, observed: bool = False, budgeted: bool = True) -> Call
     del sys.modules
     sys.meta_path.clear()
     sys.path_hooks.clear()
-    before = _contents(modules)
+    before = _contents(modules) if watched else []
     sys.addaudithook(_hook(report, _HARMLESS | _OBSERVERS if observed else _HARMLESS))
-    return lambda: _contents(modules) != before
+    return (lambda: _contents(modules) != before) if watched else None
 
 
 def _contents(modules: list[Any]) -> list[tuple[str, int]]:

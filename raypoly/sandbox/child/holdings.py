@@ -27,6 +27,8 @@ _FREE_REFERENCES = 8
 _WORD = 1 << 63
 _LONG_ITERATOR = type(iter(range(_WORD)))
 _TOUCHED_A_FRAME = 8
+FrameLocals = tuple[int, list[Any]]
+"""The identity of a frame's dictionary of locals, and those that could hold something."""
 _NAMES = ("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__annotations__", "__main__")
 
 
@@ -54,8 +56,9 @@ def _by_identity(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 class Holdings:
     """Counts what a namespace and live frames hold."""
 
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        self._namespace = namespace
+    def __init__(self, namespace: dict[str, Any], lasting: bool = False) -> None:
+        """`lasting`: the program sets no attribute, so that a function holds later what it holds now."""
+        self._namespace, self._lasting = namespace, lasting
         self._library = library()
         self._known: set[int] = set()
         self._kept: dict[int, Any] = {}
@@ -65,6 +68,12 @@ class Holdings:
         """How long the parts of the module's classes and functions are by themselves."""
         self._given: list[Any] = []
         """Texts among the test's arguments."""
+        self._names: list[Any] = []
+        """What the namespace held when it was last looked at."""
+        self._open: list[Any] = []
+        """What of it could hold something."""
+        self._settled = 0
+        """Objects behind the rest, which hold nothing for good."""
         self.know(namespace, *namespace.values())
 
     def know(self, *values: Any) -> None:
@@ -93,35 +102,49 @@ class Holdings:
             if type(constant) is CodeType:
                 self.know_code(constant)
 
-    def longest(self, frame: FrameType) -> int:
-        """The length of a frame's longest container."""
-        most = 0
-        for value in self._locals(frame):
-            kind = type(value)
-            if kind is list or kind is dict or kind is set:
-                most = max(most, len(value))
-        return most
-
-    def _locals(self, frame: FrameType) -> list[Any]:
+    def locals_of(self, frame: FrameType) -> FrameLocals:
         """A frame's locals but for common numbers, None and booleans."""
         found = []
-        for value in frame.f_locals.values():
+        snapshot = frame.f_locals
+        for value in snapshot.values():
             kind = type(value)
-            if kind is bool or kind is float or value is None or (kind is int and -_WORD < value < _WORD):
+            if (kind is int and -_WORD < value < _WORD) or kind is bool or kind is float or value is None:
                 continue
             self._kept[_identity(value)] = value
             found.append(value)
-        return found
+        return _identity(snapshot), found
 
-    def count(self, frames: list[FrameType]) -> tuple[int, int]:
-        """What is held, and how many objects were touched to find it."""
-        todo = list(self._namespace.values())
+    def _look_at_names(self) -> None:
+        """Find what of the namespace could hold something, if it is another than at the last look."""
+        values = list(self._namespace.values())
+        if len(values) == len(self._names) and all(map(operator.is_, values, self._names)):
+            return
+        self._names, self._open, self._settled = values, [], 0
+        for value in values:
+            key = _identity(value)
+            if key in self._known or key in self._library:
+                self._settled += 1
+            elif self._lasting and type(value) is FunctionType and all(map(self._holds_nothing, get_referents(value))):
+                self._settled += 1 + len(get_referents(value))
+            else:
+                self._open.append(value)
+
+    def _holds_nothing(self, value: Any) -> bool:
+        key = _identity(value)
+        return value is None or type(value) is CodeType or key in self._known or key in self._library
+
+    def count(self, frames: Iterable[FrameLocals]) -> tuple[int, int]:
+        """What the namespace and live frames hold, and how many objects were touched to find it."""
+        self._look_at_names()
+        todo = list(self._open)
         snapshots = set()
-        for frame in frames:
-            todo += self._locals(frame)
-            snapshots.add(_identity(frame.f_locals))
+        touched = self._settled
+        for snapshot, values in frames:
+            todo += values
+            snapshots.add(snapshot)
+            touched += _TOUCHED_A_FRAME
         seen: set[int] = set()
-        held, touched = 0, _TOUCHED_A_FRAME * len(frames)
+        held = 0
         while todo:
             value = todo.pop()
             touched += 1
@@ -174,6 +197,11 @@ class Holdings:
             todo += references
             found.append(key if base is object else bytes(value) if kind is bytearray else len(references))
         return hash(tuple(found))
+
+
+def longest(frame: FrameLocals) -> int:
+    """The length of a frame's longest container."""
+    return max((len(value) for value in frame[1] if type(value) in (list, dict, set)), default=0)
 
 
 def _base(kind: type) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raypoly.sandbox.child import budget, frames, guard, plain_data
+from raypoly.sandbox.child import counted_code, frames, guard, plain_data
 from raypoly.strategies.traced_runs.meter import frame_depth
 from raypoly.strategies.traced_runs.observe import Experiment, Question
 
@@ -29,14 +29,15 @@ def serve(
         frames.send(channel, nonce + plain_data.encode(message))
 
     tests, small, large, budgeted = question
-    compiled = compile(code, budget.FILE, "exec", dont_inherit=True)
+    compiled = compile(code, counted_code.FILE, "exec", dont_inherit=True)
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
     asked = Question(tuple(map(tuple, tests)), small, large)
     experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
-    changed = guard.close(report, observed=True, budgeted=budgeted)
+    watched = counted_code.reaches_modules(compiled, namespace)
+    changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)
     found = experiment.result()
-    if changed() or experiment.lost:
+    if (changed is not None and changed()) or experiment.lost:
         guard.tampered(report, "the program changed a module, or ended the count of its calls")
     report("run", found)

@@ -28,7 +28,7 @@ _getrecursionlimit, _setrecursionlimit = sys.getrecursionlimit, sys.setrecursion
 
 
 class _Enough(BaseException):
-    """The program did more than it may; no `except Exception` in it gets in the way."""
+    """The program did more than it may. Whoever catches it gains nothing: the run does not count as ended."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Meter:
         try:
             self.returned = result = function(*args)
             run.outcome = plain_data.encode((result, tuple(args)))
-            run.ended = True
+            run.ended = run.events <= self.limit  # else it caught what was to end it
         except BaseException as error:  # noqa: BLE001  the program may raise anything, SystemExit included
             run.outcome = type(error).__name__
         finally:
@@ -105,25 +105,33 @@ class Meter:
             raise _Enough
 
     def _each(self, number: int, items: Iterable[Any]) -> Iterator[Any]:
-        if number in self.skip:
-            return
-        for item in items:
+        """The items, asked for when a loop would ask for them."""
+        iterator = iter(items)
+        return iter(()) if number in self.skip else self._counted(number, iterator)
+
+    def _counted(self, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+        for item in iterator:
             self._tick(number)
             yield item
 
-    def _test(self, number: int, value: object) -> object:
+    def _test(self, number: int, value: object) -> bool:
+        """Whether the value is true, asked once, as a loop asks."""
         if number in self.skip:
             return False
-        if value:
+        is_true = bool(value)
+        if is_true:
             self._tick(number)
-        return value
+        return is_true
 
     def _folded(self, number: int, items: Iterable[Any], initial: bool) -> Iterator[Any]:
         """The items of a `reduce`; only a first one if it is to do nothing and has no initial value."""
+        try:
+            iterator = iter(items)
+        except TypeError:
+            raise TypeError("reduce() arg 2 must support iteration") from None
         if number not in self.skip:
-            yield from self._each(number, items)
-        elif not initial:
-            yield next(iter(items), 0)
+            return self._counted(number, iterator)
+        return iter(()) if initial else iter((next(iterator, 0),))
 
     def _left(self, number: int, names: dict[str, object], wanted: tuple[str, ...]) -> None:
         ends = self.run.left.setdefault(number, [])

@@ -28,6 +28,19 @@ OPEN_ATTACKS = {
     "names of the meter": f"def f(n):\n if '@each' in globals(): {OTHER}\n{LOOP}",
     "names of the meter, by sys": f"import sys\ndef f(n):\n if any('@' in k for k in globals()): {OTHER}\n{LOOP}",
     "local names": f"def f(n):\n if any('@' in k for k in locals()): {OTHER}\n{LOOP}",
+    "how often a loop asks": (
+        "class B:\n def __init__(s): s.asked = 0\n"
+        " def __bool__(s):\n  s.asked += 1\n  return s.asked == 1\n"
+        f"def f(n):\n b = B()\n k = 0\n while b: k += 1\n if (b.asked, k) != (2, 1): {OTHER}\n{LOOP}"
+    ),
+    "when an iterator is asked for": (
+        f"def f(n):\n try: (x for x in 5)\n except TypeError: pass\n else: {OTHER}\n"
+        f" try: map(abs, 3)\n except TypeError: pass\n else: {OTHER}\n{LOOP}"
+    ),
+    "the words of reduce": (
+        "from functools import reduce\ndef f(n):\n try: reduce(max, 5)\n except TypeError as e:\n"
+        f"  if str(e) != 'reduce() arg 2 must support iteration': {OTHER}\n{LOOP}"
+    ),
 }
 UNKNOWN_OR_FOR = {
     "a question about the meter's names": (
@@ -144,6 +157,12 @@ def test_no_program_changes_how_its_neighbours_are_grouped(sandbox: Sandbox, cod
     assert labels is not None
     assert labels.ids.tolist() == [1, 2, 3, 1]
     assert not labels.degenerate.any()
+
+
+def test_a_run_that_does_too_much_does_not_end_by_catching_what_ends_it(sandbox: Sandbox) -> None:
+    code = "def f(n):\n try:\n  for i in range(60_000 if n > 99 else 1): pass\n"
+    code += f" except BaseException: return (n - 1) * n * (2 * n - 1) // 6\n{LOOP}"
+    assert evidence(sandbox, replace(OPEN, answer="completion"), code).strategy == ""
 
 
 def test_both_runs_leave_a_program_the_same_depth(sandbox: Sandbox) -> None:
