@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_call, is_number, is_op, key, method_owner, names, nodes_in
+from raypoly.strategies.features.scene import (
+    Scene,
+    is_call,
+    is_inverted,
+    is_number,
+    is_op,
+    key,
+    method_owner,
+    names,
+    nodes_in,
+    walk,
+)
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
@@ -18,9 +29,9 @@ def features(scene: Scene) -> Iterator[str]:
             yield "bits"
         if "xor" in (getattr(node, "id", ""), getattr(node, "attr", "")):
             yield "bits"
-        if isinstance(node, (ast.For, ast.comprehension)) and any(_power_of_two(part) for part in ast.walk(node.iter)):
+        if isinstance(node, (ast.For, ast.comprehension)) and any(_power_of_two(part) for part in walk(node.iter)):
             within = node if isinstance(node, ast.For) else scene.parent[id(node)]
-            if any(_tests_bits(scene, part, names(node.target)) for part in ast.walk(within)):
+            if any(_tests_bits(scene, part, names(node.target)) for part in walk(within)):
                 yield "subsets_listed" if isinstance(node, ast.For) and _lists(node) else "subset_bits"
         if isinstance(node, ast.While) and _halves_and_squares(node):
             yield "halving"
@@ -40,7 +51,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
     if isinstance(node.op, ast.RShift) and is_number(node.right, 1):
         return True
     if isinstance(node.op, ast.BitAnd) and (is_number(node.right, 1) or is_number(node.left, 1)):
-        return not any(isinstance(n, (ast.LShift, ast.RShift)) for n in ast.walk(node))
+        return not any(is_op(n, ast.LShift, ast.RShift) for n in walk(node))
     if isinstance(node.op, ast.LShift) or _of_sets(node):
         return True
     if isinstance(node.op, (ast.BitOr, ast.BitAnd)):
@@ -51,7 +62,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
 
 def _of_sets(node: ast.AST) -> bool:
     """Whether an operand is made of sets."""
-    return any(isinstance(n, (ast.Set, ast.SetComp)) or is_call(n, "set") for n in ast.walk(node))
+    return any(isinstance(n, (ast.Set, ast.SetComp)) or is_call(n, "set") for n in walk(node))
 
 
 def _is_int(node: ast.AST) -> bool:
@@ -61,7 +72,7 @@ def _is_int(node: ast.AST) -> bool:
 def _numeric(node: ast.AST) -> bool:
     """Whether an operand is surely a number: made by arithmetic or shifts, or written out."""
     kinds = (ast.Add, ast.Sub, ast.Mult, ast.LShift, ast.RShift)
-    return any(is_op(n, *kinds) or _is_int(n) or isinstance(n, ast.Invert) for n in ast.walk(node))
+    return any(is_op(n, *kinds) or _is_int(n) or is_inverted(n) for n in walk(node))
 
 
 def _tests_bits(scene: Scene, node: ast.AST, masks: set[str]) -> bool:
@@ -101,6 +112,6 @@ def _halves_and_squares(loop: ast.While) -> bool:
             squared |= bool(mine) and any(
                 (isinstance(n, ast.BinOp) and key(n.left) == key(n.right) == mine)
                 or (isinstance(n, ast.Call) and len(n.args) >= 2 and key(n.args[0]) == key(n.args[1]) == mine)
-                for n in ast.walk(value)
+                for n in walk(value)
             )
     return halved and squared

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, pairs, same
+from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, pairs, same, walk
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _turns_a_part(node: ast.Assign) -> bool:
         return False
     if place.slice.lower is None and place.slice.upper is None:
         return False
-    back = any(is_call(n, "reversed") for n in ast.walk(node.value))
-    back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in ast.walk(node.value))
-    return back and any(same(part, place.value) for part in ast.walk(node.value))
+    back = any(is_call(n, "reversed") for n in walk(node.value))
+    back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in walk(node.value))
+    return back and any(same(part, place.value) for part in walk(node.value))
 
 
 def _turns_round(loop: ast.While) -> bool:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, is_number, key, method_owner, names, nodes_in
+from raypoly.strategies.features.scene import Scene, is_number, key, method_owner, names, nodes_in, walk
+from raypoly.strategies.live_code.bindings import children
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant
 
@@ -47,7 +48,7 @@ def _deepest(scene: Scene) -> int:
             return max(of(head, path), body + (0 if amortised else _scales(node)), most(node.orelse, path))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             first = node.generators[0].iter
-            parts = [part for part in ast.iter_child_nodes(node) if part is not node.generators[0]]
+            parts = [part for part in children(node) if part is not node.generators[0]]
             inner = most([*parts, *node.generators[0].ifs], path)
             return max(of(first, path), inner + sum(_scales(generator) for generator in node.generators))
         inner = most(_children(node), path)
@@ -110,15 +111,15 @@ def _amortised(scene: Scene, loop: ast.While) -> bool:
     if not outer:
         return False
     taken = {key(owner) for n in nodes_in(loop.body) if (owner := method_owner(n, "pop", "popleft"))} - {""}
-    moved = set(steps(loop.body)) & names(loop.test) | taken & {key(n) for n in ast.walk(loop.test)}
-    inside = {id(n) for n in ast.walk(loop)}
-    stored = [n for n in ast.walk(outer[0]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    moved = set(steps(loop.body)) & names(loop.test) | taken & {key(n) for n in walk(loop.test)}
+    inside = {id(n) for n in walk(loop)}
+    stored = [n for n in walk(outer[0]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     return bool(moved - {n.id for n in stored if id(n) not in inside})
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
     """What runs where it stands: the body of a function inside another runs where it is called."""
-    below = ast.iter_child_nodes(node)
+    below = children(node)
     if not isinstance(node, ast.FunctionDef):
         return list(below)
     return [child for child in below if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))]
@@ -147,6 +148,6 @@ def _is_hidden_loop(scene: Scene, call: ast.Call) -> bool:
     arguments = [*call.args, *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
     return any(
         isinstance(arg, (ast.ListComp, ast.GeneratorExp))
-        or (isinstance(arg, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(arg)))
+        or (isinstance(arg, ast.Subscript) and any(isinstance(n, ast.Slice) for n in walk(arg)))
         for arg in arguments
     )

@@ -15,9 +15,12 @@ from raypoly.strategies.features.scene import (
     key,
     names,
     nodes_in,
+    position,
     same,
+    walk,
 )
 from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.live_code.library_effects import PURE_NAMES
 
 _SIDES = frozenset({"left", "right"})
 
@@ -62,14 +65,14 @@ def _goes_down(scene: Scene, node: ast.AST) -> bool:
         other |= any(is_call(n, "pop", "popleft", "append") for n in inner)
         return not other and _sides(walked) == _SIDES
     if isinstance(node, ast.FunctionDef) and node.name in scene.recursive:
-        own = [n for n in ast.walk(node) if is_call(n, node.name)]
+        own = [n for n in walk(node) if is_call(n, node.name)]
         return _sides(nodes_in(arg for call in own for arg in call.args)) == _SIDES and recurses_once(node, own)
     return False
 
 
 def _threads(loop: ast.While) -> bool:
     """Morris: the last node of the left part is tied to the node itself, and untied again."""
-    tied = assigned(ast.walk(loop))
+    tied = assigned(walk(loop))
     sides = [value for target, value in tied if isinstance(target, ast.Attribute) and target.attr in _SIDES]
     unties = any(isinstance(value, ast.Constant) and value.value is None for value in sides)
     return unties and any(isinstance(value, ast.Name) for value in sides)
@@ -78,7 +81,7 @@ def _threads(loop: ast.While) -> bool:
 def _calls_by_side(function: Function) -> dict[str, list[ast.Call]]:
     """Recursive calls on the left and on the right child, in the order of the text."""
     found: dict[str, list[ast.Call]] = {"left": [], "right": []}
-    for call in ast.walk(function):
+    for call in walk(function):
         if is_call(call, getattr(function, "name", "")):
             for side in _sides(call.args):
                 found[side].append(call)
@@ -93,9 +96,8 @@ def _between(scene: Scene, function: Function) -> bool:
     first, last = sides["left"][0], sides["right"][0]
     if isinstance(scene.parent.get(id(first)), (ast.Assign, ast.NamedExpr)):
         return False  # what the left side gave is worked with: the walk goes from the leaves up
-    uses = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr not in _SIDES]
-    places = [(use.lineno, use.col_offset) for use in uses]
-    return any((first.lineno, first.col_offset) < place < (last.lineno, last.col_offset) for place in places)
+    uses = [n for n in walk(function) if isinstance(n, ast.Attribute) and n.attr not in _SIDES]
+    return any(position(first) < position(use) < position(last) for use in uses)
 
 
 def _leftmost_first(loop: ast.While) -> bool:
@@ -114,7 +116,7 @@ def _hands_values_down(function: Function) -> bool:
     for call in (call for calls in _calls_by_side(function).values() for call in calls):
         given = zip(mine[1 if isinstance(call.func, ast.Attribute) else 0 :], call.args, strict=False)
         told |= {name for name, arg in given if isinstance(arg, ast.Attribute) and arg.attr not in _SIDES}
-    compared = [n for n in ast.walk(function) if isinstance(n, ast.Compare)]
+    compared = [n for n in walk(function) if isinstance(n, ast.Compare)]
     return any(isinstance(c.ops[-1], ORDER) and names(c) & told for c in compared)
 
 
@@ -139,12 +141,12 @@ def _searches_within(scene: Scene, function: Function) -> bool:
     name = getattr(function, "name", "")
     if not any(_calls_by_side(function).values()):
         return False
-    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+    for call in (n for n in walk(function) if isinstance(n, ast.Call)):
         other = scene.functions.get(called(call))
         if other is None or called(call) not in scene.recursive or called(call) == name:
             continue
-        back = any(is_call(n, name) for n in ast.walk(other))
-        inside = any(n is other for n in ast.walk(function))
+        back = any(is_call(n, name) for n in walk(other))
+        inside = any(n is other for n in walk(function))
         if not back and not inside and any(_calls_by_side(other).values()):
             return True
     return False
@@ -192,7 +194,7 @@ def _twice(node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(inner := node.args[0], ast.Call):
         if not same(node.func, inner.func):
             return False
-        return node.func.id.startswith("v") if isinstance(node.func, ast.Name) else len(inner.args) == 1
+        return node.func.id not in PURE_NAMES if isinstance(node.func, ast.Name) else len(inner.args) == 1
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Subscript):
         return same(node.value, node.slice.value) and isinstance(node.slice.slice, ast.Name)
     return False

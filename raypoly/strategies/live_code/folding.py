@@ -10,12 +10,14 @@ import ast
 import operator
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-from raypoly.strategies.live_code.bindings import transformed
+from raypoly.strategies.live_code.bindings import Rewriter
 
 _LARGEST = 10**9
 """Folded integers stay below this, so that hostile source can't make folding itself expensive."""
 _FLAGS = (bool, int, type(None))
+_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -33,7 +35,8 @@ _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 def fold(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) without constant branches, annotations, docstrings and code after a jump."""
-    return transformed(_Fold(), tree)
+    _Fold().visit(tree)
+    return tree
 
 
 def constant(node: ast.expr) -> object:
@@ -76,53 +79,39 @@ def _binary(op: ast.operator | ast.cmpop, left: object, right: object) -> object
     return None if isinstance(op, (ast.FloorDiv, ast.Mod)) and not right else _OPERATORS[type(op)](left, right)
 
 
-class _Fold(ast.NodeTransformer):
-    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        kept: list[ast.stmt] = []
-        for stmt in body:
-            new = self.visit(stmt)
-            kept.extend(new if isinstance(new, list) else [] if new is None else [new])
-            if kept and isinstance(kept[-1], (ast.Return, ast.Raise, ast.Break, ast.Continue)):
+class _Fold(Rewriter):
+    def each(self, items: list[Any]) -> list[Any]:
+        """Code after a jump goes."""
+        kept: list[Any] = []
+        for new in super().each(items):
+            kept.append(new)
+            if isinstance(new, _LEAVING):
                 break
         return kept
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(node, field, None)
-            if isinstance(block, list):
-                setattr(node, field, self._block(block))
-        for field, value in ast.iter_fields(node):
-            if field in ("body", "orelse", "finalbody") and isinstance(value, list):
-                continue
-            if isinstance(value, ast.AST):
-                setattr(node, field, self.visit(value))
-            elif isinstance(value, list):
-                value[:] = [self.visit(item) if isinstance(item, ast.AST) else item for item in value]
-        return node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         decided = truth(node.test)
         if decided is None:
-            return self.generic_visit(node)
-        return self._block(node.body if decided else node.orelse)
+            return self.below(node)
+        return self.each(node.body if decided else node.orelse)
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
-        return self._block(node.orelse) if truth(node.test) is False else self.generic_visit(node)
+        return self.each(node.orelse) if truth(node.test) is False else self.below(node)
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        return self._block(node.orelse) if _never_iterates(node.iter) else self.generic_visit(node)
+        return self.each(node.orelse) if _never_iterates(node.iter) else self.below(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         decided = truth(node.test)
         if decided is None:
-            return self.generic_visit(node)
+            return self.below(node)
         folded: ast.AST = self.visit(node.body if decided else node.orelse)
         return folded
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         first = truth(node.values[0])
         if first is None:
-            return self.generic_visit(node)
+            return self.below(node)
         decides = first if isinstance(node.op, ast.Or) else not first
         if decides or len(node.values) == 1:
             folded: ast.AST = self.visit(node.values[0])
@@ -131,7 +120,7 @@ class _Fold(ast.NodeTransformer):
         return self.visit_BoolOp(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
+        self.below(node)
         left_zero, right_zero = _is_zero(node.left), _is_zero(node.right)
         if isinstance(node.op, ast.Mult) and (left_zero or right_zero):
             return ast.copy_location(ast.Constant(0), node)
@@ -142,12 +131,12 @@ class _Fold(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if node.value is None:
             return None
-        return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
+        return self.below(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         if any(isinstance(target, ast.Name) and target.id == "__slots__" for target in node.targets):
             return None  # which fields there may be, once more and in words
-        return self.generic_visit(node)
+        return self.below(node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
@@ -155,10 +144,10 @@ class _Fold(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
-        return self.generic_visit(node)
+        return self.below(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        return None if isinstance(node.value, (ast.Constant, ast.Name)) else self.generic_visit(node)
+        return None if isinstance(node.value, (ast.Constant, ast.Name)) else self.below(node)
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
@@ -184,7 +173,8 @@ def fold_settled_flags(tree: ast.Module) -> ast.Module:
 
     A length is never negative and nothing differs from itself: such tests become constants too.
     """
-    return transformed(_Settle(_flags(tree)), tree)
+    _Settle(_flags(tree)).visit(tree)
+    return tree
 
 
 def _flags(tree: ast.Module) -> dict[str, ast.Constant]:
@@ -204,19 +194,19 @@ def _flags(tree: ast.Module) -> dict[str, ast.Constant]:
     return {name: value for name, value in values.items() if stored[name] == 1}
 
 
-class _Settle(ast.NodeTransformer):
+class _Settle(Rewriter):
     def __init__(self, flags: dict[str, ast.Constant]) -> None:
         self.flags = flags
 
     def _decide(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
-        self.generic_visit(node)
+        self.below(node)
         node.test = self._test(node.test)
         return node
 
     visit_If = visit_While = visit_IfExp = _decide
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
+        self.below(node)
         if len(node.ops) != 1:
             return node
         left, op, right = node.left, node.ops[0], node.comparators[0]

@@ -1,7 +1,6 @@
 """Number the names that a program binds itself, scope by scope, in order of first use.
 
-rename(tree)                  # v0, v1 ...
-rename(tree, short=True)      # a, b ... z, A ... and fields of the program's own classes too
+rename(tree)      # a, b ... z, A ... and the fields of the program's own classes too
 """
 
 from __future__ import annotations
@@ -13,7 +12,16 @@ from collections.abc import Iterator
 from itertools import count, product
 from string import ascii_letters, ascii_lowercase
 
-from raypoly.strategies.live_code.bindings import Comprehension, bound_here, declared, loads, nodes, parameters, stores
+from raypoly.strategies.live_code.bindings import (
+    Comprehension,
+    Rewriter,
+    bound_here,
+    declared,
+    loads,
+    nodes,
+    parameters,
+    stores,
+)
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FOREIGN = frozenset({"val", "next", "left", "right", "random", "neighbors", "children"}).union(
@@ -25,14 +33,12 @@ _GIVEN = frozenset({"ListNode", "TreeNode"})
 _GIVEN_FIELDS = frozenset({"val", "next", "left", "right"})
 
 
-def rename(tree: ast.Module, short: bool = False) -> ast.Module:
-    """The same program (changed in place) with its own names numbered; names from outside stay.
-
-    `short` gives letters in place of numbers, and renames the fields that methods give `self` as well.
-    """
+def rename(tree: ast.Module) -> ast.Module:
+    """The same program (changed in place) with its own names, and fields of its own classes, replaced by
+    letters; names from outside stay."""
     own = bound_here(tree.body) | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
     own -= _GIVEN
-    renamed = _Rename(tree, own, short).scoped(tree, own)
+    renamed = _Rename(tree, own).scoped(tree, own)
     assert isinstance(renamed, ast.Module)
     return renamed
 
@@ -46,12 +52,12 @@ def _letters(taken: set[str]) -> Iterator[str]:
     yield from (word for word in words if word not in taken and not keyword.iskeyword(word))
 
 
-class _Rename(ast.NodeTransformer):
-    def __init__(self, tree: ast.Module, own: set[str], short: bool) -> None:
+class _Rename(Rewriter):
+    def __init__(self, tree: ast.Module, own: set[str]) -> None:
         classes = [node for node in nodes(tree) if isinstance(node, ast.ClassDef)]
         self.methods = {n.name for c in classes for n in c.body if hasattr(n, "name")}
-        self.fields = _fields(tree, classes) if short else set()
-        self.names = _letters(loads(tree) - own) if short else (f"v{number}" for number in count())
+        self.fields = _fields(tree, classes)
+        self.names = _letters(loads(tree) - own)
         self.attributes: dict[str, str] = {}
         self.scopes: list[tuple[dict[str, str | None], bool]] = []
         self.arguments: dict[str, dict[str, str]] = {}
@@ -80,7 +86,7 @@ class _Rename(ast.NodeTransformer):
     def scoped(self, node: ast.AST, names: set[str]) -> ast.AST:
         """Visit the children with these names bound in a scope of their own."""
         self.scopes.append((dict.fromkeys(sorted(names)), False))
-        self.generic_visit(node)
+        self.below(node)
         self.scopes.pop()
         # arguments given by name to the program's own functions follow the parameters
         for function, given in self.calls:
@@ -89,23 +95,26 @@ class _Rename(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.copy_location(ast.Name(self.resolve(node.id), node.ctx), node)
+        node.id = self.resolve(node.id)
+        return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        return ast.copy_location(ast.arg(self.resolve(node.arg)), node)
+        node.arg = self.resolve(node.arg)
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        value = self.visit(node.value)
-        return ast.copy_location(ast.Attribute(value, self.attribute(node.attr), node.ctx), node)
+        node.value = self.visit(node.value)
+        node.attr = self.attribute(node.attr)
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         self.calls += [(name, given) for given in node.keywords]
-        return self.generic_visit(node)
+        return self.below(node)
 
     def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> ast.AST:
         node.name = self.resolve(node.name) if node.name else None
-        return self.generic_visit(node)
+        return self.below(node)
 
     visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _captured
 
