@@ -1,6 +1,6 @@
 """Fold what a parser can decide: constant tests, products with zero, annotations, docstrings.
 
-fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
+    fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
 fold_settled_flags(ast.parse("debug = False\\nif debug:\\n work()"))  ->  "debug = False\\nif False: ..."
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,6 @@ from raypoly.strategies.live_code.bindings import Rewriter
 
 _LARGEST = 10**9
 """Folded integers stay below this, so that hostile source can't make folding itself expensive."""
-_FLAGS = (bool, int, type(None))
 _LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -166,66 +164,3 @@ def _never_iterates(node: ast.expr) -> bool:
             start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
             return step != 0 and not range(start, stop, step)
     return False
-
-
-def fold_settled_flags(tree: ast.Module) -> ast.Module:
-    """The tree (changed in place) with names that hold one constant for good replaced by it in tests.
-
-    A length is never negative and nothing differs from itself: such tests become constants too.
-    """
-    _Settle(_flags(tree)).visit(tree)
-    return tree
-
-
-def _flags(tree: ast.Module) -> dict[str, ast.Constant]:
-    stored: Counter[str] = Counter()
-    values: dict[str, ast.Constant] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            stored[node.id] += 1
-        elif isinstance(node, ast.arg):
-            stored[node.arg] += 2
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            stored.update(node.names + node.names)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            stored[node.target.id] += 1
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) in _FLAGS:
-            values.update({t.id: node.value for t in node.targets if isinstance(t, ast.Name)})
-    return {name: value for name, value in values.items() if stored[name] == 1}
-
-
-class _Settle(Rewriter):
-    def __init__(self, flags: dict[str, ast.Constant]) -> None:
-        self.flags = flags
-
-    def _decide(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
-        self.below(node)
-        node.test = self._test(node.test)
-        return node
-
-    visit_If = visit_While = visit_IfExp = _decide
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.below(node)
-        if len(node.ops) != 1:
-            return node
-        left, op, right = node.left, node.ops[0], node.comparators[0]
-        length = isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "len"
-        if length and _is_zero(right) and isinstance(op, ast.Lt):
-            return ast.copy_location(ast.Constant(False), node)
-        same = isinstance(left, ast.Name) and isinstance(right, ast.Name) and left.id == right.id
-        if same and isinstance(op, (ast.NotEq, ast.Lt, ast.Gt, ast.IsNot)):
-            return ast.copy_location(ast.Constant(False), node)
-        return node
-
-    def _test(self, test: ast.expr) -> ast.expr:
-        """A test made of flags and constants alone becomes one."""
-        if isinstance(test, ast.Name) and test.id in self.flags:
-            return ast.copy_location(ast.Constant(self.flags[test.id].value), test)
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            test.operand = self._test(test.operand)
-        if isinstance(test, ast.BoolOp):
-            test.values = [self._test(value) for value in test.values]
-        if isinstance(test, ast.Compare):
-            test.left, test.comparators = self._test(test.left), [self._test(part) for part in test.comparators]
-        return test

@@ -15,9 +15,10 @@ from functools import lru_cache
 
 from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.decoys import remove_decoys
-from raypoly.strategies.live_code.folding import fold, fold_settled_flags
+from raypoly.strategies.live_code.folding import fold
 from raypoly.strategies.live_code.function_facts import FunctionFacts
 from raypoly.strategies.live_code.renaming import rename
+from raypoly.strategies.live_code.settling import settle
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import (
     LIBRARY_MARK,
@@ -67,8 +68,9 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
 
 
 def _live(tree: ast.Module, entry: str) -> ast.Module:
-    tree = fold(fold_settled_flags(tree))
     small = len(nodes(tree)) <= _MOST_NODES
+    if small and settle(tree):
+        tree = fold(tree)
     for _ in range(_ROUNDS):
         program = FunctionFacts.read(tree, prints=not entry)
         tree = slice_to(tree, entry, program)
