@@ -132,7 +132,7 @@ def _by_loops(features: frozenset[str]) -> str:
 
 NAME = "structural-1"
 """Signatures of puzzles."""
-_APPROACH_NAME = "structural-approach-2"
+_APPROACH_NAME = "structural-approach-3"
 """Approaches of everything else."""
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
 """Constructs that differ in spelling only."""

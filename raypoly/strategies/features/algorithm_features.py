@@ -24,7 +24,8 @@ from raypoly.strategies.features import (
     running_values,
     trees_and_lists,
 )
-from raypoly.strategies.features.scene import Scene, key, nodes_in, walk
+from raypoly.strategies.features.pieces import nodes_in, walk
+from raypoly.strategies.features.scene import Scene, key
 from raypoly.strategies.live_code.bindings import children, parameters
 from raypoly.strategies.live_code.live_program import LiveProgram, live_program
 

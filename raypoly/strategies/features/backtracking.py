@@ -7,22 +7,11 @@ Pruned search takes each step only after a test of what stands so far; generate-
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from itertools import pairwise
 
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    contains,
-    is_call,
-    is_inverted,
-    is_op,
-    is_text,
-    key,
-    method_owner,
-    names,
-    spelled,
-    walk,
-)
+from raypoly.strategies.features.pieces import contains, names, spelled, walk
+from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_inverted, is_op, is_text, key, method_owner
 
 _UNDONE_BY = {
     "append": {"pop"},
@@ -67,8 +56,8 @@ def _opposite(before: ast.stmt, after: ast.stmt) -> bool:
     return any(target == other and what in _UNDONE_BY.get(how, ()) for how, target in done for what, other in undone)
 
 
-def _effects(stmt: ast.stmt) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
+def _effects(stmt: ast.stmt) -> set[tuple[str, Hashable]]:
+    found: set[tuple[str, Hashable]] = set()
     for node in walk(stmt):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             found.add((node.func.attr, spelled(node.func.value)))

@@ -5,18 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import (
-    Scene,
-    is_call,
-    is_inverted,
-    is_number,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    walk,
-)
+from raypoly.strategies.features.pieces import names, nodes_in, walk
+from raypoly.strategies.features.scene import Scene, is_call, is_inverted, is_number, is_op, key, method_owner
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)

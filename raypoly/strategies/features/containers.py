@@ -10,20 +10,8 @@ import ast
 from collections.abc import Iterator
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    assigned,
-    contains,
-    is_call,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    same,
-    walk,
-)
+from raypoly.strategies.features.pieces import contains, names, nodes_in, same, walk
+from raypoly.strategies.features.scene import ORDER, Scene, assigned, is_call, is_op, key, method_owner
 
 _HEAP = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop"}) | frozenset(
     {"nlargest", "nsmallest", "merge", "PriorityQueue"}

@@ -5,19 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    halved,
-    is_number,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    pairs,
-    walk,
-)
+from raypoly.strategies.features.pieces import names, nodes_in, walk
+from raypoly.strategies.features.scene import ORDER, Scene, halved, is_number, is_op, key, method_owner, pairs
 from raypoly.strategies.live_code.constructs import called
 
 _BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})

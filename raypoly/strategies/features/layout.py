@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, pairs, same, walk
+from raypoly.strategies.features.pieces import names, nodes_in, same, walk
+from raypoly.strategies.features.scene import Scene, indices, is_call, key, pairs
 
 
 def features(scene: Scene) -> Iterator[str]:

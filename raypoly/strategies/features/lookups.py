@@ -8,18 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import (
-    Scene,
-    is_call,
-    is_op,
-    key,
-    method_owner,
-    names,
-    position,
-    same,
-    spelled,
-    walk,
-)
+from raypoly.strategies.features.pieces import names, position, same, spelled, walk
+from raypoly.strategies.features.scene import Scene, is_call, is_op, key, method_owner
 from raypoly.strategies.live_code.constructs import called
 
 _HASHES = frozenset({"set", "dict", "Counter", "defaultdict", "OrderedDict", "frozenset", "fromkeys"})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
-from raypoly.strategies.features.scene import Scene, key, names, nodes_in, spelled
+from raypoly.strategies.features.pieces import names, nodes_in, spelled
+from raypoly.strategies.features.scene import Scene, key
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -89,7 +90,7 @@ def _events(scene: Scene, name: str) -> bool:
 
 def _both_ends(scene: Scene) -> bool:
     """All starts in order, and all ends in order: events in two lists."""
-    found: dict[str, set[str]] = {}
+    found: dict[Hashable, set[str]] = {}
     for name, values in scene.made.items():
         for value in values:
             if isinstance(value, ast.Call) and _name(value) == "sorted" and value.args:

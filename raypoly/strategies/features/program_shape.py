@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, is_number, key, method_owner, names, nodes_in, walk
+from raypoly.strategies.features.pieces import names, nodes_in, walk
+from raypoly.strategies.features.scene import Scene, is_number, key, method_owner
 from raypoly.strategies.live_code.bindings import children
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from raypoly.strategies.features.pieces import names, same, walk
 from raypoly.strategies.features.scene import (
     Scene,
     indices,
@@ -18,11 +19,8 @@ from raypoly.strategies.features.scene import (
     is_op,
     key,
     method_owner,
-    names,
     pairs,
-    same,
     stored_value,
-    walk,
 )
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS
 

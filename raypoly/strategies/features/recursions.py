@@ -11,22 +11,8 @@ from itertools import permutations
 
 from raypoly.strategies.features.backtracking import collects, pruned, undoes
 from raypoly.strategies.features.index_moves import middle
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    contains,
-    halved,
-    is_call,
-    is_number,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    position,
-    same,
-    walk,
-)
+from raypoly.strategies.features.pieces import contains, names, nodes_in, position, same, walk
+from raypoly.strategies.features.scene import ORDER, Scene, halved, is_call, is_number, is_op, key, method_owner
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children
 from raypoly.strategies.live_code.constructs import called
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from raypoly.strategies.features.pieces import names, nodes_in, same, walk
 from raypoly.strategies.features.scene import (
     ORDER,
     Scene,
@@ -17,12 +18,8 @@ from raypoly.strategies.features.scene import (
     is_number,
     is_op,
     key,
-    names,
-    nodes_in,
     pairs,
-    same,
     stored_value,
-    walk,
 )
 from raypoly.strategies.live_code.bindings import reach
 from raypoly.strategies.live_code.constructs import called

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, takewhile
 from typing import TypeGuard
 
-from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children, nodes
+from raypoly.strategies.features.pieces import walk
+from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children
 from raypoly.strategies.live_code.constructs import called, recursive_functions
 from raypoly.strategies.live_code.library_effects import MODULES, library_name
 
@@ -185,45 +186,6 @@ def key(node: ast.AST | None) -> str:
     return ""
 
 
-def walk(node: ast.AST) -> list[ast.AST]:
-    """The nodes of a piece of code, level by level; kept with it, since many readers ask."""
-    found: list[ast.AST] | None = node.__dict__.get("walked")
-    if found is None:
-        found = node.__dict__["walked"] = nodes(node)
-    return found
-
-
-def spelled(node: ast.AST) -> Hashable:
-    """What two pieces of code share iff they are alike, apart from being read or stored; kept with the node."""
-    found: Hashable | None = node.__dict__.get("spelled")
-    if found is None:
-        fields = (getattr(node, name, None) for name in node._fields if name != "ctx")
-        parts = [_spelled_field(value) for value in fields]
-        found = node.__dict__["spelled"] = (type(node).__name__, *parts)
-    return found
-
-
-def _spelled_field(value: object) -> Hashable:
-    if isinstance(value, ast.AST):
-        return spelled(value)
-    return tuple(map(_spelled_field, value)) if isinstance(value, list) else (type(value).__name__, repr(value))
-
-
-def position(node: ast.AST) -> tuple[int, int]:
-    """Line and column, which put nodes in the order of the text."""
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def names(node: ast.AST | None) -> set[str]:
-    """Every variable in a piece of code."""
-    return set() if node is None else {part.id for part in walk(node) if isinstance(part, ast.Name)}
-
-
-def nodes_in(body: Iterable[ast.AST]) -> list[ast.AST]:
-    """Every node of some pieces of code, piece by piece."""
-    return [node for part in body for node in walk(part)]
-
-
 def is_call(node: ast.AST | None, *wanted: str) -> TypeGuard[ast.Call]:
     """Whether a node calls a function or method of one of these names."""
     return isinstance(node, ast.Call) and called(node) in wanted
@@ -234,16 +196,6 @@ def method_owner(node: ast.AST, *methods: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value
     return None
-
-
-def contains(node: ast.AST, wanted: set[int]) -> bool:
-    """Whether one of these nodes, by identity, is inside another."""
-    return any(id(part) in wanted for part in walk(node))
-
-
-def same(left: ast.AST, right: ast.AST) -> bool:
-    """Whether two pieces of code are alike, apart from being read or stored."""
-    return spelled(left) == spelled(right)
 
 
 def stored_value(stmt: ast.AST, store: ast.AST) -> ast.expr | None:

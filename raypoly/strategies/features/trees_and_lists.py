@@ -5,20 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from raypoly.strategies.features.pieces import names, nodes_in, position, same, walk
 from raypoly.strategies.features.recursions import recurses_once
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Function,
-    Scene,
-    assigned,
-    is_call,
-    key,
-    names,
-    nodes_in,
-    position,
-    same,
-    walk,
-)
+from raypoly.strategies.features.scene import ORDER, Function, Scene, assigned, is_call, key
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.library_effects import PURE_NAMES
 

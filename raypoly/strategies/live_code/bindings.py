@@ -15,6 +15,7 @@ _PLAIN_FIELDS = """
 """
 _NO_NODES = frozenset(_PLAIN_FIELDS.split())
 """Strings and numbers, and operators and contexts, which have nothing below them."""
+_LEAVES = (ast.Name, ast.Constant)
 _BELOW: dict[type[ast.AST], tuple[str, ...]] = {}
 """The fields of a kind of node that may hold nodes."""
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -31,6 +32,8 @@ def _load_into(found: set[str], node: ast.AST) -> None:
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, ast.Load):
             found.add(node.id)
+    elif isinstance(node, ast.Constant):
+        return
     elif isinstance(node, _BINDING):
         found |= _loads_around(node)
     else:
@@ -49,8 +52,8 @@ def _loads_around(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Lambda):
         return found - parameters(node.args)
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    own = (bound_here(node.body) | parameters(node.args)) - declared(node.body)
-    return found - own
+    bound, said = scope_of(node.body)
+    return found - ((bound | parameters(node.args)) - said)
 
 
 def stores(targets: Iterable[ast.AST]) -> set[str]:
@@ -66,35 +69,42 @@ def parameters(args: ast.arguments) -> set[str]:
 
 def declared(body: Sequence[ast.stmt]) -> set[str]:
     """Names that these statements declare global or nonlocal in their own scope."""
-    return {name for node in _own(body) if isinstance(node, (ast.Global, ast.Nonlocal)) for name in node.names}
+    return scope_of(body)[1]
 
 
 def bound_here(body: Sequence[ast.AST]) -> set[str]:
     """Names that these statements bind in their own scope (functions and classes by name, not by content)."""
-    names: set[str] = set()
-    for node in _own(body):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, _NAMED) and node.name:
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    return names
+    return scope_of(body)[0]
 
 
-def _own(body: Iterable[ast.AST]) -> list[ast.AST]:
-    """The nodes of this scope: nested functions are given, not entered; comprehensions give their walruses only."""
-    found: list[ast.AST] = []
+def scope_of(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
+    """What `bound_here` and `declared` give, found together.
+
+    Nested functions are not entered; of comprehensions walruses alone are this scope's.
+    """
+    bound: set[str] = set()
+    said: set[str] = set()
     todo = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, COMPREHENSIONS):
-            found.extend(part.target for part in nodes(node) if isinstance(part, ast.NamedExpr))
-            continue
-        found.append(node)
-        if not isinstance(node, _SCOPES):
-            todo.extend(children(node))
-    return found
+        kind = type(node)
+        if kind is ast.Name:
+            if not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                bound.add(node.id)  # type: ignore[attr-defined]
+        elif kind in COMPREHENSIONS:
+            todo.extend(part.target for part in nodes(node) if isinstance(part, ast.NamedExpr))
+        elif kind in _NAMED:
+            if node.name:  # type: ignore[attr-defined]
+                bound.add(node.name)  # type: ignore[attr-defined]
+            if kind not in _SCOPES:
+                _add_children(todo, node)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            said.update(node.names)
+        elif kind is not ast.Lambda:
+            _add_children(todo, node)
+    return bound, said
 
 
 def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
@@ -110,29 +120,35 @@ def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
 
 def _fields_below(kind: type[ast.AST]) -> tuple[str, ...]:
     """The fields that may hold nodes; names and constants, which are most of a tree, have none worth visiting."""
-    none = kind in (ast.Name, ast.Constant)
-    fields = _BELOW[kind] = () if none else tuple(name for name in kind._fields if name not in _NO_NODES)
+    fields = _BELOW[kind] = () if kind in _LEAVES else tuple(name for name in kind._fields if name not in _NO_NODES)
     return fields
 
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below one."""
-    return nodes(node, deep=False)[1:]
+    found: list[ast.AST] = []
+    _add_children(found, node)
+    return found
 
 
-def nodes(tree: ast.AST, deep: bool = True) -> list[ast.AST]:
+def _add_children(found: list[ast.AST], node: ast.AST) -> None:
+    kind = type(node)
+    for name in _BELOW[kind] if kind in _BELOW else _fields_below(kind):
+        value = getattr(node, name, None)
+        if type(value) is list:
+            for item in value:
+                if isinstance(item, ast.AST):
+                    found.append(item)
+        elif value is not None and isinstance(value, ast.AST):
+            found.append(value)
+
+
+def nodes(tree: ast.AST) -> list[ast.AST]:
     """The tree's nodes, level by level, as `ast.walk` gives them but for operators and contexts; thrice as fast."""
     found = [tree]
-    for node in found if deep else (tree,):
-        kind = type(node)
-        for name in _BELOW[kind] if kind in _BELOW else _fields_below(kind):
-            value = getattr(node, name, None)
-            if type(value) is list:
-                for item in value:
-                    if isinstance(item, ast.AST):
-                        found.append(item)
-            elif value is not None and isinstance(value, ast.AST):
-                found.append(value)
+    for node in found:
+        if type(node) not in _LEAVES:
+            _add_children(found, node)
     return found
 
 

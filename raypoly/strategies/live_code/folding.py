@@ -87,26 +87,26 @@ class _Fold(Rewriter):
                 break
         return kept
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+    def visit_If(self, node: ast.If) -> Any:
         decided = truth(node.test)
         if decided is None:
             return self.below(node)
         return self.each(node.body if decided else node.orelse)
 
-    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
+    def visit_While(self, node: ast.While) -> Any:
         return self.each(node.orelse) if truth(node.test) is False else self.below(node)
 
-    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+    def visit_For(self, node: ast.For) -> Any:
         return self.each(node.orelse) if _never_iterates(node.iter) else self.below(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
         decided = truth(node.test)
         if decided is None:
             return self.below(node)
         folded: ast.AST = self.visit(node.body if decided else node.orelse)
         return folded
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         first = truth(node.values[0])
         if first is None:
             return self.below(node)
@@ -126,12 +126,12 @@ class _Fold(Rewriter):
             return node.left
         return node.right if isinstance(node.op, ast.Add) and left_zero else node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
             return None
         return self.below(ast.copy_location(ast.Assign([node.target], node.value), node))
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+    def visit_Assign(self, node: ast.Assign) -> Any:
         if any(isinstance(target, ast.Name) and target.id == "__slots__" for target in node.targets):
             return None  # which fields there may be, once more and in words
         return self.below(node)
@@ -140,7 +140,7 @@ class _Fold(Rewriter):
         node.annotation = None
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.returns = None
         return self.below(node)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import count, product
 from string import ascii_letters, ascii_lowercase
+from typing import Any
 
 from raypoly.strategies.live_code.bindings import (
     Comprehension,
@@ -107,12 +108,12 @@ class _Rename(Rewriter):
         node.attr = self.attribute(node.attr)
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> Any:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         self.calls += [(name, given) for given in node.keywords]
         return self.below(node)
 
-    def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> ast.AST:
+    def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> Any:
         node.name = self.resolve(node.name) if node.name else None
         return self.below(node)
 

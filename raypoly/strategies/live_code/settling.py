@@ -59,9 +59,9 @@ class _Settle(Rewriter):
     def visit_For(self, node: ast.For) -> ast.For:
         self.below(node)
         source = node.iter
-        if isinstance(source, ast.Call) and getattr(source.func, "id", "") == "range" and len(source.args) == 1:
-            if not isinstance(source.args[0], ast.Name) and self.certain.never_above(source.args[0], 0):
-                node.iter = self._new(ast.copy_location(ast.Tuple([], ast.Load()), source), source)
+        ends = source.args if isinstance(source, ast.Call) and getattr(source.func, "id", "") == "range" else []
+        if len(ends) == 1 and not isinstance(ends[0], ast.Name) and self.certain.never_above(ends[0], 0):
+            node.iter = self._new(ast.copy_location(ast.Tuple([], ast.Load()), source), source)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
@@ -73,10 +73,8 @@ class _Settle(Rewriter):
             if isinstance(node.op, ast.Add) and zero(node.left):
                 return self._new(node.right, node)
             return self._cancelled(node)
-        if isinstance(node.op, ast.Mult) and (zero(node.left) or zero(node.right)):
-            if self.certain.is_plain(node.left) and self.certain.is_plain(node.right):
-                return self._new(ast.Constant(0), node)
-        return node
+        nothing = isinstance(node.op, ast.Mult) and (zero(node.left) or zero(node.right))
+        return self._new(ast.Constant(0), node) if nothing and self.certain.is_plain(node) else node
 
     def _cancelled(self, node: ast.BinOp) -> ast.expr:
         """`a + r - r` and `a - r + r` as `a`: with a minus in it, it is about numbers."""
@@ -98,7 +96,7 @@ class _Settle(Rewriter):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         """What is blind to order is given the items as they are."""
         self.below(node)
-        own = self.certain.own
+        own = self.certain.facts.own
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         while len(node.args) == 1 and isinstance(view := node.args[0], ast.Call) and isinstance(view.func, ast.Name):
             plain = view.func.id not in own and len(view.args) == 1 and not isinstance(view.args[0], ast.Starred)
