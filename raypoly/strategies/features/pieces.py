@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterable
 
-from raypoly.strategies.live_code.bindings import nodes
+from raypoly.strategies.live_code.bindings import children
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """The nodes of a piece of code, level by level; kept with it, since many readers ask."""
+    """The nodes of a piece of code, level by level, but for handlers: they tell what is done where an idea fails."""
     found: list[ast.AST] | None = node.__dict__.get("walked")
     if found is None:
-        found = node.__dict__["walked"] = nodes(node)
+        found = [node]
+        for part in found:
+            found.extend([below for below in children(part) if type(below) is not ast.ExceptHandler])
+        node.__dict__["walked"] = found
     return found
 
 

@@ -119,11 +119,11 @@ def _amortised(scene: Scene, loop: ast.While) -> bool:
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """What runs where it stands: the body of a function inside another runs where it is called."""
-    below = children(node)
-    if not isinstance(node, ast.FunctionDef):
-        return list(below)
-    return [child for child in below if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    """What runs where it stands: the body of a function inside another runs where it is called, a handler seldom."""
+    elsewhere: tuple[type[ast.AST], ...] = (ast.ExceptHandler,)
+    if isinstance(node, ast.FunctionDef):
+        elsewhere = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [child for child in children(node) if not isinstance(child, elsewhere)]
 
 
 def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:

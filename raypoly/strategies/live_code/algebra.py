@@ -130,6 +130,15 @@ class Algebra:
         atoms[name] = node
         return {(name,): 1}
 
+    def never_equal(self, left: ast.expr, right: ast.expr) -> bool:
+        """Whether two sides can't be the same whole number: all terms but a constant have a factor that this has not."""
+        terms, other = self._terms(left, {}), self._terms(right, {})
+        apart = None if terms is None or other is None else _combined(ast.Sub(), terms, other)
+        if not apart:
+            return False
+        common = gcd(*(times for factors, times in apart.items() if factors))
+        return common > 1 and apart.get((), 0) % common != 0
+
     def _is_numeric(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Name):
             return node.id in self.facts.numbers or self.ranges.of(node) != ANYTHING
@@ -164,7 +173,7 @@ class Algebra:
         atoms: dict[Hashable, ast.expr] = {}
         terms = self._terms(node.left, atoms)
         plain = all(isinstance(atom, (ast.Name, ast.Subscript)) or self._is_numeric(atom) for atom in atoms.values())
-        if terms is None or not plain or modulus < 2 or modulus ** len(atoms) > _MOST_REMAINDERS or len(terms) < 2:
+        if terms is None or not plain or modulus < 2 or modulus ** len(atoms) > _MOST_REMAINDERS or max(map(len, terms), default=0) + len(terms) < 3:
             return None
         names = list(atoms)
         found: set[int] = set()
@@ -226,12 +235,6 @@ def _combined(op: ast.operator, left: Terms, right: Terms) -> Terms | None:
             found[factors] = found.get(factors, 0) + sign * times
     found = {factors: times for factors, times in found.items() if times}
     return found if len(found) <= _MOST_TERMS else None
-
-
-def never_zero(terms: Terms) -> bool:
-    """Whether a whole number can't be zero: all its terms but the constant one have a factor that this has not."""
-    common = gcd(*(times for factors, times in terms.items() if factors))
-    return common > 1 and terms.get((), 0) % common != 0
 
 
 def _called(node: ast.expr) -> tuple[str, ast.expr]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterator
 
-from raypoly.strategies.live_code.algebra import Algebra, never_zero
+from raypoly.strategies.live_code.algebra import Algebra
 from raypoly.strategies.live_code.stored_values import ANYTHING, Range
 
 _NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -44,6 +44,11 @@ class CertainTests(Algebra):
             if len(links) > 1 and self._exclude_each_other(links):
                 return False
             return True if all(found) else None
+        if isinstance(test, ast.Call) and (inner := self._of_all(test)) is not None:
+            return inner
+        values = self.remainders(test)
+        if values is not None and (0 not in values or values == {0}):
+            return 0 not in values
         low, high = self.ranges.of(test)
         if low > 0 or high < 0:
             return True
@@ -52,11 +57,19 @@ class CertainTests(Algebra):
         value = self.meaning(test)
         return bool(value.value) if isinstance(value, ast.Constant) else None
 
+    def _of_all(self, call: ast.Call) -> bool | None:
+        """`any(x != x for x in xs)` is false, `all(x == x for x in xs)` true, whatever they go over."""
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if name not in ("any", "all") or len(call.args) != 1 or not isinstance(call.args[0], ast.GeneratorExp):
+            return None
+        found = self.truth(call.args[0].elt)
+        return found if found is (name == "all") else None
+
     def is_zero(self, node: ast.expr) -> bool:
         """Whether a value is 0, whatever the input, and nothing but a value."""
         if isinstance(node, ast.Constant):
             return type(node.value) is int and node.value == 0
-        if isinstance(node, (ast.Name, ast.List, ast.ListComp, ast.JoinedStr)) or not self.is_plain(node):
+        if isinstance(node, (ast.List, ast.ListComp, ast.JoinedStr)) or not self.is_plain(node):
             return False
         return self.ranges.of(node) == (0, 0) or (isinstance(node, ast.BinOp) and self.difference(node, None) == 0)
 
@@ -122,10 +135,12 @@ class CertainTests(Algebra):
         if not known and self.spelled(left) == self.spelled(right) and not isinstance(left, ast.Constant):
             same = not isinstance(op, (ast.Is, ast.IsNot)) or isinstance(left, ast.Name)
             return isinstance(op, (ast.Eq, ast.LtE, ast.GtE, ast.Is)) if same else None
+        one, other = self.meaning(left), self.meaning(right)
+        if isinstance(one, ast.Constant) and isinstance(other, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
+            return (one.value == other.value) is isinstance(op, ast.Eq)
         if isinstance(op, (ast.Is, ast.IsNot)):
             return None
-        terms = self.numeric_terms(left, right)
-        if terms is not None and never_zero(terms) and isinstance(op, (ast.Eq, ast.NotEq)):
+        if isinstance(op, (ast.Eq, ast.NotEq)) and self.never_equal(left, right):
             return isinstance(op, ast.NotEq)
         values = self.remainders(left)
         limit = self.meaning(right)

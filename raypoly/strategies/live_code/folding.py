@@ -79,9 +79,11 @@ def _binary(op: ast.operator | ast.cmpop, left: object, right: object) -> object
 
 class _Fold(Rewriter):
     def each(self, items: list[Any]) -> list[Any]:
-        """Code after a jump goes."""
+        """Code after a jump goes; a copy that is sorted next is `sorted` of what was copied."""
         kept: list[Any] = []
         for new in super().each(items):
+            if kept and isinstance(new, ast.Expr) and _sorts_the_copy(kept[-1], new.value):
+                continue
             kept.append(new)
             if isinstance(new, _LEAVING):
                 break
@@ -149,6 +151,25 @@ class _Fold(Rewriter):
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
+
+
+def _sorts_the_copy(made: ast.stmt, call: ast.expr) -> bool:
+    """Whether the call sorts the copy that the statement before it made; the two are said in that statement then."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "sort":
+        return False
+    place, value = call.func.value, made.value if isinstance(made, ast.Assign) else None
+    target = made.targets[0] if isinstance(made, ast.Assign) else None
+    if not isinstance(place, ast.Name) or not isinstance(target, ast.Name) or target.id != place.id:
+        return False
+    source: ast.expr | None = None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "list":
+        source = value.args[0] if len(value.args) == 1 and not isinstance(value.args[0], ast.Starred) else None
+    elif isinstance(value, ast.Subscript) and isinstance(cut := value.slice, ast.Slice):
+        source = None if cut.lower or cut.upper or cut.step else value.value
+    if source is None or not isinstance(made, ast.Assign) or len(made.targets) > 1 or call.args:
+        return False
+    made.value = ast.copy_location(ast.Call(ast.Name("sorted", ast.Load()), [source], call.keywords), call)
+    return True
 
 
 def _is_zero(node: ast.expr) -> bool:

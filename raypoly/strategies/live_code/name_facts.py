@@ -46,8 +46,7 @@ class NameFacts:
                 bound.update({name: bound.get(name, 0) + 2 for name in node.names})
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
-                    if isinstance(target, ast.Name) and isinstance(node.value, _FIXED):
-                        self.definitions[target.id] = node.value
+                    self._define(target, node.value)
             elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
                 changed.add(root(node) or "")
             elif isinstance(node, ast.AugAssign):
@@ -69,6 +68,13 @@ class NameFacts:
             for name in wrong:
                 fixed.discard(name)
                 del known[name]
+
+    def _define(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name) and isinstance(value, _FIXED):
+            self.definitions[target.id] = value
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its in zip(target.elts, value.elts, strict=True):
+                self._define(one, its)
 
     def _note_numbers(self, node: ast.AST) -> None:
         """Names that are surely numbers, by what is done with them."""

@@ -145,7 +145,7 @@ class ValueRanges:
         left, right = self._range(node.left), self._range(node.right)
         if left is None or right is None:
             return None
-        if isinstance(node.op, (ast.Mult, ast.BitXor)) and ast.dump(node.left) == ast.dump(node.right):
+        if isinstance(node.op, (ast.Mult, ast.BitXor, ast.Sub)) and ast.dump(node.left) == ast.dump(node.right):
             return _square(left) if isinstance(node.op, ast.Mult) else (0, 0)
         if isinstance(node.op, (ast.FloorDiv, ast.Add)) and (between := self._between(node)):
             return between
