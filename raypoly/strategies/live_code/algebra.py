@@ -66,6 +66,8 @@ class Algebra:
             return id(node)
         if isinstance(node, ast.Name):
             return node.id
+        if isinstance(node, ast.Call) and _called(node)[0] == "len":
+            return ("len", self.spelled(self._inside(node.args[0], _SAME_LENGTH), depth + 1))
         if isinstance(node, ast.Constant):
             return ("constant", type(node.value).__name__, repr(node.value))
         fields = ((name, getattr(node, name, None)) for name in node._fields if name != "ctx")
@@ -131,7 +133,7 @@ class Algebra:
         return {(name,): 1}
 
     def never_equal(self, left: ast.expr, right: ast.expr) -> bool:
-        """Whether two sides can't be the same whole number: all terms but a constant have a factor that this has not."""
+        """Whether two sides can't be one whole number: all terms but a constant have a factor that this has not."""
         terms, other = self._terms(left, {}), self._terms(right, {})
         apart = None if terms is None or other is None else _combined(ast.Sub(), terms, other)
         if not apart:
@@ -173,8 +175,10 @@ class Algebra:
         atoms: dict[Hashable, ast.expr] = {}
         terms = self._terms(node.left, atoms)
         plain = all(isinstance(atom, (ast.Name, ast.Subscript)) or self._is_numeric(atom) for atom in atoms.values())
-        if terms is None or not plain or modulus < 2 or modulus ** len(atoms) > _MOST_REMAINDERS or max(map(len, terms), default=0) + len(terms) < 3:
+        if terms is None or not plain or modulus < 2 or modulus ** len(atoms) > _MOST_REMAINDERS:
             return None
+        if len(terms) + max(map(len, terms), default=0) < 3:
+            return None  # one name alone has every remainder
         names = list(atoms)
         found: set[int] = set()
         for values in product(range(modulus), repeat=len(names)):

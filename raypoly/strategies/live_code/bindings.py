@@ -107,6 +107,15 @@ def scope_of(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
     return bound, said
 
 
+def own_nodes(body: Iterable[ast.AST]) -> list[ast.AST]:
+    """The nodes of some code but for what is in nested functions and classes, which are given themselves."""
+    found = list(body)
+    for node in found:
+        if type(node) not in _SCOPES:
+            _add_children(found, node)
+    return found
+
+
 def reach(start: Iterable[str], edges: Mapping[str, Set[str]]) -> set[str]:
     """The names that one comes to from these along the edges, these included; a name without any leads nowhere."""
     seen: set[str] = set()

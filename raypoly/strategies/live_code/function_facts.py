@@ -12,6 +12,7 @@ from raypoly.strategies.live_code.bindings import (
     declared,
     loads,
     nodes,
+    own_nodes,
     parameters,
     reach,
     root,
@@ -87,7 +88,8 @@ class Sharing:
             caught = {n.name for case in node.cases for n in nodes(case.pattern) if isinstance(n, captures)}
             self._join({name for name in caught if name}, self._held(node.subject))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            given = [n.value for n in nodes(node) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and n.value]
+            gives = (ast.Return, ast.Yield, ast.YieldFrom)
+            given = [n.value for n in own_nodes(node.body) if isinstance(n, gives) and n.value]
             self._join({node.name}, set().union(*map(self._held, given), set()))
         elif isinstance(node, ast.Call):
             self._call(node)

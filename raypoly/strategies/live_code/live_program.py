@@ -17,7 +17,7 @@ from raypoly.strategies.live_code.bindings import nodes
 from raypoly.strategies.live_code.decoys import remove_decoys
 from raypoly.strategies.live_code.folding import fold
 from raypoly.strategies.live_code.function_facts import FunctionFacts
-from raypoly.strategies.live_code.renaming import rename
+from raypoly.strategies.live_code.renaming import rename, tell_apart
 from raypoly.strategies.live_code.settling import settle
 from raypoly.strategies.live_code.slicing import slice_to
 from raypoly.strategies.live_code.unwrapping import (
@@ -52,6 +52,7 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
     tree = fold(plain_library_names(ast.parse(source)))
     if entry_point:
         tree = drop_trial_calls(tree)
+    tell_apart(tree)
     tree = _live(tree, entry_point)
     if entry_point:
         tree = unwrap_class(drop_unreached(tree, entry_point), entry_point)

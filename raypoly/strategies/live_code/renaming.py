@@ -31,6 +31,7 @@ _FOREIGN = frozenset({"val", "next", "left", "right", "random", "neighbors", "ch
 """Attributes that objects from elsewhere have too."""
 _GIVEN = frozenset({"ListNode", "TreeNode"})
 """Classes that tests bring along and look for: a program's own copy of one stands for it."""
+_APART = "'"
 _GIVEN_FIELDS = frozenset({"val", "next", "left", "right"})
 
 
@@ -53,6 +54,12 @@ def _letters(taken: set[str]) -> Iterator[str]:
     yield from (word for word in words if word not in taken and not keyword.iskeyword(word))
 
 
+def tell_apart(tree: ast.Module) -> None:
+    """Give each scope below the top names of its own (in place): one that another scope has too gets a mark."""
+    top = bound_here(tree.body) | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
+    _TellApart(tree, top).scoped(tree, top)
+
+
 class _Rename(Rewriter):
     def __init__(self, tree: ast.Module, own: set[str]) -> None:
         classes = [node for node in nodes(tree) if isinstance(node, ast.ClassDef)]
@@ -71,10 +78,14 @@ class _Rename(Rewriter):
             if name in scope and not (is_class and inside):
                 new = scope[name]
                 if new is None:
-                    new = scope[name] = next(self.names)
+                    new = scope[name] = self.new_name(name)
                 return new
             inside = inside or not is_class
         return name
+
+    def new_name(self, name: str) -> str:
+        """What a binding of this name is called from now on."""
+        return next(self.names)
 
     def attribute(self, name: str) -> str:
         """A method's or field's new name, which is the same in every class of the program."""
@@ -144,14 +155,17 @@ class _Rename(Rewriter):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.name = self.resolve(node.name)
-        mine: dict[str, str | None] = dict.fromkeys(sorted(bound_here(node.body) - self.methods))
-        mine.update({name: self.attribute(name) for name in mine if name in self.fields})
+        mine = self.class_scope(bound_here(node.body) - self.methods)
         node.bases = [self.visit(base) for base in node.bases]
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         self.scopes.append((mine, True))
         node.body = [self.visit(stmt) for stmt in node.body]
         self.scopes.pop()
         return node
+
+    def class_scope(self, names: set[str]) -> dict[str, str | None]:
+        """New names of what a class binds, as far as they are known."""
+        return {name: self.attribute(name) if name in self.fields else None for name in sorted(names)}
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         self._defaults(node.args)
@@ -188,6 +202,28 @@ class _Rename(Rewriter):
         return node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+class _TellApart(_Rename):
+    """Keeps the names of attributes, of what is at the top, and of the first scope that has a name."""
+
+    def __init__(self, tree: ast.Module, top: set[str]) -> None:
+        super().__init__(tree, top)
+        self._times = dict.fromkeys(top | loads(tree), 1)
+
+    def scoped(self, node: ast.AST, names: set[str]) -> ast.AST:
+        self.scopes.append(({name: name for name in names}, False))
+        return super().scoped(node, set())
+
+    def new_name(self, name: str) -> str:
+        times = self._times[name] = self._times.get(name, 0) + 1
+        return name if times == 1 else f"{name}{_APART}{times}"
+
+    def attribute(self, name: str) -> str:
+        return name
+
+    def class_scope(self, names: set[str]) -> dict[str, str | None]:
+        return {name: name for name in names}
 
 
 def _fields(tree: ast.Module, classes: list[ast.ClassDef]) -> set[str]:
