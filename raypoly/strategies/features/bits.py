@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from raypoly.strategies.features.pieces import names, nodes_in, walk
-from raypoly.strategies.features.scene import Scene, is_call, is_inverted, is_number, is_op, key, method_owner
+from raypoly.strategies.features.scene import Scene, is_call, is_inverted, is_number, is_op, key
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`bits`, `subset_bits`, `subsets_listed`, `halving`."""
+    """`bits`, `subset_bits`, `halving`."""
     for node in scene.nodes:
         if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BITS) and not _trivial(scene, node):
             yield "bits"
@@ -22,7 +22,7 @@ def features(scene: Scene) -> Iterator[str]:
         if isinstance(node, (ast.For, ast.comprehension)) and any(_power_of_two(part) for part in walk(node.iter)):
             within = node if isinstance(node, ast.For) else scene.parent[id(node)]
             if any(_tests_bits(scene, part, names(node.target)) for part in walk(within)):
-                yield "subsets_listed" if isinstance(node, ast.For) and _lists(node) else "subset_bits"
+                yield "subset_bits"
         if isinstance(node, ast.While) and _halves_and_squares(node):
             yield "halving"
         if isinstance(node, ast.AugAssign) and key(node.target) == key(node.value) != "" and scene.loops(node):
@@ -77,14 +77,6 @@ def _power_of_two(node: ast.AST) -> bool:
     if is_op(node, ast.LShift):
         return is_number(node.left, 1) and not isinstance(node.right, ast.Constant)
     return is_op(node, ast.Pow) and is_number(node.left, 2)
-
-
-def _lists(loop: ast.For) -> bool:
-    """Whether each round adds a list to what is returned: the subsets are the answer, not a way to it."""
-    inner = nodes_in(loop.body)
-    made = {key(t) for n in inner if isinstance(n, ast.Assign) for t in n.targets}
-    fills = [n for n in inner if isinstance(n, ast.Call) and n.args and isinstance(n.args[0], (ast.Name, ast.ListComp))]
-    return any((owner := method_owner(n, "append")) is not None and key(owner) not in made for n in fills)
 
 
 def _halves_and_squares(loop: ast.While) -> bool:

@@ -7,34 +7,23 @@ from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
 from raypoly.strategies.features.pieces import names, nodes_in, walk
-from raypoly.strategies.features.scene import Scene, is_number, key, method_owner
+from raypoly.strategies.features.scene import Scene, key, method_owner
 from raypoly.strategies.live_code.bindings import children
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant
 
-_CLOSED = frozenset(
-    {"comb", "perm", "factorial", "isqrt", "sqrt", "log", "log2", "log10", "gcd", "lcm", "floor", "ceil"}
-)
 _HIDDEN = frozenset(
     {"sum", "min", "max", "any", "all", "count", "index", "find", "reversed", "join", "startswith", "sorted"}
 )
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`depth_0` .. `depth_3`, `regex`, `library_maths`, `hidden`, `text`, `reversal`, `digits`."""
+    """`depth_0` .. `depth_3`, `regex`, `hidden`."""
     yield f"depth_{min(3, _deepest(scene))}"
     if any(isinstance(n, ast.Attribute) and key(n.value) == "re" for n in scene.nodes):
         yield "regex"
-    if scene.called_names & _CLOSED:
-        yield "library_maths"
     if any(_is_hidden_loop(scene, call) for call in scene.calls):
         yield "hidden"
-    if "str" in scene.called_names or "bin" in scene.called_names:
-        yield "text"
-    if any(isinstance(n, ast.Slice) and n.step is not None and n.lower is None for n in scene.nodes):
-        yield "reversal"
-    if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and is_number(n.right, 10) for n in scene.nodes):
-        yield "digits"
 
 
 def _deepest(scene: Scene) -> int:

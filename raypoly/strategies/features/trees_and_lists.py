@@ -15,13 +15,12 @@ _SIDES = frozenset({"left", "right"})
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`floyd` and what `_links` yields; `tree`, `descent`, `inorder`, `bounds`, `nested_dfs`, `threads`."""
+    """`floyd` and what `_links` yields; `descent`, `inorder`, `bounds`, `nested_dfs`, `threads`."""
     yield from _links(scene)
     if _slow_and_fast(scene):
         yield "floyd"
     if not any(isinstance(n, ast.Attribute) and n.attr in _SIDES for n in scene.nodes):
         return
-    yield "tree"
     if any(_goes_down(scene, node) for node in scene.nodes):
         yield "descent"
     functions = [f for name, f in sorted(scene.functions.items()) if name in scene.recursive]
@@ -142,7 +141,7 @@ def _searches_within(scene: Scene, function: Function) -> bool:
 
 
 def _links(scene: Scene) -> Iterator[str]:
-    """`twin_walk`, `links_copied`, `links_turned`, `links_walked`, `floyd`."""
+    """`twin_walk`, `links_copied`, `links_turned`, `floyd`."""
     for loop in scene.both_loops:
         body = nodes_in(loop.body)
         walking = assigned(body)
@@ -159,8 +158,8 @@ def _links(scene: Scene) -> Iterator[str]:
         turned = {key(target.value) for target, _ in walking if isinstance(target, ast.Attribute)}
         if any(isinstance(v, ast.Call) and key(t) in [key(a) for a in v.args[1:]] for t, v in walking if key(t)):
             yield "links_turned"
-        if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking):
-            yield "links_turned" if _turns(walking) else "links_walked"
+        if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking) and _turns(walking):
+            yield "links_turned"
 
 
 def _turns(steps: list[tuple[ast.expr, ast.expr]]) -> bool:

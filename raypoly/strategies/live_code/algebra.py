@@ -36,6 +36,8 @@ class Algebra:
         self.ranges = ValueRanges(every)
         self.facts = NameFacts(every)
         self._atoms: dict[Hashable, ast.expr] = {}
+        self._spelled: dict[int, tuple[ast.AST, int]] = {}
+        self._shapes: dict[Hashable, int] = {}
 
     def is_plain(self, node: ast.expr) -> bool:
         """Whether evaluating does nothing and gives the same twice."""
@@ -58,25 +60,29 @@ class Algebra:
             node, depth = self.facts.definitions[node.id], depth + 1
         return node
 
-    def spelled(self, node: ast.AST, depth: int = 0) -> Hashable:
-        """What two pieces of code share if they are the same value, names replaced by what they stand for."""
+    def spelled(self, node: ast.AST) -> int:
+        """A number that two pieces of code share if they are the same value; names are what they stand for."""
         if isinstance(node, ast.expr):
-            node = self.meaning(node, depth)
-        if depth > 3 * _DEPTH:
-            return id(node)
+            node = self.meaning(node)
+        known = self._spelled.get(id(node))
+        if known is None:
+            self._spelled[id(node)] = node, -id(node)  # for what stands for itself
+            known = self._spelled[id(node)] = node, self._shapes.setdefault(self._shape(node), len(self._shapes))
+        return known[1]
+
+    def _shape(self, node: ast.AST) -> Hashable:
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.Call) and _called(node)[0] == "len":
-            return ("len", self.spelled(self._inside(node.args[0], _SAME_LENGTH), depth + 1))
+            return "len", self.spelled(self._inside(node.args[0], _SAME_LENGTH))
         if isinstance(node, ast.Constant):
-            return ("constant", type(node.value).__name__, repr(node.value))
-        fields = ((name, getattr(node, name, None)) for name in node._fields if name != "ctx")
-        return (type(node).__name__, *(self._spelled_field(value, depth + 1) for _, value in fields))
+            return "constant", type(node.value).__name__, repr(node.value)
+        return type(node).__name__, *(self._part(getattr(node, name, None)) for name in node._fields if name != "ctx")
 
-    def _spelled_field(self, value: object, depth: int) -> Hashable:
+    def _part(self, value: object) -> Hashable:
         if isinstance(value, ast.AST):
-            return self.spelled(value, depth)
-        return tuple(self._spelled_field(item, depth) for item in value) if isinstance(value, list) else repr(value)
+            return self.spelled(value)
+        return tuple(map(self._part, value)) if isinstance(value, list) else repr(value)
 
     def apart(self, left: ast.expr, right: ast.expr) -> Range:
         """Between what the left side less the right one lies."""

@@ -107,6 +107,23 @@ def scope_of(body: Iterable[ast.AST]) -> tuple[set[str], set[str]]:
     return bound, said
 
 
+def alike(left: ast.AST, right: ast.AST) -> bool:
+    """Whether two pieces of code are the same words."""
+    todo: list[tuple[object, object]] = [(left, right)]
+    for one, other in todo:
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, ast.AST):
+            todo.extend((getattr(one, name, None), getattr(other, name, None)) for name in one._fields)
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            todo.extend(zip(one, other, strict=True))
+        elif one != other:
+            return False
+    return True
+
+
 def own_nodes(body: Iterable[ast.AST]) -> list[ast.AST]:
     """The nodes of some code but for what is in nested functions and classes, which are given themselves."""
     found = list(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.live_code.bindings import nodes, root
+from raypoly.strategies.live_code.bindings import alike, nodes, root
 from raypoly.strategies.live_code.library_effects import (
     CHANGES_FIRST,
     CHANGING_METHODS,
@@ -85,7 +85,7 @@ class NameFacts:
             elif isinstance(node.op, ast.Add):
                 pairs = ((node.left, node.right), (node.right, node.left))
                 parts = [one for one, other in pairs if _is_number(other)]
-            elif isinstance(node.op, ast.Mult) and ast.dump(node.left) == ast.dump(node.right):
+            elif isinstance(node.op, ast.Mult) and alike(node.left, node.right):
                 parts = [node.left]
         elif isinstance(node, ast.AugAssign) and (isinstance(node.op, ast.Sub) or _is_number(node.value)):
             parts = [node.target]

@@ -22,6 +22,8 @@ from raypoly.strategies.live_code.item_order import ORDER_MARK, OrderFacts, is_r
 from raypoly.strategies.live_code.library_effects import changed_by
 
 _JUMPS = (ast.Break, ast.Continue)
+_MOST_VISITS = 20_000
+"""Loops in loops are looked at again and again: what is nested too deeply for that stays as it is."""
 
 
 def slice_to(tree: ast.Module, entry_point: str, program: FunctionFacts) -> ast.Module:
@@ -64,6 +66,8 @@ class _Slicer:
     """Of which names it matters whether the order of their items is read."""
     raising: Raising | None = None
     """What the handlers around the code catch, if it stands inside `try`."""
+    visits: list[int] = field(default_factory=lambda: [_MOST_VISITS])
+    """How many statements may still be looked at."""
 
     def reads(self, *parts: ast.AST) -> frozenset[str]:
         if len(parts) == 1 and not self.order.names:
@@ -82,6 +86,9 @@ class _Slicer:
         return live, kept
 
     def statement(self, stmt: ast.stmt, live: frozenset[str], loop: _Loop | None) -> _Sliced:
+        self.visits[0] -= 1
+        if self.visits[0] < 0:
+            return live | self.reads(stmt), [stmt]
         if isinstance(stmt, (ast.Assign, ast.AugAssign)):
             return self._assignment(stmt, live)
         if isinstance(stmt, ast.Expr):

@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterable
 from math import inf, isfinite
 
+from raypoly.strategies.live_code.bindings import alike
 from raypoly.strategies.live_code.stored_values import ANYTHING, COUNT, ITEMS, RESULT, Range, StoredValues
 
 _TRUTH: Range = (0, 1)
@@ -145,7 +146,7 @@ class ValueRanges:
         left, right = self._range(node.left), self._range(node.right)
         if left is None or right is None:
             return None
-        if isinstance(node.op, (ast.Mult, ast.BitXor, ast.Sub)) and ast.dump(node.left) == ast.dump(node.right):
+        if isinstance(node.op, (ast.Mult, ast.BitXor, ast.Sub)) and alike(node.left, node.right):
             return _square(left) if isinstance(node.op, ast.Mult) else (0, 0)
         if isinstance(node.op, (ast.FloorDiv, ast.Add)) and (between := self._between(node)):
             return between

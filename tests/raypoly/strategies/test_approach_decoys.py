@@ -85,10 +85,10 @@ def f(nums, k):
     queue = deque([0])
     steps = {{0: 0}}
     while queue:
-        at = queue.popleft()
-        for to in (at + 1, at + nums[at]):
+        now = queue.popleft()
+        for to in (now + 1, now + nums[now]):
             if to < len(nums) and to not in steps:
-                steps[to] = steps[at] + 1
+                steps[to] = steps[now] + 1
                 queue.append(to)
     best = steps.get(k, 0)
     {end}
@@ -175,6 +175,23 @@ DECOYS: dict[str, tuple[str, str, str]] = {
     "one more than itself": ("", f"if best + 1 <= best:\n    {POINTERS}", "best"),
     "a shuffled copy before a sum": ("pile = list(nums)\nheapq.heapify(pile)\nall_of = sum(pile)", "",
                                      "best + all_of - all_of"),
+    "even and odd": ("", f"if 2 * k == 2 * best + 1:\n    {HEAP}", "best"),
+    "a sorted list's end less itself": ("s = sorted(nums)\ng = s[-1] - s[-1]", "", "best + g"),
+    "a copy sorted in place": ("s = list(nums)\ns.sort()\nif s[0] > s[-1]:\n    return 0", "", "best"),
+    "ends by their names": ("s = sorted(nums)\nfirst, last = s[0], s[-1]\nif first > last:\n    return 0", "", "best"),
+    "a mode that is another": (f"mode = 'fast'\nif mode == 'slow':\n    {HEAP}", "", "best"),
+    "a square's remainder": ("", f"if best * best % 4 == 2:\n    {HEAP}", "best"),
+    "three in a row": ("", f"if best * (best + 1) * (best + 2) % 6:\n    {HEAP}", "best"),
+    "none differs from itself": ("", f"if any(y != y for y in nums):\n    {HEAP}", "best"),
+    "any exception of a first item": ("", f"try:\n    q = nums[0]\nexcept Exception:\n    {HEAP}", "best"),
+    "a length less a length": ("s = list(nums)\ns.sort()\nn = len(s)", "", "best + n - len(nums)"),
+    "union-find for nothing": (
+        "par = list(range(len(nums)))\ndef find(x):\n    while par[x] != x:\n        x = par[x]\n    return x\n"
+        "for p in range(1, len(nums)):\n    par[find(p)] = find(p - 1)", "", "best",
+    ),
+    "a search cut off": (
+        "at = bisect_left(sorted(nums), k)", f"if at > len(nums) or at < 0:\n    {POINTERS}", "best",
+    ),
 }  # fmt: skip
 
 
