@@ -1,4 +1,4 @@
-"""What code may raise, so far as a handler asks: `try` around what can't raise it is no `try`.
+"""How code may be left before its end: by jumps, and by what a handler catches. `try` that none leaves is no `try`.
 
     Raising(program, caught_kinds(handlers), live).may_leave(stmt)
 
@@ -9,6 +9,7 @@ function of the program raises is looked for in it.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from raypoly.strategies.live_code.bindings import nodes
@@ -111,3 +112,23 @@ class Raising:
             return name not in READ_ONLY_METHODS | CHANGING_METHODS or self._catches({"AttributeError"})
         known = name in READS_ONLY | CHANGES_FIRST and name not in self.program.own
         return not known or self._catches({"TypeError"})
+
+
+def breaks(body: Sequence[ast.stmt]) -> bool:
+    """Whether a loop with this body has a `break` of its own."""
+    for stmt in body:
+        if isinstance(stmt, ast.Break):
+            return True
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        inner = isinstance(stmt, (ast.For, ast.AsyncFor, ast.While))
+        parts = [stmt, *getattr(stmt, "handlers", []), *getattr(stmt, "cases", [])]
+        blocks = [getattr(part, name, []) for part in parts for name in ("body", "orelse", "finalbody")]
+        if any(breaks(block) for block in (blocks[1:2] if inner else blocks)):
+            return True
+    return False
+
+
+def jumps_out(body: Sequence[ast.stmt]) -> bool:
+    """Whether some of the code may leave before its end."""
+    return any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for stmt in body for n in nodes(stmt))

@@ -1,7 +1,6 @@
 """Fold what a parser can decide: constant tests, products with zero, annotations, docstrings.
 
-    fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
-fold_settled_flags(ast.parse("debug = False\\nif debug:\\n work()"))  ->  "debug = False\\nif False: ..."
+fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
 """
 
 from __future__ import annotations

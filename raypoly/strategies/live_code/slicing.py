@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from raypoly.strategies.live_code.bindings import bound_here, declared, loads, nodes, parameters, root, stores
-from raypoly.strategies.live_code.exceptions import Raising, caught_kinds
+from raypoly.strategies.live_code.exceptions import Raising, breaks, caught_kinds, jumps_out
 from raypoly.strategies.live_code.function_facts import Function, FunctionFacts, is_numeric
 from raypoly.strategies.live_code.item_order import ORDER_MARK, OrderFacts, is_reordering
 from raypoly.strategies.live_code.library_effects import changed_by
@@ -148,7 +148,7 @@ class _Slicer:
         head = stmt.test if isinstance(stmt, ast.While) else stmt.iter
         targets = set() if isinstance(stmt, ast.While) else stores([stmt.target])
         _, body = self._until_stable(stmt.body, after, live, targets, jumps=False)
-        decides = bool(orelse) and _breaks(stmt.body)  # whether what follows runs
+        decides = bool(orelse) and breaks(stmt.body)  # whether what follows runs
         if not body and not decides and targets.isdisjoint(live) and not self._stays(head, live):
             return after, orelse
         start = after | self.reads(head) if isinstance(stmt, ast.While) else after
@@ -209,7 +209,7 @@ class _Slicer:
         _, body = replace(self, raising=raising).block(stmt.body, names | before, loop)
         if not any(map(raising.may_leave, body)):
             names, body = self.block([*stmt.body, *stmt.orelse], after, loop)
-            return names, body + new.finalbody if not stmt.finalbody or not _jumps_out(body) else [new]
+            return names, body + new.finalbody if not stmt.finalbody or not jumps_out(body) else [new]
         start, new.body = replace(self, raising=raising).block(stmt.body, names | before, loop)
         return start | before, [new]
 
@@ -268,26 +268,6 @@ class _Slicer:
         if any(name is not None and self._touches(name, live) for name in arguments):
             return True
         return not isinstance(call.func, ast.Name) and self._touches(root(call.func), live)
-
-
-def _breaks(body: Sequence[ast.stmt]) -> bool:
-    """Whether a loop with this body has a `break` of its own."""
-    for stmt in body:
-        if isinstance(stmt, ast.Break):
-            return True
-        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        inner = isinstance(stmt, (ast.For, ast.AsyncFor, ast.While))
-        parts = [stmt, *getattr(stmt, "handlers", []), *getattr(stmt, "cases", [])]
-        blocks = [getattr(part, name, []) for part in parts for name in ("body", "orelse", "finalbody")]
-        if any(_breaks(block) for block in (blocks[1:2] if inner else blocks)):
-            return True
-    return False
-
-
-def _jumps_out(body: Sequence[ast.stmt]) -> bool:
-    """Whether some of the code may leave before its end."""
-    return any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for stmt in body for n in nodes(stmt))
 
 
 def _places(targets: Sequence[ast.expr]) -> list[ast.Subscript | ast.Attribute]:
