@@ -32,8 +32,8 @@ Terms = dict[tuple[Hashable, ...], int]
 class Algebra:
     """Of one program, before anything of it is changed."""
 
-    def __init__(self, every: list[ast.AST]) -> None:
-        self.ranges = ValueRanges(every)
+    def __init__(self, every: list[ast.AST], entry: str = "") -> None:
+        self.ranges = ValueRanges(every, entry)
         self.facts = NameFacts(every)
         self._atoms: dict[Hashable, ast.expr] = {}
         self._spelled: dict[int, tuple[ast.AST, int]] = {}

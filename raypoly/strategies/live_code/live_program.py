@@ -70,7 +70,7 @@ def live_program(source: str, entry_point: str = "") -> LiveProgram:
 
 def _live(tree: ast.Module, entry: str) -> ast.Module:
     small = len(nodes(tree)) <= _MOST_NODES
-    if small and settle(tree):
+    if small and settle(tree, entry.split(".")[-1]):
         tree = fold(tree)
     for _ in range(_ROUNDS):
         program = FunctionFacts.read(tree, prints=not entry)

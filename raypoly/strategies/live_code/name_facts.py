@@ -49,6 +49,8 @@ class NameFacts:
                     self._define(target, node.value)
             elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
                 changed.add(root(node) or "")
+            elif isinstance(node, ast.While):  # what a loop asks is meant to move
+                looped |= {n.id for n in nodes(node.test) if isinstance(n, ast.Name)}
             elif isinstance(node, ast.AugAssign):
                 looped.add(root(node.target) or "")
             elif isinstance(node, (ast.For, ast.comprehension)):

@@ -18,9 +18,9 @@ _COPIES = frozenset({"list", "tuple"})
 _REORDERED = frozenset({"sorted", "reversed"})
 
 
-def settle(tree: ast.Module) -> bool:
+def settle(tree: ast.Module, entry: str) -> bool:
     """Whether anything was settled; the tree is changed in place, and is to be folded then."""
-    rewriter = _Settle(CertainTests(nodes(tree)))
+    rewriter = _Settle(CertainTests(nodes(tree), entry))
     rewriter.visit(tree)
     return rewriter.changed
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from math import inf
 
-from raypoly.strategies.live_code.bindings import root, stores
+from raypoly.strategies.live_code.bindings import nodes, root, stores
 from raypoly.strategies.live_code.library_effects import CHANGES_FIRST, READ_ONLY_METHODS, READS_ONLY
 
 Range = tuple[float, float]
@@ -31,7 +31,8 @@ _VIEWS = frozenset({"list", "tuple", "sorted", "reversed", "set", "iter", "deque
 class StoredValues:
     """Of one tree, before it is changed."""
 
-    def __init__(self, every: list[ast.AST]) -> None:
+    def __init__(self, every: list[ast.AST], entry: str = "") -> None:
+        """What the `entry` function gives is the answer, and is not reasoned about."""
         self.given: dict[str, list[ast.expr | Range]] = {}
         self.unknown: set[str] = set()
         self.ordered: set[tuple[str, str]] = set()
@@ -48,6 +49,12 @@ class StoredValues:
                     loads.append(node)
             else:
                 self._read(node)
+        asked = {
+            n.id for loop in every if isinstance(loop, ast.While) for n in nodes(loop.test) if isinstance(n, ast.Name)
+        }
+        # what a loop asks is meant to move, even where its step was forgotten
+        self.unknown |= {n for n in asked if all(isinstance(v, ast.Constant) for v in self.given.get(n, []))}
+        self.unknown.add(entry + RESULT)
         self.unknown |= {name.id + ITEMS for name in loads if id(name) not in self._kept}
         self.unknown |= {name + ITEMS for name, targets in self._views if targets & self._changed}
 

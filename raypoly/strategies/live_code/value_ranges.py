@@ -34,8 +34,8 @@ _RESULTS: dict[str, Range] = {
 class ValueRanges:
     """Of one tree. Solved when first asked."""
 
-    def __init__(self, every: list[ast.AST]) -> None:
-        self._every = every
+    def __init__(self, every: list[ast.AST], entry: str = "") -> None:
+        self._every, self._entry = every, entry
         self._cells: dict[str, Range | None] = {}
         self._stored: StoredValues | None = None
 
@@ -47,7 +47,7 @@ class ValueRanges:
         return ANYTHING if found is None else found
 
     def _solve(self) -> None:
-        self._stored = StoredValues(self._every)
+        self._stored = StoredValues(self._every, self._entry)
         moved: dict[str, int] = {}
         for _ in range(_ROUNDS):
             changed = False
