@@ -63,7 +63,6 @@ ORDER: tuple[tuple[str, str], ...] = (
     ("all_pairs", "all pairs"),
     ("relax", "relaxation"),
     ("subset_bits", "exhaustive search"),
-    ("subsets_listed", "exhaustive search"),
     ("fixpoint", "passes until nothing changes"),
     ("dp", "dynamic programming"),
     ("bisect", "binary search"),
@@ -78,7 +77,6 @@ ORDER: tuple[tuple[str, str], ...] = (
     ("two_pointers", "two pointers"),
     ("merge", "merge"),
     ("transpose", "transposition"),
-    ("packed", "packing"),
     ("stack", "stack"),
     ("fifo", "simulation"),
     ("cascade", "cascade"),
@@ -132,7 +130,7 @@ def _by_loops(features: frozenset[str]) -> str:
 
 NAME = "structural-1"
 """Signatures of puzzles."""
-_APPROACH_NAME = "structural-approach-2"
+_APPROACH_NAME = "structural-approach-3"
 """Approaches of everything else."""
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
 """Constructs that differ in spelling only."""

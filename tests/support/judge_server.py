@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from raypoly.judge.structural import label_evidence
 from raypoly.strategies.live_code.canonical import canonical
-from raypoly.strategies.live_code.constructs import constructs
+from raypoly.strategies.live_code.constructs import live_constructs
+from raypoly.strategies.live_code.live_program import live_program
 from raypoly.values import Evidence
 
 
@@ -29,7 +30,9 @@ def evidence(program: str, entry_point: str) -> Evidence | None:
     if not program.strip():
         return None
     try:
-        return Evidence(canonical(program, entry_point).text, constructs(program, entry_point), {}, "")
+        return Evidence(
+            canonical(program, entry_point).text, live_constructs(live_program(program, entry_point).tree), {}, ""
+        )
     except (SyntaxError, ValueError, RecursionError):
         return None
 

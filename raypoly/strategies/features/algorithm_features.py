@@ -2,10 +2,9 @@
 
     algorithm_features("def f(xs): ...", "f")  ->  ("depth_1", "hash")
 
-Names, comments, types and formatting play no part: features are read from canonical source. Dead code plays none: what
-the result does not depend on is sliced away first, with library calls spelled as what they change
-(`library_effects.py`) and flags that never change folded. The source may be hostile: it is parsed, never run, and its
-size is bounded.
+Names, comments, types, formatting and dead code play no part: features are read from the live program
+(`live_program.py`), in which every binding has a name of its own. The source may be hostile: it is parsed, never run,
+and its size is bounded.
 """
 
 from __future__ import annotations
@@ -25,13 +24,10 @@ from raypoly.strategies.features import (
     running_values,
     trees_and_lists,
 )
-from raypoly.strategies.features.scene import Scene, is_call, key, nodes_in
-from raypoly.strategies.live_code.bindings import parameters, reach
-from raypoly.strategies.live_code.folding import fold, fold_settled_flags
-from raypoly.strategies.live_code.library_effects import neutralize_library_calls, restore_library_calls
-from raypoly.strategies.live_code.renaming import rename
-from raypoly.strategies.live_code.slicing import slice_to
-from raypoly.strategies.live_code.unwrapping import mentioned
+from raypoly.strategies.features.pieces import nodes_in, walk
+from raypoly.strategies.features.scene import Scene, key
+from raypoly.strategies.live_code.bindings import children, parameters
+from raypoly.strategies.live_code.live_program import LiveProgram, live_program
 
 _MAX_NODES = 3000
 """Larger programs have no features."""
@@ -59,65 +55,38 @@ def algorithm_features(source: str, entry_point: str) -> tuple[str, ...]:
     Empty where the program is too large, or nested too deeply, to be read. Raises `SyntaxError` where it does not
     parse.
     """
-    tree = fold(ast.parse(source))
-    if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
+    try:
+        return features_of(live_program(source, entry_point))
+    except RecursionError:
         return ()
-    if kind := _degenerate_kind(tree, entry_point):
+
+
+def features_of(live: LiveProgram) -> tuple[str, ...]:
+    """The same of a program whose live part is known."""
+    scene = Scene(live.tree)
+    if len(scene.nodes) > _MAX_NODES:
+        return ()
+    if kind := _degenerate_kind(scene.nodes, live.entry):
         return (kind,)
     try:
-        live = live_part(tree, entry_point)
-        if _returns_something(live, entry_point) and (kind := _degenerate_kind(live, entry_point)):
-            return (kind,)  # what stood beside the constant was dead
-        scene = Scene(ast.parse(ast.unparse(ast.fix_missing_locations(rename(live)))))
         return tuple(sorted({name for reader in _READERS for name in reader.features(scene)}))
     except RecursionError:
         return ()
 
 
-def live_part(tree: ast.Module, entry_point: str) -> ast.Module:
-    """What the answer depends on. The tree is spent."""
-    if not entry_point:  # what the program prints is its answer: it must count as an effect
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and is_call(node.value, "print", "write"):
-                node.value.func = ast.Attribute(ast.Call(ast.Name("open", ast.Load()), [], []), "write", ast.Load())
-    tree = neutralize_library_calls(fold(fold_settled_flags(tree)))
-    tree = _without_strangers(slice_to(tree, entry_point), entry_point)
-    return restore_library_calls(tree)
-
-
-def _without_strangers(tree: ast.Module, entry_point: str) -> ast.Module:
-    """The module without methods that the entry method never comes to."""
-    entry = entry_point.split(".")[-1] if "." in entry_point else ""
-    for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        methods = {m.name: m for m in owner.body if isinstance(m, (ast.FunctionDef, ast.AsyncFunctionDef))}
-        if entry in methods:
-            uses = {name: mentioned([method]) & set(methods) for name, method in methods.items()}
-            seen = reach({entry} | {name for name in methods if name.startswith("__")}, uses)
-            strangers = [method for name, method in methods.items() if name not in seen]
-            owner.body = [part for part in owner.body if part not in strangers]
-    return tree
-
-
-def _degenerate_kind(tree: ast.Module, entry_point: str) -> str:
-    """`placeholder` or `hard_coded` for a module that is folded but whole, else empty.
+def _degenerate_kind(every: list[ast.AST], entry_point: str) -> str:
+    """`placeholder` or `hard_coded` for the nodes of a live program, else empty.
 
     A placeholder's result depends on no parameter. Hard-coded is an answer written out, chosen by comparing
     parameters with values written out. Without an entry point every function counts; one attempt is enough.
     """
     entry = entry_point.split(".")[-1]
-    every = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    found = [function for function in every if function.name == entry] if entry else every
-    if not entry and any(key(n) in _INPUT or getattr(n, "attr", "") in _INPUT for n in ast.walk(tree)):
+    functions = [n for n in every if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found = [function for function in functions if function.name == entry] if entry else functions
+    if not entry and any(key(n) in _INPUT or getattr(n, "attr", "") in _INPUT for n in every):
         return ""
     kinds = [_kind(function) for function in found] or ["placeholder"]
     return "" if "" in kinds else kinds[0]
-
-
-def _returns_something(tree: ast.Module, entry_point: str) -> bool:
-    """Whether the entry function gives anything back by `return`: one that does not may change what it was given."""
-    entry = entry_point.split(".")[-1]
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == entry != ""]
-    return any(isinstance(n, ast.Return) and n.value is not None for n in nodes_in(found))
 
 
 def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
@@ -136,7 +105,7 @@ def _kind(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     branches = any(isinstance(n, ast.If) for n in inner)
     if values and not fields and not branches and all(given_back) and _unchanged(inner):
         return "placeholder"
-    parent = {id(c): n for n in nodes_in(function.body) for c in ast.iter_child_nodes(n)}
+    parent = {id(c): n for n in nodes_in(function.body) for c in children(n)}
     loops = any(isinstance(n, (ast.For, ast.While)) for n in inner)
     if values and not loops and all(_written_out(value, mine) for value in values):
         return "hard_coded" if all(_only_compared(node, parent) for node in reads) else ""
@@ -166,14 +135,14 @@ def _written_out(value: ast.expr | None, mine: set[str]) -> bool:
     if isinstance(value, ast.Subscript):
         return _literal(value.value)
     if isinstance(value, ast.Compare) and isinstance(value.ops[0], (ast.Eq, ast.In)):
-        held = bool({n.id for n in ast.walk(value.left) if isinstance(n, ast.Name)} & mine)
+        held = bool({n.id for n in walk(value.left) if isinstance(n, ast.Name)} & mine)
         return held and all(_literal(part) for part in value.comparators)
     return _literal(value)
 
 
 def _literal(node: ast.AST) -> bool:
     kinds = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.USub, ast.Load, ast.Not)
-    return all(isinstance(part, kinds) for part in ast.walk(node))
+    return all(isinstance(part, kinds) for part in walk(node))
 
 
 def _only_compared(node: ast.AST, parent: dict[int, ast.AST]) -> bool:

@@ -7,9 +7,11 @@ Pruned search takes each step only after a test of what stands so far; generate-
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from itertools import pairwise
 
-from raypoly.strategies.features.scene import ORDER, Scene, contains, is_call, is_op, is_text, key, method_owner, names
+from raypoly.strategies.features.pieces import contains, names, spelled, walk
+from raypoly.strategies.features.scene import ORDER, Scene, is_call, is_inverted, is_op, is_text, key, method_owner
 
 _UNDONE_BY = {
     "append": {"pop"},
@@ -38,12 +40,12 @@ def undoes(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
 def _finishes(stmt: ast.stmt, before: list[ast.stmt]) -> bool:
     """Whether a statement marks for good: a second state that is no return to the first, or a set of finished ones."""
     marked = {text for earlier in before for how, text in _effects(earlier) if how in ("add", "store")}
-    for node in ast.walk(stmt):
+    for node in walk(stmt):
         if owner := method_owner(node, "add"):
-            return ast.dump(owner) not in marked
+            return spelled(owner) not in marked
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             state = node.value
-            if _plain(node.targets[0]) not in marked:
+            if spelled(node.targets[0]) not in marked:
                 return isinstance(state, (ast.Constant, ast.List))
             return isinstance(state, ast.Constant) and type(state.value) is int and state.value > 0
     return False
@@ -54,22 +56,18 @@ def _opposite(before: ast.stmt, after: ast.stmt) -> bool:
     return any(target == other and what in _UNDONE_BY.get(how, ()) for how, target in done for what, other in undone)
 
 
-def _effects(stmt: ast.stmt) -> set[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    for node in ast.walk(stmt):
+def _effects(stmt: ast.stmt) -> set[tuple[str, Hashable]]:
+    found: set[tuple[str, Hashable]] = set()
+    for node in walk(stmt):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            found.add((node.func.attr, ast.dump(node.func.value)))
+            found.add((node.func.attr, spelled(node.func.value)))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
-            found.add(("add_to", _plain(node.target)))
+            found.add(("add_to", spelled(node.target)))
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 parts = target.elts if isinstance(target, ast.Tuple) else [target]
-                found |= {("store", _plain(part)) for part in parts if isinstance(part, ast.Subscript)}
+                found |= {("store", spelled(part)) for part in parts if isinstance(part, ast.Subscript)}
     return found
-
-
-def _plain(node: ast.AST) -> str:
-    return ast.dump(node).replace("Store()", "Load()")
 
 
 def collects(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
@@ -108,8 +106,8 @@ def _tests_before(scene: Scene, call: ast.Call) -> list[ast.expr]:
 
 def _guards(scene: Scene, test: ast.expr, builds: bool) -> bool:
     """A test of a conflict: by a helper, by several lookups, by masked bits; for builders by order, too."""
-    parts = list(ast.walk(test))
-    if any(isinstance(n, (ast.Invert, ast.GeneratorExp, ast.ListComp)) for n in parts):
+    parts = walk(test)
+    if any(isinstance(n, (ast.GeneratorExp, ast.ListComp)) or is_inverted(n) for n in parts):
         return True
     if any(is_call(n, *(scene.functions.keys() - scene.recursive)) for n in parts):
         return True

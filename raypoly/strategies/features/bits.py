@@ -5,23 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_call, is_number, is_op, key, method_owner, names, nodes_in
+from raypoly.strategies.features.pieces import names, nodes_in, walk
+from raypoly.strategies.features.scene import Scene, is_call, is_inverted, is_number, is_op, key
 from raypoly.strategies.live_code.constructs import called
 
 _BITS = (ast.BitXor, ast.BitAnd, ast.BitOr, ast.LShift, ast.RShift)
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`bits`, `subset_bits`, `subsets_listed`, `halving`."""
+    """`bits`, `subset_bits`, `halving`."""
     for node in scene.nodes:
         if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, _BITS) and not _trivial(scene, node):
             yield "bits"
         if "xor" in (getattr(node, "id", ""), getattr(node, "attr", "")):
             yield "bits"
-        if isinstance(node, (ast.For, ast.comprehension)) and any(_power_of_two(part) for part in ast.walk(node.iter)):
+        if isinstance(node, (ast.For, ast.comprehension)) and any(_power_of_two(part) for part in walk(node.iter)):
             within = node if isinstance(node, ast.For) else scene.parent[id(node)]
-            if any(_tests_bits(scene, part, names(node.target)) for part in ast.walk(within)):
-                yield "subsets_listed" if isinstance(node, ast.For) and _lists(node) else "subset_bits"
+            if any(_tests_bits(scene, part, names(node.target)) for part in walk(within)):
+                yield "subset_bits"
         if isinstance(node, ast.While) and _halves_and_squares(node):
             yield "halving"
         if isinstance(node, ast.AugAssign) and key(node.target) == key(node.value) != "" and scene.loops(node):
@@ -40,7 +41,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
     if isinstance(node.op, ast.RShift) and is_number(node.right, 1):
         return True
     if isinstance(node.op, ast.BitAnd) and (is_number(node.right, 1) or is_number(node.left, 1)):
-        return not any(isinstance(n, (ast.LShift, ast.RShift)) for n in ast.walk(node))
+        return not any(is_op(n, ast.LShift, ast.RShift) for n in walk(node))
     if isinstance(node.op, ast.LShift) or _of_sets(node):
         return True
     if isinstance(node.op, (ast.BitOr, ast.BitAnd)):
@@ -51,7 +52,7 @@ def _trivial(scene: Scene, node: ast.BinOp | ast.AugAssign) -> bool:
 
 def _of_sets(node: ast.AST) -> bool:
     """Whether an operand is made of sets."""
-    return any(isinstance(n, (ast.Set, ast.SetComp)) or is_call(n, "set") for n in ast.walk(node))
+    return any(isinstance(n, (ast.Set, ast.SetComp)) or is_call(n, "set") for n in walk(node))
 
 
 def _is_int(node: ast.AST) -> bool:
@@ -61,7 +62,7 @@ def _is_int(node: ast.AST) -> bool:
 def _numeric(node: ast.AST) -> bool:
     """Whether an operand is surely a number: made by arithmetic or shifts, or written out."""
     kinds = (ast.Add, ast.Sub, ast.Mult, ast.LShift, ast.RShift)
-    return any(is_op(n, *kinds) or _is_int(n) or isinstance(n, ast.Invert) for n in ast.walk(node))
+    return any(is_op(n, *kinds) or _is_int(n) or is_inverted(n) for n in walk(node))
 
 
 def _tests_bits(scene: Scene, node: ast.AST, masks: set[str]) -> bool:
@@ -76,14 +77,6 @@ def _power_of_two(node: ast.AST) -> bool:
     if is_op(node, ast.LShift):
         return is_number(node.left, 1) and not isinstance(node.right, ast.Constant)
     return is_op(node, ast.Pow) and is_number(node.left, 2)
-
-
-def _lists(loop: ast.For) -> bool:
-    """Whether each round adds a list to what is returned: the subsets are the answer, not a way to it."""
-    inner = nodes_in(loop.body)
-    made = {key(t) for n in inner if isinstance(n, ast.Assign) for t in n.targets}
-    fills = [n for n in inner if isinstance(n, ast.Call) and n.args and isinstance(n.args[0], (ast.Name, ast.ListComp))]
-    return any((owner := method_owner(n, "append")) is not None and key(owner) not in made for n in fills)
 
 
 def _halves_and_squares(loop: ast.While) -> bool:
@@ -101,6 +94,6 @@ def _halves_and_squares(loop: ast.While) -> bool:
             squared |= bool(mine) and any(
                 (isinstance(n, ast.BinOp) and key(n.left) == key(n.right) == mine)
                 or (isinstance(n, ast.Call) and len(n.args) >= 2 and key(n.args[0]) == key(n.args[1]) == mine)
-                for n in ast.walk(value)
+                for n in walk(value)
             )
     return halved and squared

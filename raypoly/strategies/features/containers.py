@@ -10,19 +10,8 @@ import ast
 from collections.abc import Iterator
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    assigned,
-    contains,
-    is_call,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    same,
-)
+from raypoly.strategies.features.pieces import contains, names, nodes_in, same, walk
+from raypoly.strategies.features.scene import ORDER, Scene, assigned, is_call, is_op, key, method_owner
 
 _HEAP = frozenset({"heappush", "heappop", "heapify", "heapreplace", "heappushpop"}) | frozenset(
     {"nlargest", "nsmallest", "merge", "PriorityQueue"}
@@ -94,7 +83,7 @@ def _releases(loop: ast.For | ast.While) -> bool:
     places = [place for place in counted if isinstance(place, ast.Subscript)]
     return any(
         isinstance(node, ast.If)
-        and any(same(part, place) for part in ast.walk(node.test) for place in places)
+        and any(same(part, place) for part in walk(node.test) for place in places)
         and any(is_call(n, *_FILL) for n in nodes_in(node.body))
         for node in inner
     )
@@ -109,7 +98,7 @@ def _compares_in_order(scene: Scene, node: ast.AST) -> bool:
     """Whether an end of a container, or what it points at, is held against something by order."""
     return any(isinstance(up, ast.Compare) and isinstance(up.ops[0], ORDER) for up in scene.around(node)[:4]) or any(
         isinstance(up, ast.While)
-        and any(isinstance(op, ORDER) for n in ast.walk(up) if isinstance(n, ast.Compare) for op in n.ops)
+        and any(isinstance(op, ORDER) for n in walk(up) if isinstance(n, ast.Compare) for op in n.ops)
         for up in scene.around(node)[:4]
     )
 
@@ -128,14 +117,17 @@ def _keyed(scene: Scene, name: str) -> bool:
 
 
 def _within(outer: ast.AST, inner: list[ast.AST]) -> bool:
-    return contains(outer, {id(node) for node in inner})
+    """Whether some of the nodes are in a piece of code; what follows a loop as its `else` is not in it."""
+    parts = [outer.test, *outer.body] if isinstance(outer, ast.While) else [outer]
+    wanted = {id(node) for node in inner}
+    return any(contains(part, wanted) for part in parts)
 
 
 def _unwinds(scene: Scene, loop: ast.While, name: str, lasts: list[ast.AST], fills: list[ast.AST]) -> bool:
     """A loop that pops while the top compares in order with something, inside a loop that pushes."""
     if not _within(loop, lasts) or _within(loop, fills) or not any(_within(up, fills) for up in scene.loops(loop)):
         return False
-    inner = list(ast.walk(loop))
+    inner = walk(loop)
     taken = [t for n in inner if isinstance(n, ast.Assign) and name in names(n.value) for t in n.targets]
     tops = {name}.union(*map(names, taken))
     ordered = [n for n in inner if isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER) and names(n) & tops]
@@ -146,13 +138,13 @@ def _unwinds(scene: Scene, loop: ast.While, name: str, lasts: list[ast.AST], fil
 def _next_level(scene: Scene, loop: ast.While) -> bool:
     """A frontier: `while level:` whose body builds another container out of it and puts it in its place."""
     tested = _not_empty(loop.test)
-    for node in (n for n in ast.walk(loop) if isinstance(n, ast.Assign)):
+    for node in (n for n in walk(loop) if isinstance(n, ast.Assign)):
         for name in names(node.targets[0]) & tested:
             others = names(node.value) - {name}
             built = [other for other in others if scene.kinds(other) & {"append", "add", "extend", "update"}]
             comp = any(
                 isinstance(n, (ast.ListComp, ast.SetComp)) and len(n.generators) > 1 and name in names(n)
-                for n in ast.walk(node.value)
+                for n in walk(node.value)
             )
             if scene.uses(name, "each") and (comp or any(_within(loop, scene.uses(b, *_FILL)) for b in built)):
                 return True
@@ -161,7 +153,7 @@ def _next_level(scene: Scene, loop: ast.While) -> bool:
 
 def _carries_path(fill: ast.AST) -> bool:
     """Whether what is pushed holds a way made longer: `stack.append((i, path + [x]))`."""
-    ends = [n.right for n in ast.walk(fill) if is_op(n, ast.Add)]
+    ends = [n.right for n in walk(fill) if is_op(n, ast.Add)]
     return any(isinstance(n, (ast.List, ast.Tuple)) or isinstance(getattr(n, "value", None), str) for n in ends)
 
 
@@ -190,7 +182,7 @@ def _by_heap(scene: Scene, loop: ast.For | ast.While) -> bool:
     """What comes out of the heap puts all that it leads to into it."""
     if not isinstance(loop, ast.While) or not scene.library & _PUSHES:
         return False
-    pops = any(is_call(n, "heappop", "get") for n in ast.walk(loop))
+    pops = any(is_call(n, "heappop", "get") for n in walk(loop))
     fans = [n for n in nodes_in(loop.body) if isinstance(n, ast.For)]
     return pops and any(is_call(n, *_PUSHES) for n in nodes_in(fans))
 
@@ -216,8 +208,8 @@ def _best(stmt: ast.stmt) -> Iterator[str]:
     if isinstance(stmt, ast.Assign) and is_call(stmt.value, "min", "max") and len(stmt.value.args) == 1:
         yield from names(stmt.targets[0])
     if isinstance(stmt, ast.For):
-        for choice in (n for n in ast.walk(stmt) if isinstance(n, ast.If)):
-            if any(isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER) for n in ast.walk(choice.test)):
+        for choice in (n for n in walk(stmt) if isinstance(n, ast.If)):
+            if any(isinstance(n, ast.Compare) and isinstance(n.ops[0], ORDER) for n in walk(choice.test)):
                 for target, value in assigned(nodes_in(choice.body)):
                     if isinstance(target, ast.Name) and key(value) in names(stmt.target):
                         yield target.id

@@ -5,18 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    halved,
-    is_number,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    pairs,
-)
+from raypoly.strategies.features.pieces import names, nodes_in, walk
+from raypoly.strategies.features.scene import ORDER, Scene, halved, is_number, is_op, key, method_owner, pairs
 from raypoly.strategies.live_code.constructs import called
 
 _BISECT = frozenset({"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"})
@@ -65,11 +55,11 @@ def middle(node: ast.AST | None) -> set[str]:
         return middle(node.args[0])
     found: set[str] = set()
     if is_op(total := halved(node, ast.Div), ast.Add):
-        if not any(is_op(part, ast.FloorDiv, ast.Div, ast.Mult) for part in ast.walk(total)):
+        if not any(is_op(part, ast.FloorDiv, ast.Div, ast.Mult) for part in walk(total)):
             found = names(total)
     elif is_op(node, ast.Add, ast.Sub):
         halves = [half for part in (node.right, node.left) if isinstance(half := halved(part, ast.Div), ast.BinOp)]
-        found = next((names(h) for h in halves if any(isinstance(n, ast.Sub) for n in ast.walk(h))), found)
+        found = next((names(h) for h in halves if any(is_op(n, ast.Sub) for n in walk(h))), found)
     return found if len(found) == 2 else set()
 
 
@@ -85,7 +75,7 @@ def _pairs(scene: Scene, loop: ast.While) -> Iterator[str]:
     up = {name for name, ways in moved.items() if 1 in ways}
     down = {name for name, ways in moved.items() if -1 in ways and name not in up}
     both = names(loop.test)
-    compared = [n for n in ast.walk(loop.test) if isinstance(n, ast.Compare)]
+    compared = [n for n in walk(loop.test) if isinstance(n, ast.Compare)]
     facing = any(
         isinstance(n.ops[0], _FACING) and {key(n.left), key(n.comparators[0])} & up and names(n) & down
         for n in compared
@@ -115,10 +105,10 @@ def _trailing(loop: ast.For) -> bool:
     for node in nodes_in(loop.body):
         if not isinstance(node, ast.While) or not names(node.test) & names(loop.target):
             continue
-        inside = {id(n) for n in ast.walk(node)}
-        places = {key(n.slice) for n in ast.walk(node.test) if isinstance(n, ast.Subscript)}
+        inside = {id(n) for n in walk(node)}
+        places = {key(n.slice) for n in walk(node.test) if isinstance(n, ast.Subscript)}
         for name in (n for n, ways in steps(node.body).items() if ways == {-1} and n in places):
-            stores = [n for n in ast.walk(loop) if isinstance(n, ast.Name) and n.id == name]
+            stores = [n for n in walk(loop) if isinstance(n, ast.Name) and n.id == name]
             if all(id(n) in inside for n in stores if isinstance(n.ctx, ast.Store)):
                 return True
     return False
@@ -126,8 +116,8 @@ def _trailing(loop: ast.For) -> bool:
 
 def _takes_heads(scene: Scene, loop: ast.While) -> bool:
     """Two lists give up the smaller of their heads, one at a time."""
-    taken = {name for name in names(loop.test) if any(n in ast.walk(loop) for n in scene.uses(name, "pop_first"))}
-    return len(taken) > 1 and any(isinstance(n, ast.Compare) and len(names(n) & taken) > 1 for n in ast.walk(loop))
+    taken = {name for name in names(loop.test) if any(n in walk(loop) for n in scene.uses(name, "pop_first"))}
+    return len(taken) > 1 and any(isinstance(n, ast.Compare) and len(names(n) & taken) > 1 for n in walk(loop))
 
 
 def _window(scene: Scene, loop: ast.For | ast.While) -> Iterator[str]:
@@ -174,7 +164,7 @@ def _leaves(node: ast.AST, inner: list[ast.AST], lead: set[str]) -> bool:
         return False
     made = {name: n.value for n in inner if isinstance(n, ast.Assign) and (name := key(n.targets[0]))}
     index = made.get(key(node.target.slice), node.target.slice)
-    behind = [n.slice for n in ast.walk(index) if isinstance(n, ast.Subscript) and is_op(n.slice, ast.Sub)]
+    behind = [n.slice for n in walk(index) if isinstance(n, ast.Subscript) and is_op(n.slice, ast.Sub)]
     return any(key(place.left) in lead and not isinstance(place.right, ast.Constant) for place in behind)
 
 

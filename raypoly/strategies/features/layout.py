@@ -1,4 +1,4 @@
-"""How items move inside a list or a matrix: turned round, transposed, along cycles, packed to the front."""
+"""How items move inside a list or a matrix: turned round, transposed, along cycles."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, indices, is_call, key, names, nodes_in, pairs, same
+from raypoly.strategies.features.pieces import same, walk
+from raypoly.strategies.features.scene import Scene, indices, is_call, key, pairs
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`transpose`, `cycle`, `reversed_part`, `packed`."""
+    """`transpose`, `cycle`, `reversed_part`."""
     for node in scene.nodes:
         if isinstance(node, ast.Assign):
             if _crosses(node):
@@ -27,8 +28,6 @@ def features(scene: Scene) -> Iterator[str]:
             yield "reversed_part"
         if _chain(loop.body):
             yield "cycle"
-        if _packs(loop):
-            yield "packed"
 
 
 def _crosses(node: ast.Assign) -> bool:
@@ -70,9 +69,9 @@ def _turns_a_part(node: ast.Assign) -> bool:
         return False
     if place.slice.lower is None and place.slice.upper is None:
         return False
-    back = any(is_call(n, "reversed") for n in ast.walk(node.value))
-    back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in ast.walk(node.value))
-    return back and any(same(part, place.value) for part in ast.walk(node.value))
+    back = any(is_call(n, "reversed") for n in walk(node.value))
+    back |= any(isinstance(n, ast.Slice) and isinstance(n.step, ast.UnaryOp) for n in walk(node.value))
+    return back and any(same(part, place.value) for part in walk(node.value))
 
 
 def _turns_round(loop: ast.While) -> bool:
@@ -83,18 +82,5 @@ def _turns_round(loop: ast.While) -> bool:
             places = [t for t, v in pairs(stmt) if isinstance(t, ast.Subscript) and isinstance(v, ast.Subscript)]
             ways = [moved.get(key(place.slice), set()) for place in places]
             if len(ways) == 2 and {1} in ways and {-1} in ways:
-                return True
-    return False
-
-
-def _packs(loop: ast.For | ast.While) -> bool:
-    """Whether what is kept is written at an index that only then moves on, by one."""
-    lead = names(loop.target if isinstance(loop, ast.For) else loop.test)
-    for node in nodes_in(loop.body):
-        if isinstance(node, ast.If):
-            choice = [*node.body, *node.orelse]
-            chosen = {name for name, ways in steps(choice).items() if ways == {1}} - lead
-            places = [n for n in nodes_in(choice) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)]
-            if any(key(place.slice) in chosen for place in places):
                 return True
     return False

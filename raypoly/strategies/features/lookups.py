@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from raypoly.strategies.features.scene import Scene, is_call, is_op, key, method_owner, names, same
+from raypoly.strategies.features.pieces import names, position, same, spelled, walk
+from raypoly.strategies.features.scene import Scene, is_call, is_op, key, method_owner
 from raypoly.strategies.live_code.constructs import called
 
 _HASHES = frozenset({"set", "dict", "Counter", "defaultdict", "OrderedDict", "frozenset", "fromkeys"})
@@ -77,7 +78,7 @@ def _is_value(scene: Scene, index: ast.expr) -> bool:
     """Whether an index is an element of the data rather than a place in it."""
     if isinstance(index, ast.Subscript):
         return True
-    if any(isinstance(part, ast.Call) and key(part.func) == "ord" for part in ast.walk(index)):
+    if any(isinstance(part, ast.Call) and key(part.func) == "ord" for part in walk(index)):
         return True
     used = names(index) | {n for name in names(index) for v in scene.made.get(name, [])[:1] for n in names(v)}
     over = [n for n in scene.around(index) if isinstance(n, ast.For) and names(n.target) & used]
@@ -114,8 +115,8 @@ def _hashed_at_once(scene: Scene, call: ast.Call) -> bool:
 def _climbs(scene: Scene, node: ast.AST) -> bool:
     """`while p[x] >= 0: x = p[x]`, and a function of `x` that calls itself with `p[x]` alone."""
     if isinstance(node, ast.While):
-        steps = [(key(n.targets[0]), n.value) for n in ast.walk(node) if isinstance(n, ast.Assign)]
-        places = [n for n in ast.walk(node.test) if isinstance(n, ast.Subscript)]
+        steps = [(key(n.targets[0]), n.value) for n in walk(node) if isinstance(n, ast.Assign)]
+        places = [n for n in walk(node.test) if isinstance(n, ast.Subscript)]
         return any(
             isinstance(value, ast.Subscript) and key(value.slice) == name != "" and any(same(value, p) for p in places)
             for name, value in steps
@@ -149,9 +150,9 @@ def _follows_parents(scene: Scene, node: ast.AST) -> bool:
 def _walks_up(scene: Scene, node: ast.AST, name: str) -> bool:
     """Whether the comparison is a loop's test, and the loop moves the name."""
     loop = next(iter(scene.loops(node)), None)
-    if not isinstance(loop, ast.While) or node not in ast.walk(loop.test):
+    if not isinstance(loop, ast.While) or node not in walk(loop.test):
         return False
-    return any(key(t) == name for n in ast.walk(loop) if isinstance(n, ast.Assign) for t in n.targets)
+    return any(key(t) == name for n in walk(loop) if isinstance(n, ast.Assign) for t in n.targets)
 
 
 def _calls_up(scene: Scene, node: ast.AST, place: ast.AST) -> bool:
@@ -209,7 +210,7 @@ def _is_output(scene: Scene, call: ast.Call) -> bool:
         return True
     if isinstance(call.func, ast.Attribute) and called(call) == "sort" and isinstance(up, ast.Expr):
         name = key(call.func.value)
-        later = [n for n in scene.nodes if isinstance(n, ast.Name) and n.id == name and n.lineno > call.lineno]
+        later = [n for n in scene.nodes if isinstance(n, ast.Name) and n.id == name and position(n) > position(call)]
         return bool(later) and all(isinstance(scene.parent.get(id(n)), ast.Return) for n in later)
     return False
 
@@ -218,9 +219,9 @@ def _relabels(loop: ast.For) -> bool:
     """Union by relabelling: everyone with the old label gets the new one."""
     for stmt in loop.body:
         if isinstance(stmt, ast.If) and isinstance(stmt.test, ast.Compare) and isinstance(stmt.test.ops[0], ast.Eq):
-            places = {ast.dump(stmt.test.left), ast.dump(stmt.test.comparators[0])}
+            places = {spelled(stmt.test.left), spelled(stmt.test.comparators[0])}
             for done in stmt.body:
                 place = done.targets[0] if isinstance(done, ast.Assign) and key(done.value) else None
-                if isinstance(place, ast.Subscript) and ast.dump(place).replace("Store()", "Load()") in places:
+                if isinstance(place, ast.Subscript) and spelled(place) in places:
                     return True
     return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
-from raypoly.strategies.features.scene import Scene, key, names, nodes_in
+from raypoly.strategies.features.pieces import names, nodes_in, spelled
+from raypoly.strategies.features.scene import Scene, key
 
 
 def features(scene: Scene) -> Iterator[str]:
@@ -84,18 +85,18 @@ def _events(scene: Scene, name: str) -> bool:
             sources = [g.iter for g in comp.generators if isinstance(g.iter, (ast.Tuple, ast.List))]
             points += [comp.elt, *(part for source in sources for part in source.elts)]
     marked = [part for point in points if isinstance(point, ast.Tuple) for part in point.elts]
-    return len({ast.dump(part) for part in marked if _is_mark(part)}) > 1
+    return len({spelled(part) for part in marked if _is_mark(part)}) > 1
 
 
 def _both_ends(scene: Scene) -> bool:
     """All starts in order, and all ends in order: events in two lists."""
-    found: dict[str, set[str]] = {}
+    found: dict[Hashable, set[str]] = {}
     for name, values in scene.made.items():
         for value in values:
             if isinstance(value, ast.Call) and _name(value) == "sorted" and value.args:
                 item = value.args[0]
                 if isinstance(item, (ast.GeneratorExp, ast.ListComp)) and not isinstance(item.elt, ast.Name):
-                    found.setdefault(ast.dump(item.generators[0].iter), set()).add(name)
+                    found.setdefault(spelled(item.generators[0].iter), set()).add(name)
     return any(len(each) > 1 for each in found.values())
 
 

@@ -6,33 +6,24 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from raypoly.strategies.features.index_moves import steps
-from raypoly.strategies.features.scene import Scene, is_number, key, method_owner, names, nodes_in
+from raypoly.strategies.features.pieces import names, nodes_in, walk
+from raypoly.strategies.features.scene import Scene, key, method_owner
+from raypoly.strategies.live_code.bindings import children
 from raypoly.strategies.live_code.constructs import called
 from raypoly.strategies.live_code.folding import constant
 
-_CLOSED = frozenset(
-    {"comb", "perm", "factorial", "isqrt", "sqrt", "log", "log2", "log10", "gcd", "lcm", "floor", "ceil"}
-)
 _HIDDEN = frozenset(
     {"sum", "min", "max", "any", "all", "count", "index", "find", "reversed", "join", "startswith", "sorted"}
 )
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`depth_0` .. `depth_3`, `regex`, `library_maths`, `hidden`, `text`, `reversal`, `digits`."""
+    """`depth_0` .. `depth_3`, `regex`, `hidden`."""
     yield f"depth_{min(3, _deepest(scene))}"
     if any(isinstance(n, ast.Attribute) and key(n.value) == "re" for n in scene.nodes):
         yield "regex"
-    if scene.called_names & _CLOSED:
-        yield "library_maths"
     if any(_is_hidden_loop(scene, call) for call in scene.calls):
         yield "hidden"
-    if "str" in scene.called_names or "bin" in scene.called_names:
-        yield "text"
-    if any(isinstance(n, ast.Slice) and n.step is not None and n.lower is None for n in scene.nodes):
-        yield "reversal"
-    if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and is_number(n.right, 10) for n in scene.nodes):
-        yield "digits"
 
 
 def _deepest(scene: Scene) -> int:
@@ -47,7 +38,7 @@ def _deepest(scene: Scene) -> int:
             return max(of(head, path), body + (0 if amortised else _scales(node)), most(node.orelse, path))
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             first = node.generators[0].iter
-            parts = [part for part in ast.iter_child_nodes(node) if part is not node.generators[0]]
+            parts = [part for part in children(node) if part is not node.generators[0]]
             inner = most([*parts, *node.generators[0].ifs], path)
             return max(of(first, path), inner + sum(_scales(generator) for generator in node.generators))
         inner = most(_children(node), path)
@@ -110,18 +101,18 @@ def _amortised(scene: Scene, loop: ast.While) -> bool:
     if not outer:
         return False
     taken = {key(owner) for n in nodes_in(loop.body) if (owner := method_owner(n, "pop", "popleft"))} - {""}
-    moved = set(steps(loop.body)) & names(loop.test) | taken & {key(n) for n in ast.walk(loop.test)}
-    inside = {id(n) for n in ast.walk(loop)}
-    stored = [n for n in ast.walk(outer[0]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    moved = set(steps(loop.body)) & names(loop.test) | taken & {key(n) for n in walk(loop.test)}
+    inside = {id(n) for n in walk(loop)}
+    stored = [n for n in walk(outer[0]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     return bool(moved - {n.id for n in stored if id(n) not in inside})
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """What runs where it stands: the body of a function inside another runs where it is called."""
-    below = ast.iter_child_nodes(node)
-    if not isinstance(node, ast.FunctionDef):
-        return list(below)
-    return [child for child in below if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    """What runs where it stands: the body of a function inside another runs where it is called, a handler seldom."""
+    elsewhere: tuple[type[ast.AST], ...] = (ast.ExceptHandler,)
+    if isinstance(node, ast.FunctionDef):
+        elsewhere = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [child for child in children(node) if not isinstance(child, elsewhere)]
 
 
 def _scales(loop: ast.For | ast.While | ast.comprehension) -> int:
@@ -147,6 +138,6 @@ def _is_hidden_loop(scene: Scene, call: ast.Call) -> bool:
     arguments = [*call.args, *([call.func.value] if isinstance(call.func, ast.Attribute) else [])]
     return any(
         isinstance(arg, (ast.ListComp, ast.GeneratorExp))
-        or (isinstance(arg, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(arg)))
+        or (isinstance(arg, ast.Subscript) and any(isinstance(n, ast.Slice) for n in walk(arg)))
         for arg in arguments
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from raypoly.strategies.features.pieces import names, same, walk
 from raypoly.strategies.features.scene import (
     Scene,
     indices,
@@ -18,9 +19,7 @@ from raypoly.strategies.features.scene import (
     is_op,
     key,
     method_owner,
-    names,
     pairs,
-    same,
     stored_value,
 )
 from raypoly.strategies.live_code.bindings import COMPREHENSIONS
@@ -77,7 +76,7 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
     value = stored_value(stmt, store)
     if value is None or _is_swap(stmt):
         return
-    inside = [n for n in ast.walk(value) if id(n) in reads]
+    inside = [n for n in walk(value) if id(n) in reads]
     other = [n for n in inside if not _same_place(n, store)]
     tainted = names(value) & flow[1 if isinstance(value, ast.Name) else 0]
     if isinstance(store, ast.Call) and isinstance(value, ast.Name) and not key(getattr(store.func, "value", None)):
@@ -87,7 +86,7 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
     if isinstance(stmt, ast.Assign) and isinstance(value, ast.Subscript):
         return  # moving an item from one place to another is no recurrence
     if len(inside) == 1 and other and _adds_up(stmt, value, other[0], store):
-        chosen = any(id(n) in reads for test in _conditions(scene, store) for n in ast.walk(test))
+        chosen = any(id(n) in reads for test in _conditions(scene, store) for n in walk(test))
         yield "dp" if chosen or _again(scene, store, group) else "prefix"
         return
     if other or tainted:
@@ -95,7 +94,7 @@ def _one_store(scene: Scene, store: ast.AST, group: set[str], reads: set[int], f
     elif isinstance(stmt, ast.Assign) and isinstance(value, ast.Constant) and isinstance(store, ast.Subscript):
         if not any(scene.made.get(name) for name in group):
             return  # marks in what was given
-        asked = [n for test in _conditions(scene, store) for n in ast.walk(test) if id(n) in reads]
+        asked = [n for test in _conditions(scene, store) for n in walk(test) if id(n) in reads]
         if any(isinstance(n, ast.Subscript) and not _same_place(n, store) for n in asked):
             yield "dp"
 
@@ -154,7 +153,7 @@ def _shape(scene: Scene, store: ast.AST, value: ast.expr) -> str:
         return "dp"
     if isinstance(store.value, ast.Subscript) and len(loops) >= 3 and isinstance(loops[-1], ast.For):
         middle = names(loops[-1].target)
-        through = any(isinstance(n, ast.Subscript) and key(n.slice) in middle for n in ast.walk(value))
+        through = any(isinstance(n, ast.Subscript) and key(n.slice) in middle for n in walk(value))
         if through and not names(store) & middle:
             return "all_pairs"
     return "relax" if _along_edges(loops[0], store) else "dp"
@@ -177,7 +176,7 @@ def _whole(scene: Scene, group: set[str]) -> Iterator[str]:
         loops = scene.loops(node) if key(target) in group else []
         if not loops or any(isinstance(loop, ast.While) and names(loop.test) & group for loop in loops):
             continue
-        reading = [n for n in ast.walk(node.value) if isinstance(n, COMPREHENSIONS) and names(n) & group]
+        reading = [n for n in walk(node.value) if isinstance(n, COMPREHENSIONS) and names(n) & group]
         if reading:
             over = any(key(g.iter) in group for c in reading for g in c.generators)
             lists = over and isinstance(reading[0], ast.ListComp) and isinstance(reading[0].elt, ast.BinOp)
@@ -245,7 +244,7 @@ def _flow_of(scene: Scene, reads: set[int], group: set[str]) -> list[set[str]]:
     while True:
         before = len(found) + len(worked)
         for target, value in made:
-            if any(id(n) in reads for n in ast.walk(value)) or names(value) & found:
+            if any(id(n) in reads for n in walk(value)) or names(value) & found:
                 found |= names(target) - group
                 if not isinstance(value, (ast.Name, ast.Subscript)) or names(value) & worked:
                     worked |= names(target) - group

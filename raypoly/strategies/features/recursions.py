@@ -11,21 +11,9 @@ from itertools import permutations
 
 from raypoly.strategies.features.backtracking import collects, pruned, undoes
 from raypoly.strategies.features.index_moves import middle
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Scene,
-    contains,
-    halved,
-    is_call,
-    is_number,
-    is_op,
-    key,
-    method_owner,
-    names,
-    nodes_in,
-    same,
-)
-from raypoly.strategies.live_code.bindings import COMPREHENSIONS
+from raypoly.strategies.features.pieces import contains, names, nodes_in, position, same, walk
+from raypoly.strategies.features.scene import ORDER, Scene, halved, is_call, is_number, is_op, key, method_owner
+from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children
 from raypoly.strategies.live_code.constructs import called
 
 _CHILDREN = frozenset({"left", "right", "children", "neighbors", "child"})
@@ -43,10 +31,10 @@ def features(scene: Scene) -> Iterator[str]:
             kind = _kind(scene, name, function)
             yield kind
             if kind in ("backtrack", "recursion"):
-                own = [n for n in ast.walk(function) if is_call(n, name)]
+                own = [n for n in walk(function) if is_call(n, name)]
                 if pruned(scene, function, own, kind == "backtrack"):
                     yield "pruned"
-    loops = [list(ast.walk(n)) for n in scene.nodes if isinstance(n, ast.While)]
+    loops = [walk(n) for n in scene.nodes if isinstance(n, ast.While)]
     if any(_splits_by_value(inner) and _by_order(inner) for inner in loops):
         yield "partition"
     if not scene.recursive and _narrows(scene):
@@ -64,12 +52,12 @@ def _pairs_only(call: ast.Call) -> bool:
 
 
 def _kind(scene: Scene, name: str, function: ast.AST) -> str:
-    inner = list(ast.walk(function))
+    inner = walk(function)
     calls = [n for n in inner if isinstance(n, ast.Call) and called(n) in scene.recursive]
     own = [call for call in calls if called(call) == name] or calls
     if _is_cached(scene, name, function) or _remembers(scene, inner, own):
         return "memo"
-    if any(isinstance(n, ast.Attribute) and n.attr in _CHILDREN for call in own for n in ast.walk(call)):
+    if any(isinstance(n, ast.Attribute) and n.attr in _CHILDREN for call in own for n in walk(call)):
         return "dfs"
     if undoes(inner, own):
         return "backtrack"
@@ -87,7 +75,7 @@ def _kind(scene: Scene, name: str, function: ast.AST) -> str:
     if _remainder(own):
         return "gcd"
     if recurses_once(function, own) and not any(
-        isinstance(n, ast.Attribute) and n.attr == "next" for c in own for n in ast.walk(c)
+        isinstance(n, ast.Attribute) and n.attr == "next" for c in own for n in walk(c)
     ):
         return "linear_recursion"
     return "recursion"
@@ -111,7 +99,7 @@ def _remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> boo
     values = nodes_in(n.value for n in inner if isinstance(n, ast.Return) and n.value)
     returned = {_owner(n) for n in values if isinstance(n, (ast.Subscript, ast.Attribute))} - {""}
     tests = [n.test if isinstance(n, ast.If) else n for n in inner if isinstance(n, (ast.Compare, ast.If))]
-    asked = {name for test in tests for name in {_owner(n) for n in ast.walk(test)} | names(test)}
+    asked = {name for test in tests for name in {_owner(n) for n in walk(test)} | names(test)}
     return any(
         isinstance(target, ast.Subscript)
         and _owner(target) in returned & asked
@@ -124,12 +112,14 @@ def _remembers(scene: Scene, inner: list[ast.AST], calls: list[ast.Call]) -> boo
 
 def _keeps_failures(inner: list[ast.AST], calls: list[ast.Call]) -> bool:
     """A set of what led nowhere: asked first, and added to only after the recursive calls."""
-    lines = [call.lineno for call in calls]
+    places = [position(call) for call in calls]
     adds = [n for n in inner if isinstance(n, ast.Call) and method_owner(n, "add") and len(n.args) == 1]
     marks = any(isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript) for n in inner)
-    if not lines or marks or any(n.lineno <= max(lines) for n in adds):
+    if not places or marks or any(position(n) <= max(places) for n in adds):
         return False
-    asked = [n for n in inner if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In) and n.lineno < min(lines)]
+    asked = [
+        n for n in inner if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.In) and position(n) < min(places)
+    ]
     return bool({key(n.comparators[0]) for n in asked} & {key(method_owner(n, "add")) for n in adds})
 
 
@@ -177,7 +167,7 @@ def recurses_once(function: ast.AST, calls: list[ast.Call]) -> bool:
             return most(node.test) + max(most(node.body), most(node.orelse))
         if isinstance(node, ast.If):
             return most(node.test) + max(block(node.body), block(node.orelse))
-        below = sum(most(child) for child in ast.iter_child_nodes(node))
+        below = sum(most(child) for child in children(node))
         return 2 * below if isinstance(node, (ast.For, ast.While, *COMPREHENSIONS)) else (id(node) in ids) + below
 
     def block(body: list[ast.stmt]) -> int:
@@ -217,7 +207,7 @@ def _swaps_in_order(inner: list[ast.AST]) -> bool:
     """A loop that swaps two items where one compares in order with a pivot."""
     looped = nodes_in(loop for loop in inner if isinstance(loop, (ast.For, ast.While)))
     tests = [(n, n.test.ops[0]) for n in looped if isinstance(n, ast.If) and isinstance(n.test, ast.Compare)]
-    return any(isinstance(op, ORDER) and any(map(_is_swap, ast.walk(n))) for n, op in tests)
+    return any(isinstance(op, ORDER) and any(map(_is_swap, walk(n))) for n, op in tests)
 
 
 def _is_swap(node: ast.AST) -> bool:
@@ -235,7 +225,7 @@ def _narrows(scene: Scene) -> bool:
     if not _swaps_in_order(scene.nodes):
         return False
     for loop in scene.whiles:
-        for node in ast.walk(loop):
+        for node in walk(loop):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and is_number(node.value.right, 1):
                 end = key(node.targets[0])
                 if end in names(loop.test) and key(node.value.left) not in {"", end}:
@@ -277,4 +267,4 @@ def _halves(inner: list[ast.AST], calls: list[ast.Call], function: ast.AST) -> b
 def _half(node: ast.AST) -> bool:
     left = halved(node)
     bitwise = (ast.BitOr, ast.BitAnd, ast.BitXor)
-    return left is not None and not any(isinstance(part, bitwise) for part in ast.walk(left))
+    return left is not None and not any(is_op(part, *bitwise) for part in walk(left))

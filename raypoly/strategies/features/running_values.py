@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from raypoly.strategies.features.pieces import names, nodes_in, same, walk
 from raypoly.strategies.features.scene import (
     ORDER,
     Scene,
@@ -17,10 +18,7 @@ from raypoly.strategies.features.scene import (
     is_number,
     is_op,
     key,
-    names,
-    nodes_in,
     pairs,
-    same,
     stored_value,
 )
 from raypoly.strategies.live_code.bindings import reach
@@ -97,7 +95,7 @@ def _keeps_running(scene: Scene, name: str) -> bool:
     for node in scene.uses(name, "append", "store"):
         value = stored_value(scene.statement(node), node)
         loops = scene.loops(node)
-        if isinstance(value, ast.Name) and loops and any(_runs_on(n, value.id) for n in ast.walk(loops[0])):
+        if isinstance(value, ast.Name) and loops and any(_runs_on(n, value.id) for n in walk(loops[0])):
             return True
     return False
 
@@ -148,7 +146,7 @@ def _scalar(node: ast.Assign) -> Iterator[str]:
     factor = value.left if is_op(value, ast.FloorDiv, ast.Div) and not isinstance(value.right, ast.Constant) else None
     if is_op(factor, ast.Mult) and key(factor.left) == name:  # `c * (n - i) // (i + 1)`, from the coefficient before it
         yield "binomial"
-    divides = [n for n in ast.walk(value) if is_op(n, ast.FloorDiv, ast.Div)]
+    divides = [n for n in walk(value) if is_op(n, ast.FloorDiv, ast.Div)]
     if is_op(value, ast.FloorDiv, ast.Div, ast.Mult) and any(key(n.right) == name for n in divides):
         yield "newton"
 
@@ -160,9 +158,9 @@ def _exchange(targets: list[ast.expr], values: list[ast.expr]) -> Iterator[str]:
     mine = [key(t) for t in targets]
     shifted = [i for i, v in enumerate(values) if key(v) in mine and key(v) != mine[i]]
     made = [v for i, v in enumerate(values) if i not in shifted and names(v) & set(mine)]
-    linked = any(isinstance(n, ast.Attribute) for v in values for n in ast.walk(v))
+    linked = any(isinstance(n, ast.Attribute) for v in values for n in walk(v))
     if shifted and made and all(mine) and not linked:
-        parts = [n for v in made for n in ast.walk(v) if isinstance(n, ast.BinOp)]
+        parts = [n for v in made for n in walk(v) if isinstance(n, ast.BinOp)]
         rests = [n for n in parts if isinstance(n.op, (ast.Mod, ast.FloorDiv, ast.Sub)) and names(n.right) & set(mine)]
         yield "gcd" if rests else "dp"
     elif all(mine) and not shifted and _crossed(mine, values):
@@ -194,20 +192,20 @@ def _crossed(mine: list[str], values: list[ast.expr]) -> bool:
 
 
 def _is_hash_step(node: ast.expr, name: str) -> bool:
-    parts = list(ast.walk(node))
+    parts = walk(node)
     return any(is_op(n, ast.Mult) and key(n.left) == name for n in parts) and any(is_call(n, "ord") for n in parts)
 
 
 def _automaton(loop: ast.While) -> Iterator[str]:
     """`while j and s[i] != p[j]: j = f[j - 1]`; `while t[i + r[i]] == t[i - r[i]]: r[i] += 1`."""
-    for node in ast.walk(loop):
+    for node in walk(loop):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
             name, index = key(node.targets[0]), node.value.slice
             back = is_op(index, ast.Sub) and key(index.left) == name and is_number(index.right, 1)
             if back and name in names(loop.test):
                 yield "kmp"
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript) and is_number(node.value, 1):
-            places = [n.slice for n in ast.walk(loop.test) if isinstance(n, ast.Subscript)]
+            places = [n.slice for n in walk(loop.test) if isinstance(n, ast.Subscript)]
             if any(same(part, node.target) for part in nodes_in(places)):
                 yield "extend"
 
@@ -225,7 +223,7 @@ def _shifts_itself(node: ast.Assign | ast.AugAssign) -> bool:
     """`sums |= sums << x`: a table of truths in the bits of one number."""
     name = key(node.targets[0] if isinstance(node, ast.Assign) else node.target)
     joined = isinstance(node.op if isinstance(node, ast.AugAssign) else getattr(node.value, "op", None), ast.BitOr)
-    shifted = [n for n in ast.walk(node.value) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.LShift)]
+    shifted = [n for n in walk(node.value) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.LShift)]
     return joined and any(key(n.left) == name != "" and not isinstance(n.right, ast.Constant) for n in shifted)
 
 
@@ -283,5 +281,5 @@ def _chosen_or_summed(value: ast.expr, ring: set[str], name: str) -> bool:
     if is_call(value, "max", "min"):
         return any(isinstance(arg, (ast.BinOp, ast.Name)) and names(arg) & (ring - {name}) for arg in value.args)
     value = value.left if is_op(value, ast.Mod) else value
-    plain = not any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(value))
+    plain = not any(isinstance(part, (ast.Subscript, ast.Call)) for part in walk(value))
     return plain and is_op(value, ast.Add) and len(names(value) & ring) > 1

@@ -1,9 +1,9 @@
 """One program as a reader of approaches sees it: loops around a node, what is done to each container, who calls whom.
 
-    scene = Scene(ast.parse(canonical_source))
-    scene.done_to["v3"]  ->  [("append", <ast.Call>), ("pop_last", <ast.Call>)]
+    scene = Scene(live_program(source, entry_point).tree)
+    scene.done_to["d"]  ->  [("append", <ast.Call>), ("pop_last", <ast.Call>)]
 
-It expects canonical source, in which every binding has a name of its own. A helper's parameter shares its uses with the
+It expects a live program, in which every binding has a name of its own. A helper's parameter shares its uses with the
 containers that it is given, so that a helper function hides nothing.
 """
 
@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise, takewhile
 from typing import TypeGuard
 
-from raypoly.strategies.live_code.bindings import COMPREHENSIONS
+from raypoly.strategies.features.pieces import walk
+from raypoly.strategies.live_code.bindings import COMPREHENSIONS, children
 from raypoly.strategies.live_code.constructs import called, recursive_functions
-from raypoly.strategies.live_code.library_effects import library_name
+from raypoly.strategies.live_code.library_effects import MODULES, library_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -29,8 +30,8 @@ class Scene:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.nodes: list[ast.AST] = list(ast.walk(tree))
-        self.parent: dict[int, ast.AST] = {id(c): n for n in self.nodes for c in ast.iter_child_nodes(n)}
+        self.nodes = walk(tree)
+        self.parent: dict[int, ast.AST] = {id(c): n for n in self.nodes for c in children(n)}
         self.functions: dict[str, Function] = {}
         for node in self.nodes:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -121,7 +122,7 @@ class Scene:
                 for name in _iterated(node.iter):
                     self.done_to[name].append(("each", node))
             elif isinstance(node, ast.While):
-                for name in {k for part in ast.walk(node.test) if (k := key(part))}:
+                for name in {k for part in walk(node.test) if (k := key(part))}:
                     self.done_to[name].append(("test", node))
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
@@ -177,22 +178,12 @@ class Scene:
 
 
 def key(node: ast.AST | None) -> str:
-    """The name of a variable or of a field (`v0.parent`), empty for anything else."""
+    """The name of a variable or of a field (`a.parent`), empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return f"{node.value.id}.{node.attr}" if node.value.id.startswith("v") else ""
+        return "" if node.value.id in MODULES else f"{node.value.id}.{node.attr}"
     return ""
-
-
-def names(node: ast.AST | None) -> set[str]:
-    """Every variable in a piece of code."""
-    return set() if node is None else {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-
-
-def nodes_in(body: Iterable[ast.AST]) -> list[ast.AST]:
-    """Every node of some pieces of code, piece by piece."""
-    return [node for part in body for node in ast.walk(part)]
 
 
 def is_call(node: ast.AST | None, *wanted: str) -> TypeGuard[ast.Call]:
@@ -205,16 +196,6 @@ def method_owner(node: ast.AST, *methods: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value
     return None
-
-
-def contains(node: ast.AST, wanted: set[int]) -> bool:
-    """Whether one of these nodes, by identity, is inside another."""
-    return any(id(part) in wanted for part in ast.walk(node))
-
-
-def same(left: ast.AST, right: ast.AST) -> bool:
-    """Whether two pieces of code are alike, apart from being read or stored."""
-    return ast.dump(left).replace("Store()", "Load()") == ast.dump(right).replace("Store()", "Load()")
 
 
 def stored_value(stmt: ast.AST, store: ast.AST) -> ast.expr | None:
@@ -261,6 +242,11 @@ def halved(node: ast.AST | None, *division: type[ast.operator]) -> ast.expr | No
     if not is_op(node, ast.FloorDiv, ast.RShift, *division):
         return None
     return node.left if is_number(node.right, 1 if isinstance(node.op, ast.RShift) else 2) else None
+
+
+def is_inverted(node: ast.AST) -> bool:
+    """Whether a node is `~x`."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert)
 
 
 def is_last(node: ast.AST | None) -> bool:

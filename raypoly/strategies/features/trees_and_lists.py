@@ -5,31 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from raypoly.strategies.features.pieces import names, nodes_in, position, same, walk
 from raypoly.strategies.features.recursions import recurses_once
-from raypoly.strategies.features.scene import (
-    ORDER,
-    Function,
-    Scene,
-    assigned,
-    is_call,
-    key,
-    names,
-    nodes_in,
-    same,
-)
+from raypoly.strategies.features.scene import ORDER, Function, Scene, assigned, is_call, key
 from raypoly.strategies.live_code.constructs import called
+from raypoly.strategies.live_code.library_effects import PURE_NAMES
 
 _SIDES = frozenset({"left", "right"})
 
 
 def features(scene: Scene) -> Iterator[str]:
-    """`floyd` and what `_links` yields; `tree`, `descent`, `inorder`, `bounds`, `nested_dfs`, `threads`."""
+    """`floyd` and what `_links` yields; `descent`, `inorder`, `bounds`, `nested_dfs`, `threads`."""
     yield from _links(scene)
     if _slow_and_fast(scene):
         yield "floyd"
     if not any(isinstance(n, ast.Attribute) and n.attr in _SIDES for n in scene.nodes):
         return
-    yield "tree"
     if any(_goes_down(scene, node) for node in scene.nodes):
         yield "descent"
     functions = [f for name, f in sorted(scene.functions.items()) if name in scene.recursive]
@@ -62,14 +53,14 @@ def _goes_down(scene: Scene, node: ast.AST) -> bool:
         other |= any(is_call(n, "pop", "popleft", "append") for n in inner)
         return not other and _sides(walked) == _SIDES
     if isinstance(node, ast.FunctionDef) and node.name in scene.recursive:
-        own = [n for n in ast.walk(node) if is_call(n, node.name)]
+        own = [n for n in walk(node) if is_call(n, node.name)]
         return _sides(nodes_in(arg for call in own for arg in call.args)) == _SIDES and recurses_once(node, own)
     return False
 
 
 def _threads(loop: ast.While) -> bool:
     """Morris: the last node of the left part is tied to the node itself, and untied again."""
-    tied = assigned(ast.walk(loop))
+    tied = assigned(walk(loop))
     sides = [value for target, value in tied if isinstance(target, ast.Attribute) and target.attr in _SIDES]
     unties = any(isinstance(value, ast.Constant) and value.value is None for value in sides)
     return unties and any(isinstance(value, ast.Name) for value in sides)
@@ -78,7 +69,7 @@ def _threads(loop: ast.While) -> bool:
 def _calls_by_side(function: Function) -> dict[str, list[ast.Call]]:
     """Recursive calls on the left and on the right child, in the order of the text."""
     found: dict[str, list[ast.Call]] = {"left": [], "right": []}
-    for call in ast.walk(function):
+    for call in walk(function):
         if is_call(call, getattr(function, "name", "")):
             for side in _sides(call.args):
                 found[side].append(call)
@@ -93,9 +84,8 @@ def _between(scene: Scene, function: Function) -> bool:
     first, last = sides["left"][0], sides["right"][0]
     if isinstance(scene.parent.get(id(first)), (ast.Assign, ast.NamedExpr)):
         return False  # what the left side gave is worked with: the walk goes from the leaves up
-    uses = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.attr not in _SIDES]
-    places = [(use.lineno, use.col_offset) for use in uses]
-    return any((first.lineno, first.col_offset) < place < (last.lineno, last.col_offset) for place in places)
+    uses = [n for n in walk(function) if isinstance(n, ast.Attribute) and n.attr not in _SIDES]
+    return any(position(first) < position(use) < position(last) for use in uses)
 
 
 def _leftmost_first(loop: ast.While) -> bool:
@@ -114,7 +104,7 @@ def _hands_values_down(function: Function) -> bool:
     for call in (call for calls in _calls_by_side(function).values() for call in calls):
         given = zip(mine[1 if isinstance(call.func, ast.Attribute) else 0 :], call.args, strict=False)
         told |= {name for name, arg in given if isinstance(arg, ast.Attribute) and arg.attr not in _SIDES}
-    compared = [n for n in ast.walk(function) if isinstance(n, ast.Compare)]
+    compared = [n for n in walk(function) if isinstance(n, ast.Compare)]
     return any(isinstance(c.ops[-1], ORDER) and names(c) & told for c in compared)
 
 
@@ -139,19 +129,19 @@ def _searches_within(scene: Scene, function: Function) -> bool:
     name = getattr(function, "name", "")
     if not any(_calls_by_side(function).values()):
         return False
-    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+    for call in (n for n in walk(function) if isinstance(n, ast.Call)):
         other = scene.functions.get(called(call))
         if other is None or called(call) not in scene.recursive or called(call) == name:
             continue
-        back = any(is_call(n, name) for n in ast.walk(other))
-        inside = any(n is other for n in ast.walk(function))
+        back = any(is_call(n, name) for n in walk(other))
+        inside = any(n is other for n in walk(function))
         if not back and not inside and any(_calls_by_side(other).values()):
             return True
     return False
 
 
 def _links(scene: Scene) -> Iterator[str]:
-    """`twin_walk`, `links_copied`, `links_turned`, `links_walked`, `floyd`."""
+    """`twin_walk`, `links_copied`, `links_turned`, `floyd`."""
     for loop in scene.both_loops:
         body = nodes_in(loop.body)
         walking = assigned(body)
@@ -168,8 +158,8 @@ def _links(scene: Scene) -> Iterator[str]:
         turned = {key(target.value) for target, _ in walking if isinstance(target, ast.Attribute)}
         if any(isinstance(v, ast.Call) and key(t) in [key(a) for a in v.args[1:]] for t, v in walking if key(t)):
             yield "links_turned"
-        if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking):
-            yield "links_turned" if _turns(walking) else "links_walked"
+        if any(isinstance(value, ast.Name) and value.id in turned for _, value in walking) and _turns(walking):
+            yield "links_turned"
 
 
 def _turns(steps: list[tuple[ast.expr, ast.expr]]) -> bool:
@@ -192,7 +182,7 @@ def _twice(node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(inner := node.args[0], ast.Call):
         if not same(node.func, inner.func):
             return False
-        return node.func.id.startswith("v") if isinstance(node.func, ast.Name) else len(inner.args) == 1
+        return node.func.id not in PURE_NAMES if isinstance(node.func, ast.Name) else len(inner.args) == 1
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Subscript):
         return same(node.value, node.slice.value) and isinstance(node.slice.slice, ast.Name)
     return False

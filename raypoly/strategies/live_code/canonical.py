@@ -14,26 +14,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from raypoly.strategies.live_code.bindings import nodes
-from raypoly.strategies.live_code.decoys import remove_decoys
-from raypoly.strategies.live_code.folding import fold, fold_settled_flags
-from raypoly.strategies.live_code.function_facts import FunctionFacts, Sharing
-from raypoly.strategies.live_code.renaming import rename
-from raypoly.strategies.live_code.slicing import slice_to
-from raypoly.strategies.live_code.unwrapping import (
-    LIBRARY_MARK,
-    drop_trial_calls,
-    drop_unreached,
-    plain_library_names,
-    unwrap_class,
-)
+from raypoly.strategies.live_code.live_program import LiveProgram, live_program
 
 _JOINED = ("if ", "for ", "while ", "def ", "with ", "elif ", "else:", "async ")
 """Lines that a block of one short statement may follow."""
 _COMPOUND = (*_JOINED, "class ", "try:", "match ", "case ", "@")
 _LONGEST_LINE = 120
-_MOST_NODES = 6000
-"""Decoys are looked for in programs of a usual size: the search takes time by size and number of names."""
 
 
 @dataclass(frozen=True)
@@ -47,54 +33,13 @@ class Canonical:
 
 def canonical(source: str, entry: str = "") -> Canonical:
     """The canonical form; `entry` is `f` or `Solution().method`, empty for a whole program. Raises `SyntaxError`."""
-    tree = fold(plain_library_names(ast.parse(source)))
-    if entry:
-        tree = drop_trial_calls(tree)
-    tree = _live(fold(fold_settled_flags(tree)), entry)
-    if entry:
-        tree = unwrap_class(drop_unreached(tree, entry), entry)
-    place = _place(tree, entry)
-    tree = ast.fix_missing_locations(rename(tree, short=True))
-    for node in nodes(tree):
-        if isinstance(node, ast.Name):
-            node.id = node.id.removeprefix(LIBRARY_MARK)
-    found: list[ast.stmt] = []
-    for at in place:
-        body = found[-1].body if found and isinstance(found[-1], ast.ClassDef) else tree.body
-        found.append(body[at])
-    return Canonical(_narrow(ast.unparse(tree)), "().".join(getattr(node, "name", "") for node in found))
+    live = live_program(source, entry)
+    return Canonical(canonical_text(live), live.entry)
 
 
-def _live(tree: ast.Module, entry: str) -> ast.Module:
-    """What the result depends on. Only where decoys went is the program read again."""
-    program = _read(tree, entry)
-    if len(nodes(tree)) > _MOST_NODES:
-        return slice_to(tree, entry, program)
-    if remove_decoys(tree, program):
-        program = _read(tree, entry)
-    tree = slice_to(tree, entry, program)
-    if remove_decoys(tree, program):
-        tree = slice_to(tree, entry, _read(tree, entry))
-    return tree
-
-
-def _read(tree: ast.Module, entry: str) -> FunctionFacts:
-    return FunctionFacts.read(tree, Sharing(tree), prints=not entry)
-
-
-def _place(tree: ast.Module, entry: str) -> tuple[int, ...]:
-    """Where the entry stands: its place at the top, and in its class."""
-    owner, _, method = entry.partition(".")
-    owner = owner.split("(")[0]
-    top = [getattr(node, "name", "") for node in tree.body]
-    wanted = method if method and owner not in top else owner
-    if not entry or wanted not in top:
-        return ()
-    at = top.index(wanted)
-    node = tree.body[at]
-    if not isinstance(node, ast.ClassDef) or not method:
-        return (at,)
-    return next(((at, i) for i, part in enumerate(node.body) if getattr(part, "name", "") == method), ())
+def canonical_text(live: LiveProgram) -> str:
+    """The text of a live program."""
+    return _narrow(ast.unparse(live.tree))
 
 
 def _narrow(text: str) -> str:

@@ -1,8 +1,6 @@
 """What repeats work in a program, by syntax: its live constructs.
 
-    constructs("def f(n):\\n return sum([i for i in range(n)])", "f")  ->  ("comprehension",)
-
-`source` may be hostile: it is parsed, never run.
+live_constructs(live_program("def f(n):\\n return sum([i for i in range(n)])", "f").tree)  ->  ("comprehension",)
 """
 
 from __future__ import annotations
@@ -11,17 +9,8 @@ import ast
 from collections.abc import Set
 from functools import lru_cache
 
-from raypoly.strategies.live_code.bindings import (
-    PURE_NAMES,
-    READ_ONLY_METHODS,
-    bound_here,
-    nodes,
-    parameters,
-    reach,
-    stores,
-)
-from raypoly.strategies.live_code.folding import fold
-from raypoly.strategies.live_code.slicing import slice_to
+from raypoly.strategies.live_code.bindings import bound_here, nodes, parameters, reach, stores
+from raypoly.strategies.live_code.library_effects import PURE_NAMES, READ_ONLY_METHODS
 
 _LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
 """Constructs that repeat work; a program with none of them is `closed_form`."""
@@ -29,16 +18,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "reverse", "sort", "add", "discard", "clear"})
 
 
-def constructs(source: str, entry_point: str) -> tuple[str, ...]:
-    """The constructs that the entry function's result depends on, sorted; `("closed_form",)` where none repeats.
-
-    Raises `SyntaxError`.
-    """
-    return live_constructs(slice_to(fold(ast.parse(source)), entry_point))
-
-
 def live_constructs(tree: ast.Module) -> tuple[str, ...]:
-    """The looping constructs of a module that is already sliced, sorted."""
+    """The looping constructs of a live program, sorted; `("closed_form",)` where none repeats."""
     found = {name for node in nodes(tree) if (name := construct_of(node)) is not None}
     if recursive_functions(tree):
         found.add("recursion")

@@ -1,6 +1,6 @@
 """Take away what only feeds itself: a set that is filled and never asked, a heap that is pushed to and never popped.
 
-    remove_decoys(tree, program)   # tree of "def f(a):\\n seen = set()\\n for x in a:\\n  seen.add(x)\\n return a"
+    remove_decoys(tree, program, "f")   # tree of "def f(a):\\n seen = set()\\n for x in a:\\n  seen.add(x)\\n return a"
 
 A local name is a decoy where nothing that stays reads it. A statement goes where all it does is bind decoys or change
 objects that decoys alone hold: such as were made afresh for them and never handed on. The largest set of such names is
@@ -13,47 +13,35 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from raypoly.strategies.live_code.bindings import (
-    PURE_NAMES,
-    bound_here,
-    children,
-    declared,
-    is_read_only_method,
-    nodes,
-    parameters,
-    root,
+from raypoly.strategies.live_code.bindings import bound_here, children, declared, nodes, parameters, root
+from raypoly.strategies.live_code.function_facts import Function, FunctionFacts
+from raypoly.strategies.live_code.library_effects import (
+    CHANGES_FIRST,
+    CHANGING_METHODS,
+    COPIES,
+    PLAIN_RESULTS,
+    changed_by,
 )
-from raypoly.strategies.live_code.function_facts import CHANGES_FIRST, Function, FunctionFacts
 
 _DEEP = 9
 """Levels of a value that holds nothing from outside, however deep one looks."""
-_FILLS = {"append", "appendleft", "add", "extend", "extendleft", "insert", "update", "setdefault"}
-_CHANGING = frozenset({"remove", "discard", "pop", "popleft", "popitem", "clear", "sort", "reverse", "rotate"} | _FILLS)
-_COPIES = frozenset({"list", "set", "dict", "tuple", "deque", "Counter", "sorted", "frozenset", "OrderedDict"})
-_PLAIN = frozenset({"len", "sum", "int", "str", "range", "abs", "ord", "chr", "bool", "float", "round", "any", "all"})
-_LIBRARY = frozenset(
-    {"bisect", "bisect_left", "bisect_right", "nlargest", "nsmallest", "deepcopy", "groupby", "pairwise", "zip_longest"}
-    | {"fsum", "prod"}
-)
 _ROUNDS = 24
 """Names fall in few rounds; where one draws the next after it for longer, none is taken for a decoy."""
 _JUMPS = (ast.Break, ast.Continue, ast.Pass)
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def remove_decoys(tree: ast.Module, program: FunctionFacts) -> bool:
-    """Whether anything was found; the tree is changed in place. `program` was read carefully."""
-    every = nodes(tree)
-    functions = [node for node in every if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    own = {n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    own |= {n.arg for n in every if isinstance(n, ast.arg)} | set(program.free)
-    found = [_clean(function, program, frozenset(own)) for function in functions]
-    return any(found)
+def remove_decoys(tree: ast.Module, program: FunctionFacts, entry: str) -> bool:
+    """Whether anything was found; the tree is changed in place. `entry`: the name of the entry function."""
+    functions = [node for node in nodes(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return any([_clean(f, program) for f in functions if not program.forgot_to_answer(f, entry)])
 
 
-def _clean(function: Function, program: FunctionFacts, own: frozenset[str]) -> bool:
+def _clean(function: Function, program: FunctionFacts) -> bool:
     names = bound_here(function.body) - parameters(function.args) - declared(function.body)
-    for node in _inside(function.body):
+    own = program.own
+    every = _inside(function.body)
+    for node in every:
         if isinstance(node, (*_NESTED, ast.Lambda)):
             names -= {n.id for n in nodes(node) if isinstance(n, ast.Name)} | {getattr(node, "name", "")}
             names -= set().union(*(n.names for n in nodes(node) if isinstance(n, (ast.Global, ast.Nonlocal))), set())
@@ -61,7 +49,7 @@ def _clean(function: Function, program: FunctionFacts, own: frozenset[str]) -> b
             names -= bound_here([node])
     if not names:
         return False
-    reader = _Reader(program, own, _depths(function.body, names, own), frozenset(names))
+    reader = _Reader(program, own, _depths(every, names, own), frozenset(names))
     for _ in range(_ROUNDS):
         read = reader.read(function.body) & reader.decoys
         if not read:
@@ -70,7 +58,7 @@ def _clean(function: Function, program: FunctionFacts, own: frozenset[str]) -> b
     if read or not reader.decoys:
         return False
     kept = reader.kept(function.body)
-    changed = sum(1 for _ in _inside(kept)) != sum(1 for _ in _inside(function.body))
+    changed = len(_inside(kept)) != len(every)
     function.body = kept or [ast.Pass()]
     return changed
 
@@ -88,7 +76,7 @@ class _Reader:
 
     def read(self, body: Sequence[ast.stmt]) -> frozenset[str]:
         """Names that statements which stay read."""
-        stay = list(_inside(self.kept(body)))
+        stay = _inside(self.kept(body))
         grown = [n.target for n in stay if isinstance(n, ast.AugAssign)]
         loaded = [n for n in stay if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)]
         return frozenset(n.id for n in (*loaded, *grown) if isinstance(n, ast.Name))
@@ -165,35 +153,23 @@ class _Reader:
         # what a function that is handed over does when it is called is not looked into
         if any(isinstance(n, ast.Name) and n.id in self.program.effectful for n in call.args):
             return False
-        if isinstance(call.func, ast.Attribute):
-            method = call.func.attr
-            if method in self.program.free:
-                return False
-            if is_read_only_method(call):
-                return True
-            return method in _CHANGING and self._holds(call.func.value)
-        if not isinstance(call.func, ast.Name):
+        if isinstance(call.func, ast.Name) and call.func.id in self.program.free:
+            return call.func.id not in self.program.effectful
+        if self.program.prints and getattr(call.func, "id", "") in ("print", "exit"):
             return False
-        name = call.func.id
-        if name in self.program.free:
-            return name not in self.program.effectful
-        if name in self.own:
-            return False
-        if name in CHANGES_FIRST:
-            return bool(call.args) and self._holds(call.args[0])
-        return name in PURE_NAMES or name in _LIBRARY
+        changed = changed_by(call, self.own, self.program.functions)
+        return changed is not None and all(map(self._holds, changed))
 
 
-def _inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    for node in body:
-        yield from nodes(node)
+def _inside(body: Iterable[ast.AST]) -> list[ast.AST]:
+    return [node for part in body for node in nodes(part)]
 
 
-def _depths(body: Sequence[ast.stmt], names: set[str], own: frozenset[str]) -> dict[str, int]:
+def _depths(every: list[ast.AST], names: set[str], own: frozenset[str]) -> dict[str, int]:
     """For each name how many levels of what it is bound to were made there: 1 for `[a]`, 2 for `[[a]]`."""
     depths = dict.fromkeys(names, _DEEP)
     simple: set[int] = set()
-    for node in _inside(body):
+    for node in every:
         if isinstance(node, ast.Assign):
             level = _made(node.value, own)
             for target in node.targets:
@@ -204,18 +180,18 @@ def _depths(body: Sequence[ast.stmt], names: set[str], own: frozenset[str]) -> d
             added = _made(node.value, own)
             depths[node.target.id] = min(depths[node.target.id], max(1, added))
             simple.add(id(node.target))
-    for node in _inside(body):
+    for node in every:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and id(node) not in simple:
             depths[node.id] = 0  # bound in a way that is not looked into
-    for name, level, value in _stored(body):
+    for name, level, value in _stored(every):
         if name in depths:
             depths[name] = min(depths[name], level + _made(value, own))
     return depths
 
 
-def _stored(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int, ast.expr]]:
+def _stored(every: list[ast.AST]) -> Iterator[tuple[str, int, ast.expr]]:
     """(name, level, value) of everything that is put into a container: level 1 for `a[i] = x`, 2 for `a[i][j] = x`."""
-    for node in _inside(body):
+    for node in every:
         places: list[tuple[ast.AST, list[ast.expr]]] = []
         if isinstance(node, ast.Assign):
             places = [(t.value, [node.value]) for t in node.targets if isinstance(t, ast.Subscript)]
@@ -224,7 +200,7 @@ def _stored(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int, ast.expr]]:
             places += [(owner, [ast.Name("?", ast.Load())]) for owner in inner]
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
             places = [(node.target.value, [node.value])]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING_METHODS:
             places = [(node.func.value, node.args)]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CHANGES_FIRST:
             places = [(arg, node.args[1:]) for arg in node.args[:1]]
@@ -259,9 +235,9 @@ def _made(node: ast.expr, own: frozenset[str]) -> int:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id in own:
         return 0
     name = node.func.id
-    if name in _PLAIN:
+    if name in PLAIN_RESULTS:
         return _DEEP
     if name == "defaultdict":
         known = len(node.args) == 1 and isinstance(node.args[0], ast.Name)
-        return _DEEP if known and node.args[0].id in {*_COPIES, *_PLAIN} - own else 1  # type: ignore[attr-defined]
-    return (1 if node.args else _DEEP) if name in _COPIES else 0
+        return _DEEP if known and node.args[0].id in {*COPIES, *PLAIN_RESULTS} - own else 1  # type: ignore[attr-defined]
+    return (1 if node.args else _DEEP) if name in COPIES else 0

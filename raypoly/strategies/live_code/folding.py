@@ -1,21 +1,20 @@
 """Fold what a parser can decide: constant tests, products with zero, annotations, docstrings.
 
 fold(ast.parse("if 0:\\n g()\\nx: int = 1"))  ->  "x = 1"
-fold_settled_flags(ast.parse("debug = False\\nif debug:\\n work()"))  ->  "debug = False\\nif False: ..."
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-from raypoly.strategies.live_code.bindings import transformed
+from raypoly.strategies.live_code.bindings import Rewriter
 
 _LARGEST = 10**9
 """Folded integers stay below this, so that hostile source can't make folding itself expensive."""
-_FLAGS = (bool, int, type(None))
+_LEAVING = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -33,7 +32,8 @@ _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 def fold(tree: ast.Module) -> ast.Module:
     """The tree (changed in place) without constant branches, annotations, docstrings and code after a jump."""
-    return transformed(_Fold(), tree)
+    _Fold().visit(tree)
+    return tree
 
 
 def constant(node: ast.expr) -> object:
@@ -76,53 +76,41 @@ def _binary(op: ast.operator | ast.cmpop, left: object, right: object) -> object
     return None if isinstance(op, (ast.FloorDiv, ast.Mod)) and not right else _OPERATORS[type(op)](left, right)
 
 
-class _Fold(ast.NodeTransformer):
-    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        kept: list[ast.stmt] = []
-        for stmt in body:
-            new = self.visit(stmt)
-            kept.extend(new if isinstance(new, list) else [] if new is None else [new])
-            if kept and isinstance(kept[-1], (ast.Return, ast.Raise, ast.Break, ast.Continue)):
+class _Fold(Rewriter):
+    def each(self, items: list[Any]) -> list[Any]:
+        """Code after a jump goes; a copy that is sorted next is `sorted` of what was copied."""
+        kept: list[Any] = []
+        for new in super().each(items):
+            if kept and isinstance(new, ast.Expr) and _sorts_the_copy(kept[-1], new.value):
+                continue
+            kept.append(new)
+            if isinstance(new, _LEAVING):
                 break
         return kept
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(node, field, None)
-            if isinstance(block, list):
-                setattr(node, field, self._block(block))
-        for field, value in ast.iter_fields(node):
-            if field in ("body", "orelse", "finalbody") and isinstance(value, list):
-                continue
-            if isinstance(value, ast.AST):
-                setattr(node, field, self.visit(value))
-            elif isinstance(value, list):
-                value[:] = [self.visit(item) if isinstance(item, ast.AST) else item for item in value]
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+    def visit_If(self, node: ast.If) -> Any:
         decided = truth(node.test)
         if decided is None:
-            return self.generic_visit(node)
-        return self._block(node.body if decided else node.orelse)
+            return self.below(node)
+        return self.each(node.body if decided else node.orelse)
 
-    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
-        return self._block(node.orelse) if truth(node.test) is False else self.generic_visit(node)
+    def visit_While(self, node: ast.While) -> Any:
+        return self.each(node.orelse) if truth(node.test) is False else self.below(node)
 
-    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
-        return self._block(node.orelse) if _never_iterates(node.iter) else self.generic_visit(node)
+    def visit_For(self, node: ast.For) -> Any:
+        return self.each(node.orelse) if _never_iterates(node.iter) else self.below(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
         decided = truth(node.test)
         if decided is None:
-            return self.generic_visit(node)
+            return self.below(node)
         folded: ast.AST = self.visit(node.body if decided else node.orelse)
         return folded
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         first = truth(node.values[0])
         if first is None:
-            return self.generic_visit(node)
+            return self.below(node)
         decides = first if isinstance(node.op, ast.Or) else not first
         if decides or len(node.values) == 1:
             folded: ast.AST = self.visit(node.values[0])
@@ -131,7 +119,7 @@ class _Fold(ast.NodeTransformer):
         return self.visit_BoolOp(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
+        self.below(node)
         left_zero, right_zero = _is_zero(node.left), _is_zero(node.right)
         if isinstance(node.op, ast.Mult) and (left_zero or right_zero):
             return ast.copy_location(ast.Constant(0), node)
@@ -139,29 +127,48 @@ class _Fold(ast.NodeTransformer):
             return node.left
         return node.right if isinstance(node.op, ast.Add) and left_zero else node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
             return None
-        return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
+        return self.below(ast.copy_location(ast.Assign([node.target], node.value), node))
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+    def visit_Assign(self, node: ast.Assign) -> Any:
         if any(isinstance(target, ast.Name) and target.id == "__slots__" for target in node.targets):
             return None  # which fields there may be, once more and in words
-        return self.generic_visit(node)
+        return self.below(node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
         return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.returns = None
-        return self.generic_visit(node)
+        return self.below(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        return None if isinstance(node.value, (ast.Constant, ast.Name)) else self.generic_visit(node)
+        return None if isinstance(node.value, (ast.Constant, ast.Name)) else self.below(node)
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
+
+
+def _sorts_the_copy(made: ast.stmt, call: ast.expr) -> bool:
+    """Whether the call sorts the copy that the statement before it made; the two are said in that statement then."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "sort":
+        return False
+    place, value = call.func.value, made.value if isinstance(made, ast.Assign) else None
+    target = made.targets[0] if isinstance(made, ast.Assign) else None
+    if not isinstance(place, ast.Name) or not isinstance(target, ast.Name) or target.id != place.id:
+        return False
+    source: ast.expr | None = None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "list":
+        source = value.args[0] if len(value.args) == 1 and not isinstance(value.args[0], ast.Starred) else None
+    elif isinstance(value, ast.Subscript) and isinstance(cut := value.slice, ast.Slice):
+        source = None if cut.lower or cut.upper or cut.step else value.value
+    if source is None or not isinstance(made, ast.Assign) or len(made.targets) > 1 or call.args:
+        return False
+    made.value = ast.copy_location(ast.Call(ast.Name("sorted", ast.Load()), [source], call.keywords), call)
+    return True
 
 
 def _is_zero(node: ast.expr) -> bool:
@@ -177,65 +184,3 @@ def _never_iterates(node: ast.expr) -> bool:
             start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
             return step != 0 and not range(start, stop, step)
     return False
-
-
-def fold_settled_flags(tree: ast.Module) -> ast.Module:
-    """The tree (changed in place) with names that hold one constant for good replaced by it in tests.
-
-    A length is never negative and nothing differs from itself: such tests become constants too.
-    """
-    return transformed(_Settle(_flags(tree)), tree)
-
-
-def _flags(tree: ast.Module) -> dict[str, ast.Constant]:
-    stored: Counter[str] = Counter()
-    values: dict[str, ast.Constant] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            stored[node.id] += 1
-        elif isinstance(node, ast.arg):
-            stored[node.arg] += 2
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            stored.update(node.names + node.names)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            stored[node.target.id] += 1
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) in _FLAGS:
-            values.update({t.id: node.value for t in node.targets if isinstance(t, ast.Name)})
-    return {name: value for name, value in values.items() if stored[name] == 1}
-
-
-class _Settle(ast.NodeTransformer):
-    def __init__(self, flags: dict[str, ast.Constant]) -> None:
-        self.flags = flags
-
-    def _decide(self, node: ast.If | ast.While | ast.IfExp) -> ast.AST:
-        self.generic_visit(node)
-        node.test = self._test(node.test)
-        return node
-
-    visit_If = visit_While = visit_IfExp = _decide
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        if len(node.ops) != 1:
-            return node
-        left, op, right = node.left, node.ops[0], node.comparators[0]
-        length = isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "len"
-        if length and _is_zero(right) and isinstance(op, ast.Lt):
-            return ast.copy_location(ast.Constant(False), node)
-        same = isinstance(left, ast.Name) and isinstance(right, ast.Name) and left.id == right.id
-        if same and isinstance(op, (ast.NotEq, ast.Lt, ast.Gt, ast.IsNot)):
-            return ast.copy_location(ast.Constant(False), node)
-        return node
-
-    def _test(self, test: ast.expr) -> ast.expr:
-        """A test made of flags and constants alone becomes one."""
-        if isinstance(test, ast.Name) and test.id in self.flags:
-            return ast.copy_location(ast.Constant(self.flags[test.id].value), test)
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            test.operand = self._test(test.operand)
-        if isinstance(test, ast.BoolOp):
-            test.values = [self._test(value) for value in test.values]
-        if isinstance(test, ast.Compare):
-            test.left, test.comparators = self._test(test.left), [self._test(part) for part in test.comparators]
-        return test

@@ -3,52 +3,44 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
 
 from raypoly.strategies.live_code.bindings import (
-    PURE_MODULES,
-    PURE_NAMES,
-    Aliases,
     bound_here,
     children,
     declared,
-    is_read_only_method,
     loads,
     nodes,
+    own_nodes,
     parameters,
     reach,
     root,
     stores,
 )
+from raypoly.strategies.live_code.library_effects import READS_ONLY, changed_by
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-CHANGES_FIRST = frozenset(
-    {"heappush", "heappop", "heapify", "heapreplace", "heappushpop", "insort", "insort_left", "insort_right", "shuffle"}
-)
-"""Library functions that change their first argument, and nothing else."""
-
-
 _NUMBERS = (ast.Compare, ast.Constant, ast.JoinedStr)
 _ARITHMETIC = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift)
 _COUNTS = frozenset({"len", "range", "sum", "int", "ord", "abs", "str", "bool", "isinstance", "float"})
+_ACTING = (ast.Call, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 
 
-class Sharing(Aliases):
+class Sharing:
     """Names of a whole program that may stand for the same object, hold it or be held by it. Reads it once.
 
-        sharing = Sharing(ast.parse("rows = []\\nrow = []\\nrows.append(row)"))
+        sharing = Sharing(nodes(ast.parse("rows = []\\nrow = []\\nrows.append(row)")))
         sharing.of("row")       ->  {"row", "rows"}
 
     One class of names a connected group of flows, without direction, scope or time: what is told apart here is surely
-    apart. `Aliases` knows less of what is held and is told scope by scope.
+    apart.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
-        super().__init__([])
-        every = nodes(tree)
-        self._bound = {n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-        self._bound |= {n.arg for n in every if isinstance(n, ast.arg)}
+    def __init__(self, every: list[ast.AST]) -> None:
+        self._parent: dict[str, str] = {}
+        self.bound = {n.id for n in every if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        self.bound |= {n.arg for n in every if isinstance(n, ast.arg)}
         self._functions: dict[str, set[str]] = {}
         for node in every:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -56,15 +48,30 @@ class Sharing(Aliases):
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 for name in stores(node.targets):
                     self._functions.setdefault(name, set()).update(parameters(node.value.args))
+        self._known = self.bound | self._functions.keys()
         for node in every:
-            self._flow(node)
+            if type(node) in _FLOWS:
+                self._flow(node)
         groups: dict[str, set[str]] = {}
         for name in list(self._parent):
             groups.setdefault(self._top(name), set()).add(name)
         self._groups = {name: group for group in groups.values() for name in group}
 
     def of(self, name: str) -> set[str]:
-        return self._groups.get(name, {name})
+        """The name and every other one that may share its object."""
+        return self._groups.get(name) or {name}
+
+    def _join(self, targets: set[str], sources: set[str]) -> None:
+        names = targets | sources
+        first = next(iter(names), "")
+        for other in names:
+            self._parent[self._top(other)] = self._top(first)
+
+    def _top(self, name: str) -> str:
+        parent = self._parent.setdefault(name, name)
+        while parent != name:
+            name, parent = parent, self._parent.setdefault(parent, parent)
+        return name
 
     def _flow(self, node: ast.AST) -> None:
         if isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -81,7 +88,8 @@ class Sharing(Aliases):
             caught = {n.name for case in node.cases for n in nodes(case.pattern) if isinstance(n, captures)}
             self._join({name for name in caught if name}, self._held(node.subject))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            given = [n.value for n in nodes(node) if isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) and n.value]
+            gives = (ast.Return, ast.Yield, ast.YieldFrom)
+            given = [n.value for n in own_nodes(node.body) if isinstance(n, gives) and n.value]
             self._join({node.name}, set().union(*map(self._held, given), set()))
         elif isinstance(node, ast.Call):
             self._call(node)
@@ -92,7 +100,7 @@ class Sharing(Aliases):
             name, owner = call.func.attr, self._held(call.func.value)
         else:
             name, owner = getattr(call.func, "id", ""), self._held(call.func)
-            if name in PURE_NAMES and name not in self._functions and name not in self._bound:
+            if name in READS_ONLY and name not in self._known:
                 return
         self._join(owner | self._functions.get(name, set()), given)
 
@@ -103,13 +111,30 @@ class Sharing(Aliases):
 
     def _held(self, node: ast.AST) -> set[str]:
         """Names whose object the value may be, hold, or be made of."""
-        if isinstance(node, _NUMBERS) or (isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC)):
-            return set()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _COUNTS:
-            return set()
+        found: set[str] = set()
+        self._hold_into(found, node)
+        return found
+
+    def _hold_into(self, found: set[str], node: ast.AST) -> None:
         if isinstance(node, ast.Name):
-            return {node.id} if node.id in self._bound or node.id in self._functions else set()
-        return set().union(*(self._held(child) for child in children(node)), set())
+            if node.id in self._known:
+                found.add(node.id)
+            return
+        if isinstance(node, _NUMBERS) or (isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC)):
+            return
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _COUNTS:
+            return
+        for child in children(node):
+            self._hold_into(found, child)
+
+
+_FLOWS = frozenset(
+    {
+        *(ast.Assign, ast.AugAssign, ast.For, ast.AsyncFor, ast.comprehension, ast.NamedExpr, ast.withitem, ast.Match),
+        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Call),
+    }
+)
+"""Nodes by which objects get under other names."""
 
 
 @dataclass(frozen=True)
@@ -120,78 +145,105 @@ class FunctionFacts:
     """Names that a function (class, named lambda) reads and doesn't bind itself."""
     effectful: set[str]
     """Functions that may change something beyond their own locals."""
-    sharing: Aliases | None = None
-    """Which names may share objects, where that was asked for the whole program."""
+    sharing: Sharing
+    """Which names may share objects."""
+    own: frozenset[str]
+    """Names that the program binds anywhere: they are no library's."""
+    functions: frozenset[str]
+    """Those of functions, methods and classes."""
+    bodies: dict[str, list[Function]]
+    """The functions and methods of each name."""
     prints: bool = False
     """Whether what is printed, or done to anything from outside, is the program's answer."""
     foreign: frozenset[str] = frozenset()
     """Names that the program reads and never binds."""
+    _reads: dict[int, frozenset[str]] = field(default_factory=dict)
+    _acting: dict[int, list[ast.AST]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, tree: ast.Module, sharing: Aliases | None = None, prints: bool = False) -> FunctionFacts:
-        """`sharing` makes the slicer careful; `prints` is for whole programs, whose answer is their output."""
+    def read(cls, tree: ast.Module, prints: bool = False) -> FunctionFacts:
+        """`prints` is for whole programs, whose answer is their output. The tree must stay while the facts are used."""
+        every = nodes(tree)
+        sharing = Sharing(every)
         free: dict[str, set[str]] = {}
         calls: dict[str, set[str]] = {}
         effectful: set[str] = set()
-        for node in nodes(tree):
+        bodies: dict[str, list[Function]] = {}
+        named = {n.name for n in every if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+        own = frozenset(sharing.bound | named)
+        for node in every:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                own = set() if isinstance(node, ast.ClassDef) else bound_here(node.body) | parameters(node.args)
-                free.setdefault(node.name, set()).update(loads(node) - (own - declared(node.body)))
-                called = {n.func for n in nodes(node) if isinstance(n, ast.Call)}
+                free.setdefault(node.name, set()).update(loads(node))
+                inner = nodes(node)
+                called = [n.func for n in inner if isinstance(n, ast.Call)]
                 names = {f.id if isinstance(f, ast.Name) else getattr(f, "attr", "") for f in called}
                 calls.setdefault(node.name, set()).update(names)
-                acts = not isinstance(node, ast.ClassDef) and _changes_others(node, sharing)
-                if acts or (prints and not isinstance(node, ast.ClassDef) and _prints(node)):
+                if isinstance(node, ast.ClassDef):
+                    continue
+                bodies.setdefault(node.name, []).append(node)
+                if _changes_others(node, inner, sharing, own, named) or (prints and names & {"print", "exit"}):
                     effectful.add(node.name)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 for name in stores(node.targets):
-                    free.setdefault(name, set()).update(loads(node.value) - parameters(node.value.args))
+                    free.setdefault(name, set()).update(loads(node.value))
         while more := {name for name, called_names in calls.items() if called_names & effectful} - effectful:
             effectful |= more
         foreign = frozenset(loads(tree) - bound_here(tree.body)) if prints else frozenset()
-        return cls(free, effectful, sharing, prints, foreign)
+        return cls(free, effectful, sharing, own, frozenset(named), bodies, prints, foreign)
+
+    def forgot_to_answer(self, function: Function, entry: str) -> bool:
+        """Whether it is the entry, and neither gives nor changes anything."""
+        kinds = (ast.Yield, ast.YieldFrom)
+        return (
+            function.name == entry
+            and entry not in self.effectful
+            and not any(isinstance(n, kinds) or (isinstance(n, ast.Return) and n.value) for n in nodes(function))
+        )
+
+    def reads(self, node: ast.AST) -> frozenset[str]:
+        """The names that the code reads, and whatever the functions among them read."""
+        found = self._reads.get(id(node))
+        if found is None:
+            found = self._reads[id(node)] = self.expand(loads(node))
+        return found
 
     def expand(self, names: set[str]) -> frozenset[str]:
         """The names and whatever the functions among them read, functions of functions included."""
-        return frozenset(reach(names, self.free))
+        return frozenset(names if names.isdisjoint(self.free) else reach(names, self.free))
+
+    def acting(self, node: ast.AST) -> list[ast.AST]:
+        """The parts of the code that may do more than give a value."""
+        found = self._acting.get(id(node))
+        if found is None:
+            found = self._acting[id(node)] = [part for part in nodes(node) if isinstance(part, _ACTING)]
+        return found
 
 
-def _changes_others(function: Function, sharing: Aliases | None) -> bool:
+def _changes_others(
+    function: Function, inner: list[ast.AST], sharing: Sharing, everyones: Set[str], functions: Set[str]
+) -> bool:
     """Whether the body may change an object that it did not make: a parameter, a free name, `self`."""
     if declared(function.body):
         return True
     own = bound_here(function.body)
-    aliases = sharing or Aliases(function.body)
     given = parameters(function.args)
-    for node in nodes(function):
-        target: ast.expr | None = None
+    for node in inner:
+        targets: list[ast.expr] | None = []
         if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
-            target = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not reads_only(node):
-            target = node.func.value
-        elif (
-            sharing and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CHANGES_FIRST
-        ):
-            target = node.args[0] if node.args else None
-        elif sharing and isinstance(node, ast.AugAssign) and not is_numeric(node):
-            target = node.target
-        if target is not None:
+            targets = [node.value]
+        elif isinstance(node, ast.Call):
+            targets = changed_by(node, everyones, functions)
+            if targets is None and isinstance(node.func, ast.Attribute):
+                targets = [node.func.value]
+        elif isinstance(node, ast.AugAssign) and not is_numeric(node):
+            targets = [node.target]
+        for target in targets or ():
             name = root(target)
-            if name is None or not aliases.of(name) <= own or (sharing and name in given):
+            if name is None or name in given or not sharing.of(name) <= own:
                 return True
     return False
-
-
-def _prints(function: Function) -> bool:
-    return any(isinstance(n, ast.Call) and getattr(n.func, "id", "") in ("print", "exit") for n in nodes(function))
 
 
 def is_numeric(stmt: ast.AugAssign) -> bool:
     """Whether the statement can only be about numbers: `i += 1` changes no object that others hold."""
     return isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, (int, float))
-
-
-def reads_only(call: ast.Call) -> bool:
-    """Whether calling this method leaves its owner as it was."""
-    assert isinstance(call.func, ast.Attribute)
-    return is_read_only_method(call) or root(call.func.value) in PURE_MODULES

@@ -1,7 +1,6 @@
 """Number the names that a program binds itself, scope by scope, in order of first use.
 
-rename(tree)                  # v0, v1 ...
-rename(tree, short=True)      # a, b ... z, A ... and fields of the program's own classes too
+rename(tree)      # a, b ... z, A ... and the fields of the program's own classes too
 """
 
 from __future__ import annotations
@@ -12,8 +11,18 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import count, product
 from string import ascii_letters, ascii_lowercase
+from typing import Any
 
-from raypoly.strategies.live_code.bindings import Comprehension, bound_here, declared, loads, nodes, parameters, stores
+from raypoly.strategies.live_code.bindings import (
+    Comprehension,
+    Rewriter,
+    bound_here,
+    declared,
+    loads,
+    nodes,
+    parameters,
+    stores,
+)
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FOREIGN = frozenset({"val", "next", "left", "right", "random", "neighbors", "children"}).union(
@@ -22,17 +31,16 @@ _FOREIGN = frozenset({"val", "next", "left", "right", "random", "neighbors", "ch
 """Attributes that objects from elsewhere have too."""
 _GIVEN = frozenset({"ListNode", "TreeNode"})
 """Classes that tests bring along and look for: a program's own copy of one stands for it."""
+_APART = "'"
 _GIVEN_FIELDS = frozenset({"val", "next", "left", "right"})
 
 
-def rename(tree: ast.Module, short: bool = False) -> ast.Module:
-    """The same program (changed in place) with its own names numbered; names from outside stay.
-
-    `short` gives letters in place of numbers, and renames the fields that methods give `self` as well.
-    """
+def rename(tree: ast.Module) -> ast.Module:
+    """The same program (changed in place) with its own names, and fields of its own classes, replaced by
+    letters; names from outside stay."""
     own = bound_here(tree.body) | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
     own -= _GIVEN
-    renamed = _Rename(tree, own, short).scoped(tree, own)
+    renamed = _Rename(tree, own).scoped(tree, own)
     assert isinstance(renamed, ast.Module)
     return renamed
 
@@ -46,12 +54,18 @@ def _letters(taken: set[str]) -> Iterator[str]:
     yield from (word for word in words if word not in taken and not keyword.iskeyword(word))
 
 
-class _Rename(ast.NodeTransformer):
-    def __init__(self, tree: ast.Module, own: set[str], short: bool) -> None:
+def tell_apart(tree: ast.Module) -> None:
+    """Give each scope below the top names of its own (in place): one that another scope has too gets a mark."""
+    top = bound_here(tree.body) | {name for node in nodes(tree) if isinstance(node, ast.Global) for name in node.names}
+    _TellApart(tree, top).scoped(tree, top)
+
+
+class _Rename(Rewriter):
+    def __init__(self, tree: ast.Module, own: set[str]) -> None:
         classes = [node for node in nodes(tree) if isinstance(node, ast.ClassDef)]
         self.methods = {n.name for c in classes for n in c.body if hasattr(n, "name")}
-        self.fields = _fields(tree, classes) if short else set()
-        self.names = _letters(loads(tree) - own) if short else (f"v{number}" for number in count())
+        self.fields = _fields(tree, classes)
+        self.names = _letters(loads(tree) - own)
         self.attributes: dict[str, str] = {}
         self.scopes: list[tuple[dict[str, str | None], bool]] = []
         self.arguments: dict[str, dict[str, str]] = {}
@@ -64,10 +78,14 @@ class _Rename(ast.NodeTransformer):
             if name in scope and not (is_class and inside):
                 new = scope[name]
                 if new is None:
-                    new = scope[name] = next(self.names)
+                    new = scope[name] = self.new_name(name)
                 return new
             inside = inside or not is_class
         return name
+
+    def new_name(self, name: str) -> str:
+        """What a binding of this name is called from now on."""
+        return next(self.names)
 
     def attribute(self, name: str) -> str:
         """A method's or field's new name, which is the same in every class of the program."""
@@ -80,7 +98,7 @@ class _Rename(ast.NodeTransformer):
     def scoped(self, node: ast.AST, names: set[str]) -> ast.AST:
         """Visit the children with these names bound in a scope of their own."""
         self.scopes.append((dict.fromkeys(sorted(names)), False))
-        self.generic_visit(node)
+        self.below(node)
         self.scopes.pop()
         # arguments given by name to the program's own functions follow the parameters
         for function, given in self.calls:
@@ -89,23 +107,26 @@ class _Rename(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.copy_location(ast.Name(self.resolve(node.id), node.ctx), node)
+        node.id = self.resolve(node.id)
+        return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        return ast.copy_location(ast.arg(self.resolve(node.arg)), node)
+        node.arg = self.resolve(node.arg)
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        value = self.visit(node.value)
-        return ast.copy_location(ast.Attribute(value, self.attribute(node.attr), node.ctx), node)
+        node.value = self.visit(node.value)
+        node.attr = self.attribute(node.attr)
+        return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> Any:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         self.calls += [(name, given) for given in node.keywords]
-        return self.generic_visit(node)
+        return self.below(node)
 
-    def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> ast.AST:
+    def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> Any:
         node.name = self.resolve(node.name) if node.name else None
-        return self.generic_visit(node)
+        return self.below(node)
 
     visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _captured
 
@@ -134,14 +155,17 @@ class _Rename(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.name = self.resolve(node.name)
-        mine: dict[str, str | None] = dict.fromkeys(sorted(bound_here(node.body) - self.methods))
-        mine.update({name: self.attribute(name) for name in mine if name in self.fields})
+        mine = self.class_scope(bound_here(node.body) - self.methods)
         node.bases = [self.visit(base) for base in node.bases]
         node.decorator_list = [self.visit(decorator) for decorator in node.decorator_list]
         self.scopes.append((mine, True))
         node.body = [self.visit(stmt) for stmt in node.body]
         self.scopes.pop()
         return node
+
+    def class_scope(self, names: set[str]) -> dict[str, str | None]:
+        """New names of what a class binds, as far as they are known."""
+        return {name: self.attribute(name) if name in self.fields else None for name in sorted(names)}
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         self._defaults(node.args)
@@ -178,6 +202,28 @@ class _Rename(ast.NodeTransformer):
         return node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+class _TellApart(_Rename):
+    """Keeps the names of attributes, of what is at the top, and of the first scope that has a name."""
+
+    def __init__(self, tree: ast.Module, top: set[str]) -> None:
+        super().__init__(tree, top)
+        self._times = dict.fromkeys(top | loads(tree), 1)
+
+    def scoped(self, node: ast.AST, names: set[str]) -> ast.AST:
+        self.scopes.append(({name: name for name in names}, False))
+        return super().scoped(node, set())
+
+    def new_name(self, name: str) -> str:
+        times = self._times[name] = self._times.get(name, 0) + 1
+        return name if times == 1 else f"{name}{_APART}{times}"
+
+    def attribute(self, name: str) -> str:
+        return name
+
+    def class_scope(self, names: set[str]) -> dict[str, str | None]:
+        return {name: name for name in names}
 
 
 def _fields(tree: ast.Module, classes: list[ast.ClassDef]) -> set[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from raypoly.strategies.live_code.bindings import loads, nodes, transformed
+from raypoly.strategies.live_code.bindings import Rewriter, loads, nodes
 from raypoly.strategies.live_code.function_facts import Function
 
 _KNOWN = frozenset({"heapq", "collections", "bisect", "math", "itertools", "functools", "string", "operator", "copy"})
@@ -40,7 +40,8 @@ def plain_library_names(tree: ast.Module) -> ast.Module:
                 if alias.name != "*" and node.module:
                     real[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     real = {name: path for name, path in real.items() if name not in bound}
-    return ast.fix_missing_locations(transformed(_Plain(real, bound), tree))
+    _Plain(real, bound).visit(tree)
+    return tree
 
 
 def _bound(tree: ast.Module) -> set[str]:
@@ -51,7 +52,7 @@ def _bound(tree: ast.Module) -> set[str]:
     return stored | named | {n.arg for n in every if isinstance(n, ast.arg)}
 
 
-class _Plain(ast.NodeTransformer):
+class _Plain(Rewriter):
     def __init__(self, real: dict[str, str], bound: set[str]) -> None:
         self.real, self.bound = real, bound
 
@@ -73,7 +74,7 @@ class _Plain(ast.NodeTransformer):
             owner = self.real.get(node.value.id, node.value.id if node.value.id not in self.bound else "")
             if owner in _KNOWN:
                 return ast.copy_location(self._named(f"{owner}.{node.attr}"), node)
-        self.generic_visit(node)
+        self.below(node)
         return node
 
     def _named(self, path: str) -> ast.expr:
@@ -87,7 +88,7 @@ class _Plain(ast.NodeTransformer):
         return found
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
+        self.below(node)
         node.decorator_list = [self._cached(decorator) for decorator in node.decorator_list]
         return node
 
@@ -151,7 +152,8 @@ def unwrap_class(tree: ast.Module, entry_point: str) -> ast.Module:
             plain = len(functions) == len(methods) and not node.bases and not node.decorator_list
             if plain and (handles := _handles(tree, node)):
                 tree.body[place : place + 1] = [_function(m) for m in functions]
-                return transformed(_Open({m.name for m in functions}, handles), tree)
+                _Open({m.name for m in functions}, handles).visit(tree)
+                return tree
     return tree
 
 
@@ -199,7 +201,7 @@ def _function(method: Function) -> Function:
     return method
 
 
-class _Open(ast.NodeTransformer):
+class _Open(Rewriter):
     def __init__(self, methods: set[str], handles: set[str]) -> None:
         self.methods, self.handles = methods, handles
 
@@ -207,5 +209,5 @@ class _Open(ast.NodeTransformer):
         value = node.value.func if isinstance(node.value, ast.Call) else node.value
         if node.attr in self.methods and isinstance(value, ast.Name) and value.id in self.handles:
             return ast.copy_location(ast.Name(node.attr, ast.Load()), node)
-        self.generic_visit(node)
+        self.below(node)
         return node

@@ -18,12 +18,11 @@ from types import FunctionType
 from typing import Any
 
 from raypoly.sandbox.child import candidate, linked_nodes, plain_data
-from raypoly.strategies.features.algorithm_features import algorithm_features
+from raypoly.strategies.features.algorithm_features import features_of
 from raypoly.strategies.live_code.bindings import nodes
-from raypoly.strategies.live_code.canonical import canonical
+from raypoly.strategies.live_code.canonical import canonical_text
 from raypoly.strategies.live_code.constructs import live_constructs, may_call
-from raypoly.strategies.live_code.folding import fold
-from raypoly.strategies.live_code.slicing import slice_to
+from raypoly.strategies.live_code.live_program import live_program
 from raypoly.strategies.traced_runs.instrument import Instrumented, Place, instrument, place_of
 from raypoly.strategies.traced_runs.meter import RECURSION, Meter, MeteredRun
 
@@ -64,17 +63,18 @@ def read_source(code: str, entry_point: str, features: bool = True) -> dict[str,
     `strategy` is the family of the live constructs if they are all of one, `direct` if there are none, else empty.
     Nothing of the program is run. Raises `SyntaxError` where the code does not parse.
     """
-    constructs = list(live_constructs(slice_to(fold(ast.parse(code)), entry_point)))
     try:
-        text = canonical(code, entry_point).text
-    except RecursionError:
-        text = ""  # nested too deeply for that: judges see it as it was written
+        live = live_program(code, entry_point)
+        text = canonical_text(live)
+    except RecursionError:  # nested too deeply: judges see it as it was written
+        return {"canonical": "", "constructs": [], "strategy": "", "features": []}
+    constructs = list(live_constructs(live.tree))
     families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
     return {
         "canonical": text,
         "constructs": constructs,
         "strategy": families.pop() if len(families) == 1 else "",
-        "features": list(algorithm_features(code, entry_point)) if features else [],
+        "features": list(features_of(live)) if features else [],
     }
 
 
@@ -150,7 +150,7 @@ class Experiment:
             family: self._prepared(instrument(code, bypass=frozenset(_FAMILIES[family])))
             for family in families & _BYPASSED
         }
-        live = slice_to(fold(ast.parse(code)), entry_point)
+        live = live_program(code, entry_point).tree
         parts = (node for node in nodes(live) if isinstance(node, (ast.expr, ast.stmt)))
         self._live = {place for part in parts if (place := place_of(part)) is not None}
         if "recursion" in live_constructs(live):

@@ -22,7 +22,8 @@ from raypoly.problems.formats import problem_of
 from raypoly.scoring.code_extraction import extract_code
 from raypoly.strategies.features.algorithm_features import algorithm_features
 from raypoly.strategies.live_code.canonical import canonical
-from raypoly.strategies.live_code.constructs import constructs
+from raypoly.strategies.live_code.constructs import live_constructs
+from raypoly.strategies.live_code.live_program import live_program
 from raypoly.values import Evidence
 from tests.raypoly.judge.rewording import reworded
 from tests.support.small_problems import SHARED
@@ -51,7 +52,8 @@ def evidence(program: str, entry: str) -> Evidence | None:
     """What the sandbox finds without running the program; None where it does not parse."""
     try:
         text = canonical(program, entry).text
-        return Evidence(text, constructs(program, entry), {}, "", algorithm_features(program, entry))
+        live = live_constructs(live_program(program, entry).tree)
+        return Evidence(text, live, {}, "", algorithm_features(program, entry))
     except SyntaxError:
         return None
 

@@ -117,7 +117,7 @@ def ids(*programs: str) -> list[int]:
 def test_programs_are_clustered_by_approach_where_they_come_with_features() -> None:
     labels = label_evidence([seen(HASH), seen(PAIRS), seen(WHILE), seen(POINTERS)])
     assert labels.ids.tolist() == [1, 2, 2, 3]
-    assert labels.judge == "structural-approach-2"
+    assert labels.judge == "structural-approach-3"
 
 
 def test_memo_and_table_are_one_strategy_and_plain_recursion_another() -> None:

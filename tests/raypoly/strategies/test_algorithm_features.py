@@ -143,7 +143,6 @@ EXAMPLES = [
     ("cycle", "def f(a, k):\n i, held = 0, a[0]\n for _ in a:\n  i = (i + k) % len(a)\n"
      "  a[i], held = held, a[i]\n return a"),
     ("reversed_part", "def f(a, k):\n a[:k] = reversed(a[:k])\n a[k:] = reversed(a[k:])\n a.reverse()\n return a"),
-    ("packed", "def f(a):\n w = 0\n for x in a:\n  if x:\n   a[w] = x\n   w += 1\n return w"),
     ("best_first", "def f(g, s):\n h = [(0, s)]\n d = {}\n while h:\n  c, u = heappop(h)\n  if u in d:\n   continue\n"
      "  d[u] = c\n  for v, w in g[u]:\n   heappush(h, (c + w, v))\n return d"),
     ("best_first", "def f(n, w):\n cost = [9] * n\n cost[0] = 0\n used = [False] * n\n t = 0\n for _ in range(n):\n"

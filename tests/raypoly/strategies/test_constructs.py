@@ -4,9 +4,8 @@ import ast
 
 import pytest
 
-from raypoly.strategies.live_code.constructs import constructs, may_call, may_recur
-from raypoly.strategies.live_code.folding import fold
-from raypoly.strategies.live_code.slicing import slice_to
+from raypoly.strategies.live_code.constructs import live_constructs, may_call, may_recur
+from raypoly.strategies.live_code.live_program import live_program
 
 PLAIN = "def f(n):\n s = 0\n for x in range(n):\n  s += x\n return s"
 LIVE = [
@@ -28,6 +27,10 @@ LIVE = [
     ("def f(n):\n s = 0\n for x in range(n):\n  s += x", ("for",)),
     ("def f(n):\n return n * (n + 1) // 2", ("closed_form",)),
 ]  # fmt: skip
+
+
+def constructs(code: str, entry: str) -> tuple[str, ...]:
+    return live_constructs(live_program(code, entry).tree)
 
 
 @pytest.mark.parametrize(("code", "expected"), LIVE)
@@ -74,7 +77,7 @@ def test_source_that_does_not_parse_is_a_syntax_error() -> None:
 
 def test_a_deletion_is_an_effect() -> None:
     code = "def f(n):\n c = {}\n for x in n:\n  c[x] = 1\n for x in c.copy():\n  del c[x]\n return c"
-    assert ast.unparse(slice_to(fold(ast.parse(code)), "f")).count("for") == 2
+    assert ast.unparse(live_program(code, "f").tree).count("for") == 2
 
 
 HIDDEN = {
