@@ -201,7 +201,12 @@ class Holdings:
 
 def longest(frame: FrameLocals) -> int:
     """The length of a frame's longest container."""
-    return max((len(value) for value in frame[1] if type(value) in (list, dict, set)), default=0)
+    most = 0
+    for value in frame[1]:
+        kind = type(value)
+        if kind is list or kind is dict or kind is set:  # a metaclass would be asked by `in`
+            most = max(most, len(value))
+    return most
 
 
 def _base(kind: type) -> Any:

@@ -25,8 +25,11 @@ def row_problem(row: dict[str, Any]) -> Problem:
 
 
 def test_honest_programs_pass_and_no_attack_does() -> None:
-    with Sandbox(ScorerConfig(cpu_seconds_per_test=2.0)) as sandbox:
-        verdicts = {row["id"]: sandbox.score(row_problem(row), row["code"]) for row in rows()}
+    with Sandbox(ScorerConfig()) as patient, Sandbox(ScorerConfig(cpu_seconds_per_test=2.0)) as sandbox:
+        verdicts = {
+            row["id"]: (patient if row["expect"] == "pass" else sandbox).score(row_problem(row), row["code"])
+            for row in rows()
+        }
     must = {row["id"]: row["expect"] == "pass" for row in rows() if row["category"] != "evidence"}
     wrong = {name: verdicts[name] for name in must if verdicts[name].passed != must[name]}
     assert not wrong

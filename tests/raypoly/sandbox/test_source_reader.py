@@ -148,10 +148,10 @@ def test_a_reader_that_dies_takes_no_verdict_along() -> None:
 
 def test_evidence_does_not_depend_on_what_was_read_before() -> None:
     with Sandbox(ScorerConfig()) as sandbox:
+        others = _descendants(sandbox.zygote_pid)
         alone = sandbox.score(ADD, GOOD).evidence
         assert alone is not None
         assert alone.canonical
-        others = _descendants(sandbox.zygote_pid)
         unreadable = sandbox.score(ADD, f"def f(a, b): return b + {' + '.join(['a'] * 900)}")
         assert unreadable.evidence is not None
         assert not unreadable.evidence.canonical
