@@ -199,7 +199,8 @@ class Sandbox:
             return None
         suite, nonce = self._suite(problem), os.urandom(NONCE)
         source = self._reader.evidence(*source_question(problem, code))
-        question = run_question(nonce, problem, code, suite.cases if isinstance(suite, Cases) else ())
+        cases = suite.cases if isinstance(suite, Cases) else ()
+        question = run_question(nonce, problem, code, cases, source)
         run = None if question is None else self._ask(self._template_of(problem), question, OBSERVED_SECONDS, nonce)
         return read_evidence(source, run, question is not None)
 

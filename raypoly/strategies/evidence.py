@@ -1,7 +1,7 @@
 """Asks a confined child for a program's evidence and reads its answer. Only this file runs outside the sandbox.
 
     source = reader.evidence(*source_question(problem, code))          # from a child that runs no program
-    question = run_question(nonce, problem, code, suite.cases)         # for a child in the role `observe`, or None
+    question = run_question(nonce, problem, code, suite.cases, source) # for a child in the role `observe`, or None
     evidence = read_evidence(source, run)                              # with that child's answer, or None
 
 The first child says what the source says, and a program can't change it. The second says what the program did. A
@@ -43,17 +43,25 @@ def source_question(problem: Problem, code: str) -> tuple[str, str, bool]:
     return code, problem.entry_point, not (problem.tests.kind == "calls" and problem.answer == "completion")
 
 
-def run_question(nonce: bytes, problem: Problem, code: str, cases: Sequence[_Case]) -> tuple[Any, ...] | None:
-    """The child's role and the arguments of `observer.serve`; None if the tests are no plain calls."""
-    if problem.tests.kind != "calls" or not cases:
-        return None
+def run_question(
+    nonce: bytes, problem: Problem, code: str, cases: Sequence[_Case], source: Any
+) -> tuple[Any, ...] | None:
+    """The child's role and the arguments of `observer.serve`; None if there is nothing to run the program on, or for.
+
+    `source`: what the reader found.
+    """
+    match source:
+        case {"places": list(places)} if problem.tests.kind == "calls" and cases:
+            places = [tuple(place) for place in places]
+        case _:
+            return None
     ordered = sorted(range(len(cases)), key=lambda place: cases[place].size)
     small, large = ordered[0], ordered[-1]
     shown = list(range(max(small, large) + 1))
     if len(shown) > _MOST_TESTS:
         small, large, shown = 0, 1, [small, large]
     budgeted = any(case.budget is not None for case in cases)
-    tests = ([list(cases[place].args) for place in shown], small, large, budgeted)
+    tests = ([list(cases[place].args) for place in shown], small, large, budgeted, places)
     return "observe", nonce, code, problem.prelude, problem.entry_point, tests
 
 

@@ -23,17 +23,18 @@ def serve(
     entry_point: str,
     question: tuple[Any, ...],
 ) -> None:
-    """`question`: (arguments of each test, the smallest's place, the largest's, whether tests have budgets)."""
+    """`question`: arguments of each test, the smallest's place, the largest's, whether tests have budgets, and the
+    places of the program's live constructs."""
 
     def report(*message: object) -> None:
         frames.send(channel, nonce + plain_data.encode(message))
 
-    tests, small, large, budgeted = question
+    tests, small, large, budgeted, places = question
     compiled = compile(code, counted_code.FILE, "exec", dont_inherit=True)
     name = guard.check_program(compiled, code, lasting=budgeted)
     if name is not None:
         guard.tampered(report, f"the name {name} can't be used in an observed run")
-    asked = Question(tuple(map(tuple, tests)), small, large)
+    asked = Question(tuple(map(tuple, tests)), small, large, places)
     experiment = Experiment(code, prelude, entry_point, namespace, asked, depth=frame_depth())
     watched = counted_code.reaches_modules(compiled, namespace)
     changed = guard.close(report, observed=True, budgeted=budgeted, watched=watched)

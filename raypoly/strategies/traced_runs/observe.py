@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -55,19 +56,22 @@ class Question:
     small: int
     """The place of the smallest test."""
     large: int
+    places: Sequence[Place]
+    """Where the program's live constructs stand, by `read_source`."""
 
 
 def read_source(code: str, entry_point: str, features: bool = True) -> dict[str, Any]:
     """`canonical`, `constructs` and `features` (empty unless asked for): what the source says by itself.
 
     `strategy` is the family of the live constructs if they are all of one, `direct` if there are none, else empty.
-    Nothing of the program is run. Raises `SyntaxError` where the code does not parse.
+    `places`: where the live constructs stand, for `Experiment`. Nothing of the program is run. Raises `SyntaxError`
+    where the code does not parse.
     """
     try:
         live = live_program(code, entry_point)
         text = canonical_text(live)
     except RecursionError:  # nested too deeply: judges see it as it was written
-        return {"canonical": "", "constructs": [], "strategy": "", "features": []}
+        return {"canonical": "", "constructs": [], "strategy": "", "features": [], "places": []}
     constructs = list(live_constructs(live.tree))
     families = {_FAMILY[name] for name in constructs if name in _FAMILY} or {"direct"}
     return {
@@ -75,7 +79,15 @@ def read_source(code: str, entry_point: str, features: bool = True) -> dict[str,
         "constructs": constructs,
         "strategy": families.pop() if len(families) == 1 else "",
         "features": list(features_of(live)) if features else [],
+        "places": list(_live_places(live.tree)),
     }
+
+
+def _live_places(tree: ast.Module) -> set[Place]:
+    """Where constructs stand in a live part; recursion, if there is any, at a place of its own."""
+    parts = (node for node in nodes(tree) if isinstance(node, (ast.expr, ast.stmt)))
+    found = {place for part in parts if (place := place_of(part)) is not None}
+    return found | ({_RECURSION_PLACE} if "recursion" in live_constructs(tree) else set())
 
 
 def observe(
@@ -97,7 +109,7 @@ def observe(
         return evidence | {"growth": {}, "strategy": ""}
     namespace: dict[str, Any] = {"__name__": "__candidate__", "__builtins__": builtins}
     exec(compile(prelude, "<prelude>", "exec"), namespace)
-    question = Question((tuple(small_args), tuple(large_args)), 0, 1)
+    question = Question((tuple(small_args), tuple(large_args)), 0, 1, evidence["places"])
     experiment = Experiment(code, prelude, entry_point, namespace, question)
     return evidence | experiment.result()
 
@@ -150,11 +162,7 @@ class Experiment:
             family: self._prepared(instrument(code, bypass=frozenset(_FAMILIES[family])))
             for family in families & _BYPASSED
         }
-        live = live_program(code, entry_point).tree
-        parts = (node for node in nodes(live) if isinstance(node, (ast.expr, ast.stmt)))
-        self._live = {place for part in parts if (place := place_of(part)) is not None}
-        if "recursion" in live_constructs(live):
-            self._live.add(_RECURSION_PLACE)
+        self._live = set(question.places)
 
     def _prepared(self, program: Instrumented) -> tuple[FunctionType, dict[str, Any]]:
         namespace = dict(self._namespace)
