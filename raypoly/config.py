@@ -195,7 +195,24 @@ class GeneratorConfig(Section):
 class ScorerConfig(Section):
     """The pool of sandboxes that run candidate programs."""
 
-    workers: int = resumable(2, ge=1, description="Scorer actors.")
+    workers: int = resumable(2, ge=1, description="Scorer actors, at least.")
+    max_workers: int | None = resumable(
+        None, ge=1, description="Scorer actors, at most: more start while programs wait. Default: scorer.workers."
+    )
+    cpus: float = resumable(
+        1.0,
+        gt=0,
+        description="CPUs that Ray reserves for a scorer actor on a cluster. On a Ray of this machine's own, where the "
+        "stages of a step take turns, it reserves 0.1.",
+    )
+    label: str | None = resumable(
+        None,
+        pattern=r"^[^\s=]+=[^\s=]+$",
+        description="Nodes for scorer actors: those whose Ray label has this value, such as raypoly.role=scorer.",
+    )
+    idle_seconds: float = resumable(
+        60.0, gt=0, description="A scorer actor beyond scorer.workers ends after so many seconds without work."
+    )
     isolation: Literal["required", "none"] = resumable(
         "required",
         description="`required` refuses to start where programs can't be confined. `none` runs them unprotected.",

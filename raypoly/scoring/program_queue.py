@@ -1,46 +1,59 @@
-"""The queue between the thread that asks for verdicts and the workers.
+"""Which worker runs which program next: one queue for Ray's scorers and for the threads of `raypoly score`.
 
-It decides which worker runs which program: one worker calibrates a problem while others work on others, a program on
-which the sandbox failed goes to another worker, and the same program of a problem runs once, unless its verdict is not
-repeatable.
+    queue = ProgramQueue(workers=2)
+    program = queue.put(problem, code)                     # perhaps its verdict is known already
+    chunk = queue.take(worker=0, most=8)                   # None: nothing waits that this worker may run
+    queue.settle(chunk.state, seconds)                     # if the chunk calibrates
+    queue.finish(program, verdict)                         # for each of its programs, or
+    queue.again(chunk, 0, "its sandbox failed")            # the chunk goes to another worker
+
+A program of a problem runs once, unless its verdict is not repeatable. One worker calibrates a problem while others
+work on others. A program on which the sandbox failed goes to another worker; the failure never becomes its verdict. The
+queue neither waits nor locks: a front end of several threads brings the lock.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
-import threading
-from collections import deque
-from dataclasses import dataclass, field, replace
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from raypoly.errors import SandboxError
+from raypoly.errors import SandboxError, UsageError
 from raypoly.lru_cache import LRUCache
 from raypoly.values import Problem, Verdict
 
 RETRIES = 3
-"""Retries of a program after the sandbox failed."""
-_REMEMBERED = 16_384
-"""Cached verdicts, for repeated programs."""
-BROKEN = "the tests can't be run: "
-"""The start of a verdict's detail if the problem is at fault."""
+"""How often a program, or a calibration, is tried again after the sandbox failed."""
+_REMEMBERED = 100_000
+"""Verdicts kept, for repeated programs."""
+_REMEMBERED_CHARACTERS = 256 << 20
+"""Of their programs in all, at most."""
 
-Key = tuple[str, bytes | None]
-"""A program: the problem's id and SHA-256 of the code."""
+_ProblemKey = tuple[str, str, str, str, str, float | None]
+_Key = tuple[_ProblemKey, bytes | None]
 
 
 @dataclass(eq=False)
 class ProblemState:
-    """The workers' state of one problem."""
+    """What is known of a problem, by what decides its programs' verdicts: two problems with the same share it."""
 
+    key: _ProblemKey
     problem: Problem | None
-    """The problem; None while none of its programs waits or runs, since its tests may be large."""
+    """None while none of its programs waits or runs, since its tests may be large."""
     reference_seconds: float | None
     """The problem's own, or what calibration gave."""
     settled: bool
     """Whether nothing is left to calibrate."""
     busy: bool = False
     """Whether a worker calibrates it right now."""
-    broken: str = ""
-    """Why its tests can't be run; empty if nothing is known against them."""
+    failures: int = 0
+    """Of the sandbox, while it was calibrated."""
+    avoid: int | None = None
+    """The worker that failed to calibrate it last."""
+    broken: UsageError | None = None
+    """Why its tests can't be run, if they can't."""
     programs: int = 0
     """Programs that wait or run."""
 
@@ -54,178 +67,224 @@ class ProblemState:
 
 @dataclass(eq=False)
 class QueuedProgram:
-    """One program that waits, runs, or has its verdict."""
+    """One program that waits, runs, or has its outcome: a verdict or an error."""
 
-    known: ProblemState
+    state: ProblemState
     code: str | None
-    key: Key
+    key: _Key
+    turn: tuple[int, int]
+    """The lowest goes first."""
     verdict: Verdict | None = None
+    error: Exception | None = None
+    """`SandboxError`: it failed on all tries. `BrokenTests`: the problem is at fault."""
     failures: int = 0
     avoid: int | None = None
-    """The worker that must not get it again."""
-    same: list[QueuedProgram] = field(default_factory=list)
-    """Later jobs with the same program: they wait for this one's verdict."""
+    """The worker that failed at it last."""
+    asked: int = 1
+    """How many callers wait for it."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has its outcome."""
+        return self.verdict is not None or self.error is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Programs of one problem for one worker; or none, if the problem is to be calibrated."""
+
+    state: ProblemState
+    programs: tuple[QueuedProgram, ...] = ()
 
     @property
     def calibrates(self) -> bool:
-        """Whether its worker must calibrate the problem first."""
-        return self.code is not None and not self.known.settled
+        """Whether to measure the problem's own solution."""
+        return not self.programs
 
 
 class ProgramQueue:
-    """Thread-safe. The asking thread calls `put` and `wait`, workers call the rest. Problems are identified by id."""
+    """The queue. `on_outcome` is called with each program that has got its outcome."""
 
-    def __init__(self, workers: int, calibrate: bool) -> None:
-        self._workers, self._calibrate = workers, calibrate
-        lock = threading.Lock()
-        self._work, self._news = threading.Condition(lock), threading.Condition(lock)
-        self._waiting: deque[QueuedProgram] = deque()
-        self._first: dict[Key, QueuedProgram] = {}
-        self._remembered = LRUCache[Key, Verdict](_REMEMBERED)
-        self._known: dict[str, ProblemState] = {}
-        self._serving = 0
-        self._error: BaseException | None = None
-        self.closed = False
-        self.done = self.passed = 0
+    def __init__(
+        self,
+        workers: int,
+        calibrate: bool = True,
+        on_outcome: Callable[[QueuedProgram], None] = lambda program: None,
+        remembered: int = _REMEMBERED,
+    ) -> None:
+        self.workers = workers
+        """How many there are. A worker that is alone gets again what it failed at."""
+        self._calibrate, self._on_outcome = calibrate, on_outcome
+        self._waiting: list[QueuedProgram] = []
+        """By their turns, ascending."""
+        self._first: dict[_Key, QueuedProgram] = {}
+        self._remembered = LRUCache[_Key, Verdict](remembered, _REMEMBERED_CHARACTERS)
+        self._states: dict[_ProblemKey, ProblemState] = {}
+        self._numbers = itertools.count()
+        self.outcomes = self.passed = 0
+        """Programs asked for that have an outcome, and those of them that passed."""
         self.cpu_seconds = 0.0
+        """Of the programs that ran; equal ones run once."""
 
-    def put(self, problem: Problem, code: str | None) -> QueuedProgram:
-        """Ask for a verdict."""
+    @property
+    def waiting(self) -> int:
+        """Programs that no worker has taken."""
+        return len(self._waiting)
+
+    def put(self, problem: Problem, code: str | None, order: int = 0) -> QueuedProgram:
+        """Ask for a program's verdict. Those of the lowest `order` run first, else the oldest."""
         digest = None if code is None else hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()
-        with self._work:
-            known = self._of(problem)
-            known.problem, known.programs = known.problem or problem, known.programs + 1
-            job = QueuedProgram(known, code, (problem.id, digest))
-            if job.key in self._remembered:
-                self._give(job, self._remembered[job.key])
-            elif job.key in self._first:
-                self._first[job.key].same.append(job)
+        state = self._of(problem)
+        key = (state.key, digest)
+        if key in self._first:
+            self._first[key].asked += 1
+            return self._first[key]
+        program = QueuedProgram(state, code, key, (order, next(self._numbers)))
+        state.problem, state.programs = state.problem or problem, state.programs + 1
+        if key in self._remembered:
+            self._end(program, self._remembered[key])
+        elif state.broken is not None:
+            self.fail(program, state.broken)
+        else:
+            self._first[key] = program
+            self._enqueue(program)
+        return program
+
+    def take(self, worker: int, most: int = 1) -> Chunk | None:
+        """The first programs of one problem that this worker may run, at most `most`; or a calibration."""
+        for place, first in enumerate(self._waiting):
+            state = first.state
+            if first.code is not None and not state.settled:
+                if state.busy or self._avoids(state, worker):
+                    continue
+                state.busy = True
+                return Chunk(state)
+            if self._avoids(first, worker):
+                continue
+            end = place + 1
+            while end < len(self._waiting) and end - place < most and self._goes_along(self._waiting[end], first):
+                end += 1
+            programs = tuple(self._waiting[place:end])
+            del self._waiting[place:end]
+            return Chunk(state, programs)
+        return None
+
+    def settle(self, state: ProblemState, reference_seconds: float | None = None) -> None:
+        """Record what calibration gave: the slowest test's CPU seconds, None if the solution does not pass."""
+        state.reference_seconds, state.settled, state.busy = reference_seconds, True, False
+
+    def reject(self, chunk: Chunk, error: UsageError) -> None:
+        """Record that the tests of a chunk's problem can't be run: all its programs end with the error."""
+        state = chunk.state
+        state.settled, state.busy, state.broken = True, False, error
+        for program in chunk.programs:
+            self.fail(program, error)
+        self._fail_waiting(state, error)
+
+    def finish(self, program: QueuedProgram, verdict: Verdict) -> bool:
+        """Set a program's verdict. Returns whether it had none; a repeatable one is remembered."""
+        if program.done:
+            return False
+        self.cpu_seconds += verdict.cpu_seconds
+        if verdict.repeatable:  # a timeout by the clock may be due to a busy machine: it is measured again next time
+            self._remembered.put(program.key, verdict, len(program.code or ""))
+        self._end(program, verdict)
+        return True
+
+    def fail(self, program: QueuedProgram, error: Exception) -> None:
+        """End a program with an error, unless it has its outcome."""
+        if not program.done:
+            program.error = error
+            self._close(program)
+
+    def again(self, chunk: Chunk, worker: int, reason: str) -> None:
+        """Give a chunk's programs without an outcome, each alone, or its calibration to another worker.
+
+        After `RETRIES` they end with `SandboxError`.
+        """
+        if chunk.calibrates:
+            state = chunk.state
+            state.busy, state.avoid, state.failures = False, worker, state.failures + 1
+            if state.failures > RETRIES:
+                self._fail_waiting(state, _given_up(state, state.failures, reason))
+                state.failures = 0
+        for program in chunk.programs:
+            if program.done or program in self._waiting:
+                continue
+            program.failures, program.avoid = program.failures + 1, worker
+            if program.failures > RETRIES:
+                self.fail(program, _given_up(program.state, program.failures, reason))
             else:
-                self._first[job.key] = job
-                self._waiting.append(job)
-                self._work.notify()
-            return job
+                self._enqueue(program)
 
-    def wait(self, job: QueuedProgram) -> Verdict:
-        """Wait for the verdict. Raises a worker's fatal error, `SandboxError` if the queue was closed."""
-        with self._news:
-            while job.verdict is None:
-                self._check()
-                self._news.wait()
-            return job.verdict
+    def abandon(self, chunk: Chunk, error: Exception) -> None:
+        """End a chunk's programs with an error; of a calibration, all programs that wait for it."""
+        for program in chunk.programs:
+            self.fail(program, error)
+        if chunk.calibrates:
+            chunk.state.busy = False
+            self._fail_waiting(chunk.state, error)
 
-    def wait_for_a_worker(self) -> None:
-        """Wait until one worker is ready. Raises the error if none can start."""
-        with self._news:
-            while not self._serving:
-                self._check()
-                self._news.wait()
+    def abandon_waiting(self, error: Exception) -> None:
+        """End all programs that wait with an error."""
+        for program in list(self._waiting):
+            self.fail(program, error)
+        self._waiting.clear()
 
     def reference_seconds(self, problem: Problem) -> float | None:
         """The problem's own, or what calibration gave."""
-        with self._work:
-            return self._of(problem).reference_seconds
-
-    def serving(self) -> None:
-        """Record that a worker's sandbox is ready."""
-        with self._news:
-            self._serving += 1
-            self._news.notify_all()
-
-    def take(self, worker: int) -> QueuedProgram | None:
-        """Wait for the oldest job that this worker may run; None after the queue is closed.
-
-        If it `calibrates`, the worker must call `settle` or `release`.
-        """
-        with self._work:
-            while not self.closed:
-                for place, job in enumerate(self._waiting):
-                    if self._allowed(job, worker):
-                        del self._waiting[place]
-                        job.known.busy = job.known.busy or job.calibrates
-                        return job
-                self._work.wait()
-            return None
-
-    def settle(self, known: ProblemState, reference_seconds: float | None = None, broken: str = "") -> None:
-        """Record the problem's limits, or that its tests can't be run."""
-        with self._work:
-            known.broken = broken
-            if not broken:
-                known.reference_seconds = reference_seconds
-            known.settled, known.busy = True, False
-            self._work.notify_all()
-
-    def release(self, known: ProblemState) -> None:
-        """Record that calibration failed for now: the worker of the next program tries again."""
-        with self._work:
-            known.busy = False
-            self._work.notify_all()
-
-    def finish(self, job: QueuedProgram, verdict: Verdict) -> None:
-        """Set the verdict of the job and of later equal programs, which run again if it is not repeatable."""
-        with self._news:
-            if self._first.get(job.key) is job:
-                del self._first[job.key]
-            self.cpu_seconds += verdict.cpu_seconds
-            self._give(job, verdict)
-            if verdict.repeatable and (verdict.status != "infra" or job.known.broken):
-                self._remembered.put(job.key, verdict)
-                for same in job.same:
-                    self._give(same, verdict)
-            else:
-                self._waiting.extendleft(reversed(job.same))
-                self._work.notify_all()
-            job.same = []
-
-    def again(self, job: QueuedProgram, worker: int, reason: str) -> None:
-        """Give the job to another worker after the sandbox failed, or after `RETRIES` the verdict `infra`."""
-        job.failures += 1
-        if job.failures > RETRIES:
-            reason = f"the sandbox failed {job.failures} times: {reason}"
-            self.finish(job, Verdict("infra", 0, 0, 0.0, reason, repeatable=False))
-            return
-        with self._work:
-            job.avoid = worker
-            self._waiting.appendleft(job)
-            self._work.notify_all()
-
-    def fail(self, error: BaseException) -> None:
-        """Record a worker's fatal error, which `wait` raises."""
-        with self._news:
-            if not self.closed:
-                self._error = self._error or error
-            self._news.notify_all()
-
-    def close(self) -> None:
-        """Give out no more jobs."""
-        with self._work:
-            self.closed = True
-            self._work.notify_all()
-            self._news.notify_all()
+        return self._of(problem).reference_seconds
 
     def _of(self, problem: Problem) -> ProblemState:
-        known = self._known.get(problem.id)
-        if known is None:
+        key = (
+            problem.tests.hash,
+            problem.prelude,
+            problem.entry_point,
+            problem.answer,
+            problem.solution,
+            problem.reference_seconds,
+        )
+        if key not in self._states:
             unknown = self._calibrate and bool(problem.solution) and problem.reference_seconds is None
-            known = self._known[problem.id] = ProblemState(None, problem.reference_seconds, settled=not unknown)
-        return known
+            self._states[key] = ProblemState(key, None, problem.reference_seconds, settled=not unknown)
+        return self._states[key]
 
-    def _allowed(self, job: QueuedProgram, worker: int) -> bool:
-        elsewhere = job.avoid == worker and self._workers > 1
-        return not elsewhere and not (job.calibrates and job.known.busy)
+    def _avoids(self, what: QueuedProgram | ProblemState, worker: int) -> bool:
+        return what.avoid == worker and self.workers > 1
 
-    def _give(self, job: QueuedProgram, verdict: Verdict) -> None:
-        job.verdict, job.code = verdict, None
-        job.known.programs -= 1
-        if not job.known.programs:
-            job.known.problem = None
-        self.done += 1
-        self.passed += verdict.passed
-        self._news.notify_all()
+    def _goes_along(self, program: QueuedProgram, first: QueuedProgram) -> bool:
+        """Whether it travels with the first of a chunk. What the sandbox failed at travels alone."""
+        if program.state is not first.state or program.failures or first.failures:
+            return False
+        return first.state.settled or program.code is None
 
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self.closed:
-            raise SandboxError("The pool was closed before it had all verdicts.")
+    def _enqueue(self, program: QueuedProgram) -> None:
+        bisect.insort(self._waiting, program, key=lambda waiting: waiting.turn)
+
+    def _fail_waiting(self, state: ProblemState, error: Exception) -> None:
+        for program in [program for program in self._waiting if program.state is state]:
+            self._waiting.remove(program)
+            self.fail(program, error)
+
+    def _end(self, program: QueuedProgram, verdict: Verdict) -> None:
+        program.verdict = verdict
+        self.passed += program.asked * verdict.passed
+        self._close(program)
+
+    def _close(self, program: QueuedProgram) -> None:
+        """The program has its outcome: forget what it no longer needs."""
+        if self._first.get(program.key) is program:
+            del self._first[program.key]
+        if program.failures and program in self._waiting:  # it waited to be tried again, and another try ended first
+            self._waiting.remove(program)
+        program.code = None
+        program.state.programs -= 1
+        if not program.state.programs:
+            program.state.problem = None
+        self.outcomes += program.asked
+        self._on_outcome(program)
+
+
+def _given_up(state: ProblemState, failures: int, reason: str) -> SandboxError:
+    name = state.problem.id if state.problem is not None else "?"
+    return SandboxError(f"The sandbox failed {failures} times on a program of problem {name}: {reason.rstrip('.')}.")

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
 from raypoly.problems.formats import program_of
-from raypoly.scoring.local_pool import LocalPool
-from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.local_pool import BROKEN, LocalPool
 from raypoly.values import Problem, Verdict
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import pytest
 from actors.calls import CallContext, result
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
 from raypoly.engines import SampleRequest
 from raypoly.errors import RaypolyError, Stalled

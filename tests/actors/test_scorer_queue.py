@@ -8,34 +8,41 @@ from typing import Any
 
 import pytest
 
-from actors.scorer import CHUNK, ScorerPool
+from actors.scorer_pool import CHUNK, ScorerPool
 from raypoly.config import ScorerConfig
 from raypoly.values import Problem, TestSuite, Verdict
 from tests.support.timed_services import LocalActor, TimedScorers, timed_program
 from tests.support.virtual_clock import VirtualLoop
 
+START_SECONDS, NEVER = 2.0, 1e6
 PROBLEM = Problem("p", "", "f", TestSuite("calls", "[]"))
 
 
 class Noting:
-    """An actor whose programs take the seconds that they say; it notes what it was given at once."""
+    """An actor whose programs take the seconds that they say, times `factor`; it notes what it was given at once."""
 
-    def __init__(self, given: list[list[str]]) -> None:
-        self._given = given
+    def __init__(self, given: list[list[str]], factor: float, start_seconds: float) -> None:
+        self._given, self._factor, self._start_seconds = given, factor, start_seconds
+
+    async def setup(self) -> None:
+        await asyncio.sleep(self._start_seconds)
 
     async def score(self, problem: Problem, suite: Any, codes: Sequence[str]) -> list[Verdict]:
         self._given.append(list(codes))
         seconds = [float(code.split("(")[1].split(")")[0]) for code in codes]
-        await asyncio.sleep(sum(seconds))
+        await asyncio.sleep(self._factor * sum(seconds))
         return [Verdict("passed", 1, 1, each) for each in seconds]
 
 
 class NotingScorers(TimedScorers):
     """The pool over such actors."""
 
-    def __init__(self, workers: int) -> None:
-        super().__init__(ScorerConfig(workers=workers), {})
+    def __init__(self, workers: int, slow: int = 0, places: int = 0, **config: float) -> None:
+        """`slow`: so many are ten times slower. `places`: actors that there are CPUs for, beyond the first."""
+        super().__init__(ScorerConfig(workers=workers, **config), {})  # type: ignore[arg-type]
         self.given: list[list[str]] = []
+        self._slow, self._places = slow, places
+        self.most_starting = 0
 
     @property
     def program_seconds(self) -> float:
@@ -43,17 +50,29 @@ class NotingScorers(TimedScorers):
         return self._program_seconds
 
     async def _start(self, worker: Any) -> None:
+        self._make(worker)
+
+    def _make(self, worker: Any) -> Any:
+        self.most_starting = max(self.most_starting, self.counts()["starting"])
         worker.started += 1
-        worker.actor = LocalActor(Noting(self.given))
+        factor = 10.0 if worker.index < self._slow else 1.0
+        start = START_SECONDS if self._free_places() >= 0 else NEVER
+        worker.actor = LocalActor(Noting(self.given, factor, start))
+        return worker.actor
+
+    def _free_places(self) -> int:
+        return self._places - len(self._workers) + self._config.workers
 
 
 def programs(seconds: Sequence[float], name: str) -> list[str]:
     return [timed_program(each, 0.0, f"{name}.{i}") for i, each in enumerate(seconds)]
 
 
-def in_virtual_time(workers: int, work: Callable[[NotingScorers], Awaitable[None]]) -> NotingScorers:
+def in_virtual_time(
+    workers: int, work: Callable[[NotingScorers], Awaitable[None]], slow: int = 0, places: int = 0, **config: float
+) -> NotingScorers:
     async def main() -> NotingScorers:
-        pool = NotingScorers(workers)
+        pool = NotingScorers(workers, slow, places, **config)
         await pool.start()
         await work(pool)
         pool.stop()
@@ -112,3 +131,49 @@ def test_programs_that_take_no_time_at_all_travel_on() -> None:
         await pool.score(PROBLEM, programs([0.0] * 8, "next"))
 
     assert [len(codes) for codes in in_virtual_time(2, work).given] == [CHUNK]
+
+
+def test_the_pool_grows_while_programs_wait_and_gives_back_what_idles() -> None:
+    async def work(pool: NotingScorers) -> None:
+        assert await ended(pool, programs([1.0] * 40, "many")) == pytest.approx(40 / 4 + START_SECONDS, abs=1.0)
+        assert pool.counts() == {"busy": 0, "idle": 4, "starting": 1}
+        await asyncio.sleep(29)
+        assert pool.counts()["idle"] == 4
+        await asyncio.sleep(3)
+        assert pool.counts() == {"busy": 0, "idle": 1, "starting": 0}
+
+    in_virtual_time(1, work, places=3, max_workers=8, idle_seconds=30.0)
+
+
+def test_without_free_cpus_one_actor_is_asked_for_at_a_time() -> None:
+    async def work(pool: NotingScorers) -> None:
+        pool.most_starting = 0
+        await pool.score(PROBLEM, programs([1.0] * 40, "many"))
+
+    assert in_virtual_time(1, work, places=0, max_workers=8).most_starting == 1
+
+
+def test_a_pool_without_a_larger_most_stays_as_it_is() -> None:
+    async def work(pool: NotingScorers) -> None:
+        assert await ended(pool, programs([1.0] * 8, "many")) == pytest.approx(4.0)
+        assert sum(pool.counts().values()) == 2
+
+    in_virtual_time(2, work, places=9)
+
+
+def test_slow_actors_hold_up_the_end_of_a_step_by_little() -> None:
+    """Six actors, two of them ten times slower: 4.2 of full speed."""
+
+    async def work(pool: NotingScorers) -> None:
+        assert await ended(pool, programs([0.5] * 96, "many")) < 1.2 * 96 * 0.5 / 4.2
+
+    pool = in_virtual_time(6, work, slow=2)
+    assert pool.programs_run == 96
+
+
+def test_a_slow_program_is_not_given_to_a_second_actor() -> None:
+    async def work(pool: NotingScorers) -> None:
+        await pool.score(PROBLEM, programs([0.1] * 8, "first"))
+        assert await ended(pool, programs([30.0], "slow")) == pytest.approx(30.4, abs=0.2)
+
+    assert sum(len(codes) for codes in in_virtual_time(2, work).given) == 9

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import ray
 
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly.config import ScorerConfig
 from raypoly.values import Problem, TestSuite
 from tests.actors.conftest import ACTOR_OPTIONS

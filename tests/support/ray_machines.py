@@ -34,6 +34,8 @@ T = TypeVar("T")
 TITLES = {"generator": "GeneratorActor", "scorer": "Scorer", "judge": "JudgeActor", "learner": "LearnerActor"}
 """The class of each actor. Ray shows it as the title of the actor's process."""
 _WORKER_NODES = 2
+_CPUS = 32
+"""More than there are, since many drivers share the nodes."""
 _TRIES = 8
 _SYSTEM = {"prestart_worker_first_driver": False}
 """Start no processes that no actor uses."""
@@ -159,7 +161,7 @@ class Machines:
         return None
 
     def _add_node(self) -> None:
-        options: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 << 20}
+        options: dict[str, Any] = {"num_cpus": _CPUS, "object_store_memory": 80 << 20}
         if self._network is None:
             self._nodes.append(_Node(self._start(lambda: self._cluster.add_node(**options)), None))
             return

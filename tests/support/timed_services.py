@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.scorer import ScorerPool, _Worker
+from actors.scorer_pool import ScorerPool
 from raypoly.engines import Sample, SampleRequest
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.training_rows import TrainingRow
@@ -113,17 +113,15 @@ class _TimedScorer:
 class TimedScorers(ScorerPool):
     """The pool itself, over actors that sleep."""
 
-    async def _start(self, worker: _Worker) -> None:
+    async def _start(self, worker: Any) -> None:
         worker.started += 1
         worker.actor = LocalActor(_TimedScorer())
 
     def _reference(self, tests: TestSuite) -> Any:
         return tests
 
-    def stop(self) -> None:
-        for worker in self._workers:
-            worker.actor = None
-        super().stop()
+    def _end(self, worker: Any) -> None:
+        worker.actor = None
 
 
 class TimedJudge:

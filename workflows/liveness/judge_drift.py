@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from actors.judge import JudgeClient
-from actors.scorer import AFTER_ALL, ScorerPool
+from actors.scorer_pool import AFTER_ALL, ScorerPool
 from raypoly.config import Config, JudgeConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge.gold import GoldGroup, read_gold_groups

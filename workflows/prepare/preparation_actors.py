@@ -12,7 +12,7 @@ import ray
 
 from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly import problems
 from raypoly.config import GeneratorConfig, ProblemsConfig
 from raypoly.errors import UsageError
@@ -25,7 +25,7 @@ from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
 from workflows.startup.open_run import model_path
-from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url
+from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url, scorer_options
 
 
 class Workers:
@@ -55,7 +55,7 @@ class Workers:
         """The running pool."""
         self.connect()
         if self._scorers is None:
-            self._scorers = ScorerPool(self._config.scorer, actor_options(), context=self.context)
+            self._scorers = ScorerPool(self._config.scorer, scorer_options(self._config.scorer), context=self.context)
             self._stack.callback(self._scorers.stop)
             await self._scorers.start()
         return self._scorers

@@ -17,7 +17,7 @@ import numpy as np
 
 from actors.calls import CallContext
 from actors.generator import Generator
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly.engines import SampleRequest
 from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate, contents_hash

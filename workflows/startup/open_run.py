@@ -18,7 +18,7 @@ from typing import Any
 from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
 from raypoly.errors import UsageError
@@ -46,7 +46,7 @@ from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
-from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url
+from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url, scorer_options
 from workflows.startup.resources import ActorResources, reserve_resources
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
@@ -208,7 +208,8 @@ def _services(
         context=context,
     )
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
-    scorers = ScorerPool(config.scorer.model_copy(update={"all_tests": all_tests}), actor_options(), context=context)
+    scorer = config.scorer.model_copy(update={"all_tests": all_tests})
+    scorers = ScorerPool(scorer, scorer_options(config.scorer), context=context)
     generator = Generator(config, model, places.options, context, places.placement)
     learner = LearnerSession(config, model, journal, writer, places.options, note, context)
     for service in (judge, scorers, generator, learner):

@@ -18,7 +18,7 @@ from typing import Any
 
 import ray
 
-from raypoly.config import Config
+from raypoly.config import Config, ScorerConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge import key_variable_names
 from raypoly.store.lease import is_alive
@@ -154,6 +154,17 @@ def dashboard_url() -> str | None:
     """The URL of this run's Ray dashboard; None if there is none."""
     url = ray_internals.dashboard_address()
     return f"http://{url}" if url and not url.startswith("http") else url
+
+
+def scorer_options(config: ScorerConfig) -> dict[str, Any]:
+    """The resources of a scorer actor: cores of a cluster, on any node of the label, one after the other."""
+    if not os.environ.get("RAY_ADDRESS"):
+        return actor_options()
+    options: dict[str, Any] = {"num_cpus": config.cpus, "scheduling_strategy": "SPREAD"}
+    if config.label is not None:
+        name, _, value = config.label.partition("=")
+        options["label_selector"] = {name: value}
+    return options
 
 
 def actor_options() -> dict[str, Any]:

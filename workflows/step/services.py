@@ -10,7 +10,7 @@ from typing import Any
 from actors.calls import CallContext
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from workflows.step.learner_session import LearnerSession
 from workflows.step.skipped_groups import SkippedGroups
 

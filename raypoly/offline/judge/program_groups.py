@@ -27,7 +27,7 @@ from raypoly.problems.formats.python_source import prelude_without
 from raypoly.problems.formats.row_reader import FileRow, read_rows_by_id
 from raypoly.scoring import LocalPool
 from raypoly.scoring.code_extraction import extract_code
-from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.local_pool import BROKEN
 from raypoly.scoring.score_programs import score_each
 from raypoly.values import Problem, Rollout, TestSuite, Verdict
 

@@ -34,8 +34,7 @@ from raypoly.problems.formats import program_of
 from raypoly.rewards import Reward, reward_function
 from raypoly.run import Run
 from raypoly.scoring.code_extraction import extract_code
-from raypoly.scoring.local_pool import LocalPool
-from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.local_pool import BROKEN, LocalPool
 from raypoly.scoring.score_programs import score_each
 from raypoly.values import Problem, Verdict
 

@@ -30,8 +30,7 @@ from raypoly.offline.score.program_file import ProblemIndex, Survey, check_progr
 from raypoly.problems.formats import ProblemStream, files_of, read_problems, row_of
 from raypoly.problems.similar import DuplicatePair, find_duplicates, find_overlaps
 from raypoly.reports.tables import ReportTable
-from raypoly.scoring.local_pool import LocalPool
-from raypoly.scoring.program_queue import BROKEN
+from raypoly.scoring.local_pool import BROKEN, LocalPool
 from raypoly.scoring.score_programs import FAILED, NO_SOLUTION, Program, scored, validated
 from raypoly.values import STATUSES, Verdict
 

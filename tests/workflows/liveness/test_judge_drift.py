@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from actors.judge import JudgeClient
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly.config import Config, JudgeConfig, ScorerConfig
 from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.judge_usage import UsageCounts

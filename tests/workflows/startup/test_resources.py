@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from raypoly.config import ScorerConfig
 from raypoly.placement import ON_CPU, Placement
-from workflows.startup.ray_cluster import ACTOR_CPUS
+from workflows.startup.ray_cluster import ACTOR_CPUS, scorer_options
 from workflows.startup.resources import ActorResources
 
 
@@ -20,3 +23,13 @@ def test_an_actor_without_a_gpu_sees_none_where_there_are_some() -> None:
     hidden = ActorResources(ON_CPU, gpus=8).options(0)
     assert "num_gpus" not in hidden
     assert hidden["runtime_env"] == {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+
+
+def test_scorers_reserve_cores_of_a_cluster_and_share_those_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ScorerConfig(cpus=2.0, label="raypoly.role=scorer")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert scorer_options(config) == {"num_cpus": ACTOR_CPUS}
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert scorer_options(ScorerConfig()) == {"num_cpus": 1.0, "scheduling_strategy": "SPREAD"}
+    assert scorer_options(config)["num_cpus"] == 2.0
+    assert scorer_options(config)["label_selector"] == {"raypoly.role": "scorer"}

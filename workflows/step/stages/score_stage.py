@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.scorer import ScorerPool
+from actors.scorer_pool import ScorerPool
 from raypoly.group_stage import GroupStage
 from raypoly.problems.formats import program_of
 from raypoly.scoring.code_extraction import extract_code
