@@ -3,6 +3,7 @@
     raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
+    raypoly doctor [--config PATH] [--json] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
     raypoly score --run RUN [--out D.jsonl] [--workers W] [scorer.key=value ...]
@@ -196,13 +197,25 @@ def report(run: RunPath) -> None:
 
 @app.command()
 def doctor(
-    run: RunPath,
+    overrides: Overrides = None,
+    config: ConfigPath = None,
+    run: Annotated[str | None, typer.Option("--run", help="A run folder, to examine it and not the machine.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check every file of a run and say where it would go on. Change nothing. Exit code 1 if a file is damaged."""
-    from workflows.doctor.show import print_report
+    """Say whether this machine, and each node of its cluster, is ready for a config. With --run, check every file of a
+    run and say where it would go on. Change nothing. Exit code 1 if something is not ok or a file is damaged."""
+    if run is None:
+        from workflows.doctor.machine import examine_machine
+        from workflows.doctor.machine_findings import print_findings
 
-    if not print_report(run, json):
+        sound = print_findings(examine_machine(settings.load(config, overrides or [])), json)
+    elif config is not None or overrides:
+        raise UsageError("--run examines a run, whose config is its own: leave out --config and section.key=value.")
+    else:
+        from workflows.doctor.show import print_report
+
+        sound = print_report(run, json)
+    if not sound:
         raise typer.Exit(1)
 
 

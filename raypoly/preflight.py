@@ -81,7 +81,7 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
     wrong = [str(error) for error in errors if error not in missing]
     if wrong:
         raise UsageError("\n".join(wrong))
-    _room(config, here or this_machine(run_dir), 0.0 if remote else _rollout_bytes(config))
+    check_room(config, here or this_machine(run_dir), remote)
     return _remarks(config) + [f"for the machine that will run this: {error}" for error in missing]
 
 
@@ -249,7 +249,8 @@ def _evaluation(config: Config) -> None:
         )
 
 
-def _room(config: Config, here: FreeResources, kept: float) -> None:
+def check_room(config: Config, here: FreeResources, remote: bool = False) -> None:
+    """Raise `UsageError` if memory or disk are too small for the run."""
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     more_engines = (config.generator.engines - 1) * (_ENGINE_MEMORY + config.generator.memory_gib)
     more_ranks = _RANK_MEMORY * (config.train.ranks - 1)
@@ -260,7 +261,7 @@ def _room(config: Config, here: FreeResources, kept: float) -> None:
             "something, or lower generator.memory_gib, generator.engines, scorer.workers, scorer.memory_mib or "
             "train.ranks."
         )
-    disk = _BASE_DISK + kept / GIB
+    disk = _BASE_DISK + (0.0 if remote else _rollout_bytes(config) / GIB)
     if here.disk < disk * GIB:
         raise UsageError(
             f"This run needs about {disk:.1f} GiB of disk and {here.disk / GIB:.1f} GiB are free: set run.dir."

@@ -1,0 +1,114 @@
+"""The Ray cluster of `RAY_ADDRESS`: is it reached, and what has each of its nodes?"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from raypoly.config import Config
+from raypoly.crash import describe_error
+from raypoly.errors import RaypolyError
+from workflows.doctor.machine_findings import MachineFinding, attempt, attempt_all
+from workflows.doctor.node_report import NodeReport, report_node
+from workflows.liveness import ray_internals
+from workflows.startup.ray_cluster import connect_ray
+
+_SECONDS = 240.0
+_NODE_SECONDS = 120.0
+"""How long all nodes have for their reports; a process of Ray's takes some seconds to start."""
+_PORT_SECONDS = 3.0
+_PORTS = {"NodeManagerPort": "raylet", "ObjectManagerPort": "objects", "MetricsExportPort": "metrics"}
+_ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
+
+
+def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[list[MachineFinding], list[NodeReport]]:
+    """What is found of the cluster, and the reports of its nodes but for the one that this process is on."""
+    findings: list[MachineFinding] = []
+    reports: list[NodeReport] = []
+
+    def join() -> str:
+        address = os.environ["RAY_ADDRESS"]
+        if closed := _why_closed(address):  # Ray itself would try for many minutes
+            raise RaypolyError(
+                f"Nothing answers at RAY_ADDRESS={address} ({closed}): start the cluster, correct the address, open "
+                "the port, or unset it for a Ray of this machine's own."
+            )
+        try:
+            with connect_ray(config, "raypoly-doctor"):
+                nodes = [node for node in ray.nodes() if node["Alive"]]
+                findings.extend(_port_findings(nodes))
+                for found in _ask_nodes(config, nodes, names, cuda):
+                    if isinstance(found, NodeReport):
+                        reports.append(found)
+                    else:
+                        findings.append(found)
+        except RaypolyError as error:
+            raise RaypolyError(
+                f"{error} Its port is open: compare token, Ray and Python with the cluster's."
+            ) from error
+        return f"{address}, Ray {ray.__version__}, nodes: {len(nodes)}, joined {_token_mode()}"
+
+    return [*attempt_all({"cluster": join}, _SECONDS), *findings], reports
+
+
+def _ask_nodes(
+    config: Config, nodes: Sequence[Mapping[str, Any]], names: Sequence[str], cuda: bool
+) -> Iterator[NodeReport | MachineFinding]:
+    """The report of each node but this one, or why there is none."""
+    here, asked, until = ray.get_runtime_context().get_node_id(), {}, time.monotonic() + _NODE_SECONDS
+    for node in nodes:
+        if node["NodeID"] != here:
+            where = node["NodeManagerAddress"]
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(report_node).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
+            asked[task.remote(config.scorer, names, cuda, where)] = where
+    for pending, where in asked.items():
+        try:
+            yield ray.get(pending, timeout=max(1.0, until - time.monotonic()))
+        except RayError as error:
+            reason = " ".join(describe_error(error).split())[:300]
+            advice = "see `ray status`, and install this raypoly there"
+            yield MachineFinding(f"node {where}", False, f"it gave no report ({reason}): {advice}")
+
+
+def _port_findings(nodes: Sequence[Mapping[str, Any]]) -> list[MachineFinding]:
+    """Whether this machine reaches what listens on each node, and the dashboard if there is one."""
+    ports: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        host = node["NodeManagerAddress"]
+        listening = {f"{host}:{node[key]}": name for key, name in _PORTS.items() if node.get(key, 0) > 0}
+        ports.setdefault(f"ports of {host}", {}).update(listening)
+    if dashboard := ray_internals.dashboard_address():
+        ports["dashboard"] = {dashboard.rpartition("//")[2]: "dashboard"}
+
+    def reach(places: Mapping[str, str]) -> str:
+        if closed := [f"{place} ({name}: {why})" for place, name in places.items() if (why := _why_closed(place))]:
+            raise RaypolyError(f"{', '.join(closed)} can't be reached from here: open it in the firewall.")
+        return ", ".join(f"{place.rpartition(':')[2]} ({name})" for place, name in places.items())
+
+    return [attempt(what, lambda places=places: reach(places)) for what, places in ports.items()]  # type: ignore[misc]
+
+
+def _why_closed(address: str) -> str:
+    """Why a connection to `host:port` fails; empty if it does not, or the address has another form."""
+    found = _ADDRESS.fullmatch(address)
+    try:
+        if found is not None:
+            socket.create_connection((found["host"], int(found["port"])), _PORT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""
+
+
+def _token_mode() -> str:
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        return "by a token (RAY_AUTH_MODE=token)"
+    return "without a token: whoever reaches its ports can run programs there (RAY_AUTH_MODE=token asks for one)"
