@@ -114,9 +114,10 @@ def train(
 
     run(chosen)
     _show(Run(directory.location, storage_options(chosen)))
-    from raypoly.reports.run_page import other_arm_command
+    from raypoly.reports.run_page import other_arm_arguments
+    from workflows.liveness.shell_command import shell_command
 
-    typer.echo(f"to compare: {other_arm_command(chosen.objective.name, config, overrides or [])}")
+    typer.echo(f"to compare: {shell_command(other_arm_arguments(chosen.objective.name, config, overrides or []))}")
 
 
 @app.command()

@@ -5,9 +5,6 @@ All that a model, a judge or a user wrote is escaped.
 
 from __future__ import annotations
 
-import os
-import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -54,14 +51,12 @@ def show_results(run: RunFiles, console: Console) -> None:
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def other_arm_command(objective: str, config_path: str | None, overrides: Sequence[str]) -> str:
-    """The shell command of the same run with GRPO (Poly-EPO where this was GRPO), in a folder of its own."""
+def other_arm_arguments(objective: str, config_path: str | None, overrides: Sequence[str]) -> list[str]:
+    """Python's arguments for the same run with GRPO (Poly-EPO where this was GRPO), in a folder of its own."""
     other = "poly_epo" if objective == "grpo" else "grpo"
     kept = [text for text in overrides if not text.strip().startswith(("objective.", "run.dir=", "run.fresh="))]
     config = ["--config", config_path] if config_path is not None else []
-    inside = os.path.relpath(sys.executable)  # .venv/bin/python, where it lies below the working directory
-    python = sys.executable if inside.startswith("..") else inside
-    return shlex.join([python, "-m", "raypoly.train", *config, *kept, f"objective.name={other}"])
+    return ["-m", "raypoly.train", *config, *kept, f"objective.name={other}"]
 
 
 def notebook_html(run: RunFiles) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -35,4 +38,13 @@ def forget_authentication() -> None:
 def dashboard_address() -> str | None:
     """Where the dashboard of the connected Ray answers, with or without `http://`."""
     found: str | None = ray._private.worker.get_dashboard_url()
+    return found
+
+
+def job_runtime_env() -> Mapping[str, Any] | None:
+    """The runtime environment of the Ray job whose driver this process is; None if it is none."""
+    told = os.environ.get(ray._private.runtime_env.constants.RAY_JOB_CONFIG_JSON_ENV_VAR)
+    if told is None:
+        return None
+    found: Mapping[str, Any] = json.loads(told).get("runtime_env") or {}
     return found

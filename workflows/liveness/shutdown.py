@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -25,6 +24,7 @@ from typing import Any
 
 from raypoly.errors import RaypolyError, RunStopped
 from workflows.liveness.ray_internals import kill_own_node
+from workflows.liveness.shell_command import shell_command
 
 _AFTER_ERROR_SECONDS = 30.0
 """Time for the way out if something hangs or is gone."""
@@ -123,8 +123,8 @@ def stop_on_signals(shutdown: Shutdown) -> Iterator[None]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        command = shlex.join(["python", *sys.orig_argv[1:]])
-        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {command}")
+        again = shell_command(sys.orig_argv[1:])
+        stopped = RunStopped(f"Stopped; everything is committed. Resume with: {again}")
         if number == signal.SIGINT:
             stopped.exit_code = 128 + number
         if shutdown.reason is not None:

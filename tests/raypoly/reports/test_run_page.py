@@ -15,7 +15,7 @@ from rich.console import Console
 from raypoly import Run
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.run_figure import draw_run, strategies_over_steps
-from raypoly.reports.run_page import measure_rows, other_arm_command, show_results, write_report
+from raypoly.reports.run_page import measure_rows, other_arm_arguments, show_results, write_report
 from raypoly.reports.run_table import results_table
 from raypoly.reports.step_times import draw_step_times, time_rows
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
@@ -221,8 +221,8 @@ def test_the_closing_words_name_table_figure_and_report(run: Run) -> None:
 
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:
-    command = other_arm_command(
-        "poly_epo", "my.yaml", ["train.seed=1", "objective.set_size=3", "run.dir=/x", "run.on_pause=a b"]
-    )
-    assert command.endswith("-m raypoly.train --config my.yaml train.seed=1 'run.on_pause=a b' objective.name=grpo")
-    assert other_arm_command("grpo", None, ["objective.name=grpo"]).endswith("-m raypoly.train objective.name=poly_epo")
+    kept = ["train.seed=1", "run.on_pause=a b"]
+    words = other_arm_arguments("poly_epo", "my.yaml", [*kept, "objective.set_size=3", "run.dir=/x"])
+    assert words == ["-m", "raypoly.train", "--config", "my.yaml", *kept, "objective.name=grpo"]
+    words = other_arm_arguments("grpo", None, ["objective.name=grpo"])
+    assert words == ["-m", "raypoly.train", "objective.name=poly_epo"]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.local_driver import LocalDriver, wait_for
 from workflows.liveness.reaper import descendants
+from workflows.liveness.shell_command import shell_command
 
 ENDLESS = ("train.steps=100000", "train.checkpoint_every=1000")
 EVERY_END = os.environ.get("RAYPOLY_ENDS") == "all"
@@ -31,7 +32,8 @@ def test_sigterm_commits_and_saves_a_checkpoint_and_leaves_nothing(driver: Local
     assert any("Scorer" in title(pid) for pid in left), "there must be something to leave behind"
     process.send_signal(signal.SIGTERM)
     assert driver.finish() == 0, driver.log()
-    assert "Stopped; everything is committed. Resume with: python -m raypoly.train" in driver.log()
+    again = f"Stopped; everything is committed. Resume with: {shell_command(driver.command[1:])}"
+    assert again in driver.log()
     assert "Traceback" not in driver.log()
     assert list((driver.folder / "checkpoints").glob("step-*/manifest.json")), driver.log()
     assert_gone(left, process.pid)

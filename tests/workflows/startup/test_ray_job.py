@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ from tests.workflows.liveness.test_shutdown import title
 from workflows.liveness.reaper import descendants
 
 BIN = Path(sys.executable).parent
+SUBMIT = "ray job submit --working-dir . -- python"
 OURS = r"ray::(Generator|Learner|Judge|Scorer)"
 """Titles of the processes of a run's actors."""
 
@@ -119,6 +121,7 @@ def test_a_submitted_job_trains_and_its_log_shows_progress(head: Head, run: Loca
     assert str(run.folder) in done.stdout
     assert re.search(r"step 2/2\b.*reward", done.stdout)
     assert run.summary["state"] == "finished"
+    assert f"to compare: {SUBMIT} -m raypoly.train" in done.stdout
 
     refused = head.job("list", HOME=str(tmp_path))
     assert refused.returncode != 0, "without the token nobody gets in"
@@ -135,6 +138,7 @@ def test_a_stopped_job_leaves_no_actor_and_the_same_command_goes_on(head: Head, 
     assert head.job("stop", "one").returncode == 0
     log = head.job("logs", "one").stdout
     assert "Traceback" not in log, log
+    assert f"Resume with: {SUBMIT} {shlex.join(run.command[1:])}" in log
     wait_for(lambda: not any(map(title, actors)))
     kept = {path: path.read_bytes() for path in run.folder.glob("rollouts/step-*.parquet")}
     assert not Run(run.folder).finished, "it must have been stopped before its end"
