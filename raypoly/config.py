@@ -199,11 +199,11 @@ class ScorerConfig(Section):
     max_workers: int | None = resumable(
         None, ge=1, description="Scorer actors, at most: more start while programs wait. Default: scorer.workers."
     )
-    cpus: float = resumable(
-        1.0,
+    cpus: float | None = resumable(
+        None,
         gt=0,
-        description="CPUs that Ray reserves for a scorer actor on a cluster. On a Ray of this machine's own, where the "
-        "stages of a step take turns, it reserves 0.1.",
+        description="CPUs that Ray reserves for a scorer actor. Default: 1 on a cluster that has one to spare beside "
+        "all scorer.workers; else 0.1, as on one machine, where the stages of a step take turns.",
     )
     label: str | None = resumable(
         None,

@@ -157,10 +157,13 @@ def dashboard_url() -> str | None:
 
 
 def scorer_options(config: ScorerConfig) -> dict[str, Any]:
-    """The resources of a scorer actor: cores of a cluster, on any node of the label, one after the other."""
-    if not os.environ.get("RAY_ADDRESS"):
-        return actor_options()
-    options: dict[str, Any] = {"num_cpus": config.cpus, "scheduling_strategy": "SPREAD"}
+    """The resources of a scorer actor: cores of a cluster, spread over its nodes. Needs a connected Ray."""
+    if config.cpus is not None:
+        cpus = config.cpus
+    else:  # the engine and the learner must find room beside the scorers
+        spare = os.environ.get("RAY_ADDRESS") and ray.cluster_resources().get("CPU", 0.0) > config.workers
+        cpus = 1.0 if spare else ACTOR_CPUS
+    options: dict[str, Any] = {"num_cpus": cpus, "scheduling_strategy": "SPREAD"}
     if config.label is not None:
         name, _, value = config.label.partition("=")
         options["label_selector"] = {name: value}

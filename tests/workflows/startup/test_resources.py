@@ -26,10 +26,11 @@ def test_an_actor_without_a_gpu_sees_none_where_there_are_some() -> None:
 
 
 def test_scorers_reserve_cores_of_a_cluster_and_share_those_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ScorerConfig(cpus=2.0, label="raypoly.role=scorer")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert scorer_options(config) == {"num_cpus": ACTOR_CPUS}
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert scorer_options(ScorerConfig()) == {"num_cpus": 1.0, "scheduling_strategy": "SPREAD"}
+    assert scorer_options(ScorerConfig()) == {"num_cpus": ACTOR_CPUS, "scheduling_strategy": "SPREAD"}
+    config = ScorerConfig(cpus=2.0, label="raypoly.role=scorer")
     assert scorer_options(config)["num_cpus"] == 2.0
     assert scorer_options(config)["label_selector"] == {"raypoly.role": "scorer"}
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 4.0})
+    assert [scorer_options(ScorerConfig(workers=n))["num_cpus"] for n in (2, 3, 4)] == [1.0, 1.0, ACTOR_CPUS]
