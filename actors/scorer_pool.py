@@ -112,6 +112,7 @@ class ScorerPool:
         """The workers' median of `_Worker.pace`."""
         self._error: RaypolyError | None = None
         """Why no actor can be started any more."""
+        self._stopped = False
         self._grown_until = 0.0
         """Until when no more actors are asked for."""
         self.programs_run = 0
@@ -161,6 +162,7 @@ class ScorerPool:
 
     def stop(self) -> None:
         """End the actors and cancel all waits for verdicts."""
+        self._stopped = True
         for task in self._tasks:
             task.cancel()
         for future in self._futures.values():
@@ -183,6 +185,8 @@ class ScorerPool:
 
     def _dispatch(self) -> None:
         """Give what waits to workers that have room, and start more of them where none has."""
+        if self._stopped:
+            return
         refused: list[_Worker] = []
         while self._queue.waiting and len(refused) < 2:  # what one worker may not run, another may
             worker = self._with_room(refused)
@@ -338,7 +342,7 @@ class ScorerPool:
             worker.actor = None
 
     def _look_later(self) -> None:
-        if self._look is None and (self._flights or len(self._workers) > self._config.workers):
+        if not self._stopped and self._look is None and (self._flights or len(self._workers) > self._config.workers):
             self._look = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look_around)
 
     def _look_around(self) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,14 +17,12 @@ from raypoly.errors import RaypolyError
 from workflows.doctor.machine_findings import MachineFinding, attempt, attempt_all
 from workflows.doctor.node_report import NodeReport, report_node
 from workflows.liveness import ray_internals
-from workflows.startup.ray_cluster import connect_ray
+from workflows.startup.ray_cluster import connect_ray, why_closed
 
 _SECONDS = 240.0
 _NODE_SECONDS = 120.0
 """How long all nodes have for their reports; a process of Ray's takes some seconds to start."""
-_PORT_SECONDS = 3.0
 _PORTS = {"NodeManagerPort": "raylet", "ObjectManagerPort": "objects", "MetricsExportPort": "metrics"}
-_ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
 
 
 def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[list[MachineFinding], list[NodeReport]]:
@@ -36,7 +32,7 @@ def examine_cluster(config: Config, names: Sequence[str], cuda: bool) -> tuple[l
 
     def join() -> str:
         address = os.environ["RAY_ADDRESS"]
-        if closed := _why_closed(address):  # Ray itself would try for many minutes
+        if closed := why_closed(address):  # Ray itself would try for many minutes
             raise RaypolyError(
                 f"Nothing answers at RAY_ADDRESS={address} ({closed}): start the cluster, correct the address, open "
                 "the port, or unset it for a Ray of this machine's own."
@@ -90,22 +86,11 @@ def _port_findings(nodes: Sequence[Mapping[str, Any]]) -> list[MachineFinding]:
         ports["dashboard"] = {dashboard.rpartition("//")[2]: "dashboard"}
 
     def reach(places: Mapping[str, str]) -> str:
-        if closed := [f"{place} ({name}: {why})" for place, name in places.items() if (why := _why_closed(place))]:
+        if closed := [f"{place} ({name}: {why})" for place, name in places.items() if (why := why_closed(place))]:
             raise RaypolyError(f"{', '.join(closed)} can't be reached from here: open it in the firewall.")
         return ", ".join(f"{place.rpartition(':')[2]} ({name})" for place, name in places.items())
 
     return [attempt(what, lambda places=places: reach(places)) for what, places in ports.items()]  # type: ignore[misc]
-
-
-def _why_closed(address: str) -> str:
-    """Why a connection to `host:port` fails; empty if it does not, or the address has another form."""
-    found = _ADDRESS.fullmatch(address)
-    try:
-        if found is not None:
-            socket.create_connection((found["host"], int(found["port"])), _PORT_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        return str(getattr(error, "strerror", None) or error)
-    return ""
 
 
 def _token_mode() -> str:

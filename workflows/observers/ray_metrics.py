@@ -7,14 +7,14 @@ sets them again for as long as the run lives.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge
 
 from raypoly.metrics.sinks import MEASURES, flatten
 
-GAUGES: Mapping[str, str] = {
+GAUGES: dict[str, str] = {
     "step": "Steps done.",
     "reward": "Mean reward of the step's rollouts.",
     "strategies": "Mean distinct judged strategies in a group.",
@@ -37,6 +37,14 @@ GAUGES: Mapping[str, str] = {
     "tail/seconds": "Seconds from the end of generation to the labels of the group that came out last.",
     "tail/exposed": "Seconds of those in which nothing hid scoring and judging.",
 }
+LIVE: dict[str, str] = {
+    "programs_waiting": "Programs that no scorer has.",
+    "scorers_busy": "Scorers at work.",
+    "scorers_idle": "Scorers without work.",
+    "scorers_starting": "Scorers that are asked for and not there yet.",
+    "retries_left": "Retries left in the run's budget for lost actors.",
+}
+"""Gauges of what the run does now: looked up whenever the gauges are set again."""
 _STAGE = "seconds/"
 _EXPOSED = "exposed/"
 _STATUS = "statuses/"
@@ -70,10 +78,14 @@ class RayMetrics:
     Within its `with` block a thread sets the gauges again.
     """
 
-    def __init__(self, run: str, objective: str) -> None:
+    def __init__(
+        self, run: str, objective: str, live: Callable[[], Mapping[str, float]] = lambda: dict.fromkeys(LIVE, 0.0)
+    ) -> None:
+        """`live`: the numbers of `LIVE`. A thread of its own calls it."""
+        self._live = live
         self._tags = {"run": run, "objective": objective}
         keys = tuple(self._tags)
-        self._gauges = {name: LastingGauge(name, text, keys) for name, text in GAUGES.items()}
+        self._gauges = {name: LastingGauge(name, text, keys) for name, text in (GAUGES | LIVE).items()}
         self._stage = LastingGauge("stage_seconds", "Seconds of each stage of the newest step.", (*keys, "stage"))
         waited = "Seconds of the newest step that it waited for each stage, or for none of them (idle)."
         self._exposed = LastingGauge("exposed_seconds", waited, (*keys, "stage"))
@@ -98,7 +110,11 @@ class RayMetrics:
         self._thread.join()
 
     def _set_again(self) -> None:
-        while not self._ended.wait(AGAIN_SECONDS):
+        while True:
+            for name, value in self._live().items():
+                self._gauges[name].set(value, self._tags)
+            if self._ended.wait(AGAIN_SECONDS):
+                return
             for gauge in self._lasting:
                 gauge.set_again()
 

@@ -230,7 +230,13 @@ def _observers(
     """The observers. The stack stops those that watch something."""
     config = directory.config
     summary = Summary(store, journal, config)
-    ray_metrics = stack.enter_context(RayMetrics(directory.name, config.objective.name))
+
+    def live() -> dict[str, float]:
+        scorers = {f"scorers_{state}": float(count) for state, count in services.scorers.counts().items()}
+        left = float(services.context.retries.left)
+        return {"programs_waiting": float(services.scorers.waiting), **scorers, "retries_left": left}
+
+    ray_metrics = stack.enter_context(RayMetrics(directory.name, config.objective.name, live))
 
     def paused(pause: Mapping[str, Any], state: str) -> None:
         summary.pause(pause, state)

@@ -6,11 +6,14 @@ import importlib
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import signal
+import socket
 import sysconfig
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +29,10 @@ from workflows.liveness import ray_internals
 from workflows.liveness.reaper import Reaper, descendants
 
 _AUTHENTICATION = "RAY_AUTH_MODE"
+_ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
+_PORT_SECONDS = 3.0
+_PORT_WAITS = (0.5, 1.0, 2.0, 4.0, 0.0)
+"""Seconds to wait after each look at a closed port: a head that restarts opens it again."""
 ACTOR_CPUS = 0.1
 """The CPUs that Ray reserves for an actor. The stages of a step take turns, so two cores are enough for all."""
 
@@ -87,16 +94,38 @@ def _own_authentication() -> Iterator[None]:
 
 def _join_cluster(options: dict[str, Any]) -> None:
     """Join the cluster of `RAY_ADDRESS`. Raises `RaypolyError` if there is none."""
+    address = os.environ["RAY_ADDRESS"]
+    for wait in _PORT_WAITS:  # Ray itself would try for many minutes
+        closed = why_closed(address)
+        if not closed:
+            break
+        time.sleep(wait)
+    else:
+        raise _no_cluster(closed)
     with _own_sigterm():
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             ray.shutdown()
-            first = str(error).strip().partition("\n")[0].rstrip(".")
-            raise RaypolyError(
-                f"No Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']} ({first}): "
-                "start it, correct the address, or unset it for a Ray of this machine's own."
-            ) from error
+            raise _no_cluster(str(error).strip().partition("\n")[0].rstrip(".")) from error
+
+
+def _no_cluster(reason: str) -> RaypolyError:
+    return RaypolyError(
+        f"No Ray cluster answers at RAY_ADDRESS={os.environ['RAY_ADDRESS']} ({reason}): "
+        "start it, correct the address, or unset it for a Ray of this machine's own."
+    )
+
+
+def why_closed(address: str) -> str:
+    """Why a connection to `host:port` fails; empty if it does not, or the address has another form."""
+    found = _ADDRESS.fullmatch(address)
+    try:
+        if found is not None:
+            socket.create_connection((found["host"], int(found["port"])), _PORT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return ""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import ray
 
 from raypoly.metrics.sinks import flatten
 from tests.support.finished_run import metrics_row
-from workflows.observers.ray_metrics import GAUGES, RayMetrics
+from workflows.observers.ray_metrics import GAUGES, LIVE, RayMetrics
 from workflows.startup.ray_cluster import local_ray
 
 DASHBOARD = Path(__file__).resolve().parents[3] / "configs" / "grafana.json"
@@ -48,15 +48,15 @@ def served(port: int) -> dict[str, float]:
 
 
 def test_every_number_of_the_dashboard_is_served_by_the_node(port: int) -> None:
-    metrics = RayMetrics("a-run", "poly_epo")
-    metrics.log(ROW)
-    metrics.paused(True)
     asked = set(re.findall(r"ray_raypoly_\w+", DASHBOARD.read_text()))
-    assert len(asked) >= len(GAUGES)
-    deadline = time.monotonic() + 300
-    while asked - served(port).keys() and time.monotonic() < deadline:
-        time.sleep(1)
-    values = served(port)
+    assert len(asked) >= len(GAUGES | LIVE)
+    with RayMetrics("a-run", "poly_epo") as metrics:
+        metrics.log(ROW)
+        metrics.paused(True)
+        deadline = time.monotonic() + 300
+        while asked - served(port).keys() and time.monotonic() < deadline:
+            time.sleep(1)
+        values = served(port)
     assert asked <= values.keys()
     assert values["ray_raypoly_reward"] == pytest.approx(ROW["reward"])
     assert values["ray_raypoly_paused"] == 1
@@ -68,7 +68,11 @@ def test_a_gauge_is_served_for_as_long_as_the_run_lives(port: int) -> None:
         metrics.log(ROW)
         metrics.paused(True)
         expected = {f"ray_raypoly_{name.replace('/', '_')}" for name in GAUGES if name in flatten(ROW)}
-        expected |= {"ray_raypoly_paused", "ray_raypoly_stage_seconds", "ray_raypoly_exposed_seconds"}
+        expected |= {f"ray_raypoly_{name}" for name in LIVE} | {
+            "ray_raypoly_paused",
+            "ray_raypoly_stage_seconds",
+            "ray_raypoly_exposed_seconds",
+        }
         deadline = time.monotonic() + 60
         while expected - served(port).keys() and time.monotonic() < deadline:
             time.sleep(1)
