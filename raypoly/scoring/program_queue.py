@@ -26,6 +26,8 @@ from raypoly.values import Problem, Verdict
 
 RETRIES = 3
 """How often a program, or a calibration, is tried again after the sandbox failed."""
+REJECTIONS = 3
+"""After so many, a problem's tests are not tried any more."""
 _REMEMBERED = 100_000
 """Verdicts kept, for repeated programs."""
 _REMEMBERED_CHARACTERS = 256 << 20
@@ -53,7 +55,9 @@ class ProblemState:
     avoid: int | None = None
     """The worker that failed to calibrate it last."""
     broken: UsageError | None = None
-    """Why its tests can't be run, if they can't."""
+    """Why its tests can't be run, if they couldn't."""
+    rejections: int = 0
+    """How often they couldn't."""
     programs: int = 0
     """Programs that wait or run."""
 
@@ -143,7 +147,7 @@ class ProgramQueue:
         state.problem, state.programs = state.problem or problem, state.programs + 1
         if key in self._remembered:
             self._end(program, self._remembered[key])
-        elif state.broken is not None:
+        elif state.broken is not None and state.rejections >= REJECTIONS:
             self.fail(program, state.broken)
         else:
             self._first[key] = program
@@ -174,9 +178,12 @@ class ProgramQueue:
         state.reference_seconds, state.settled, state.busy = reference_seconds, True, False
 
     def reject(self, chunk: Chunk, error: UsageError) -> None:
-        """Record that the tests of a chunk's problem can't be run: all its programs end with the error."""
+        """Record that the tests of a chunk's problem could not be run: all its programs end with the error.
+
+        The next ones try again, up to `REJECTIONS`: a full machine may have been the cause.
+        """
         state = chunk.state
-        state.settled, state.busy, state.broken = True, False, error
+        state.busy, state.broken, state.rejections = False, error, state.rejections + 1
         for program in chunk.programs:
             self.fail(program, error)
         self._fail_waiting(state, error)
