@@ -32,6 +32,11 @@ _START_SECONDS = 60.0
 _WINDOW_MS = 32
 _MAY_BLOCK = 1 << 16
 """Bytes of finished messages for which a child may have waited until we looked: that is no sleep of its own."""
+_FEW = 256
+"""Fewer bytes never fill a socket, however small their pieces: no child waits for us behind them."""
+_BLOCKS = 150_000
+"""Bytes of one message behind which a child waits for us, since no more fit in: a result has at most some 110 times as
+many."""
 
 
 class ChildGone(Exception):
@@ -188,8 +193,8 @@ class Child:
                 self._flush()
             arrived = self._read()
             wall, cpu = time.monotonic() - asked, self.spent() - spent
-            if not window or arrived < _MAY_BLOCK:
-                self._meter.watch(wall, cpu, arrived > 0, self._is_complete())
+            if arrived < (_MAY_BLOCK if window else _BLOCKS):
+                self._meter.watch(wall, cpu, arrived > 0, arrived >= _FEW or self._is_complete())
             if arrived:
                 return
             asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)

@@ -2,11 +2,12 @@
 
 A process that waits for a core does not sleep, whatever the load. Linux counts that wait for each thread
 (`/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited, turns on a core), but books it when the thread
-gets its core. So the meter also asks which threads want one. A thread that does, and has had no turn since the last
-look, has waited all the time. What is charged at a look where some thread wants a core is not counted before the wait
-is booked, which may take it back. With one thread that is exact. Several may take turns, or begin and end: if some
-thread wants a core at two looks, no time between them was sleep. A look that the child's own bytes caused does not show
-that it works. Where the kernel counts no waits, a process sleeps while all its threads do.
+gets its core. So the meter also asks which threads want one. A thread that wants a core at two looks, and has not given
+one up between them (`voluntary_ctxt_switches`), has not slept: none of that time is sleep, though a host that lends its
+cores to others may have taken some. What is charged at a look where some thread wants a core is not counted before the
+wait is booked, which may take it back. Several threads may take turns, or begin and end: if some thread wants a core at
+two looks, no time between them was sleep. A look that the child's own bytes caused does not show that it works. Where
+the kernel counts no waits, a process sleeps while all its threads do.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class _Thread:
     """Seconds for which it has waited for a core, as far as the kernel has booked them."""
     turns: int
     """How often it has got a core."""
+    sleeps: int
+    """How often it has given one up."""
 
 
 class SleepMeter:
@@ -39,7 +42,7 @@ class SleepMeter:
         self._pid = pid
         self._unexplained = 0.0
         self._late = False
-        """Whether a message came since the last look: the child may have waited for us to take it."""
+        """Whether something came since the last look for which the child may have waited until we took it."""
         self._threads: dict[str, _Thread] = {}
         self._wanted = False
         """Whether some thread wanted a core at the last look, at a moment that the child had not chosen."""
@@ -52,14 +55,14 @@ class SleepMeter:
         self.slept = 0.0
         """Seconds of sleep so far."""
 
-    def watch(self, wall: float, cpu: float, arrived: bool, message: bool) -> None:
+    def watch(self, wall: float, cpu: float, arrived: bool, waits: bool) -> None:
         """Account for `wall` seconds in which the process used `cpu` seconds.
 
-        `arrived`: they ended with bytes of its; `message`: which make a message whole.
+        `arrived`: they ended with bytes of its; `waits`: behind which it may have waited for us.
         """
         # the kernel books CPU time by ticks, so that it comes late, and then all at once
         self._unexplained = max(-_LOOK_SECONDS, self._unexplained + wall - cpu)
-        self._late = self._late or message
+        self._late = self._late or waits
         if self._unexplained > _NOTE_SECONDS and self._own is None:
             self._own = _threads(os.getpid()), time.process_time()
         if self._unexplained > _LOOK_SECONDS:
@@ -78,8 +81,10 @@ class SleepMeter:
     def _credit(self, before: dict[str, _Thread], now: dict[str, _Thread], wanted: bool) -> float:
         """Seconds since the last look that were no sleep. What it charged is settled once the wait for it is booked."""
         earlier, self._wanted = self._wanted, wanted
-        if _still_waits(before, now):
-            self._ahead += self._unexplained
+        awake = _never_slept(before, now)
+        if awake is not None:
+            waits_on = before[awake].turns == now[awake].turns
+            self._ahead = self._unexplained + (self._ahead if waits_on else 0.0)
             return self._unexplained
         alone = len(before) < 2 and len(now) < 2
         booked = _longest_wait(before, now)
@@ -99,12 +104,13 @@ class SleepMeter:
         self.slept, self._open = self.slept + self._open, 0.0
 
 
-def _still_waits(before: dict[str, _Thread], now: dict[str, _Thread]) -> bool:
-    """Whether some thread wants a core, as it did before, and has had none since."""
-    return any(
-        thread.wants_core and name in before and before[name].wants_core and before[name].turns == thread.turns
-        for name, thread in now.items()
-    )
+def _never_slept(before: dict[str, _Thread], now: dict[str, _Thread]) -> str | None:
+    """A thread that wants a core, as it did before, and has given none up since; None if there is none."""
+    for name, thread in now.items():
+        earlier = before.get(name)
+        if earlier and thread.wants_core and earlier.wants_core and earlier.sleeps == thread.sleeps:
+            return name
+    return None
 
 
 def _longest_wait(before: dict[str, _Thread], now: dict[str, _Thread]) -> float:
@@ -122,7 +128,9 @@ def _threads(pid: int) -> dict[str, _Thread]:
             with contextlib.suppress(OSError):  # this one has
                 _, waited, turns = (folder / name / "schedstat").read_text().split() if _COUNTED else (0, 0, 0)
                 state = (folder / name / "stat").read_text().rpartition(")")[2].split()[0]
-                found[name] = _Thread(state not in _SLEEPING, int(waited) / 1e9, int(turns))
+                status = (folder / name / "status").read_text()
+                sleeps = int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])
+                found[name] = _Thread(state not in _SLEEPING, int(waited) / 1e9, int(turns), sleeps)
     return found
 
 
