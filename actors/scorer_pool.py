@@ -323,7 +323,7 @@ class ScorerPool:
                 self._remove(worker)
             return
         worker.ready, worker.since = True, self._now()
-        self._queue.workers = len(self._workers)
+        self._count_workers()
         self._dispatch()
 
     def _free_places(self) -> int:
@@ -333,8 +333,12 @@ class ScorerPool:
     def _remove(self, worker: _Worker) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
-            self._queue.workers = len(self._workers)
+            self._count_workers()
         self._end(worker)
+
+    def _count_workers(self) -> None:
+        """Tell the queue how many there are. One that is asked for and may never come takes over from no other."""
+        self._queue.workers = sum(worker.ready or worker.index < self._config.workers for worker in self._workers)
 
     def _end(self, worker: _Worker) -> None:
         if worker.actor is not None:
