@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.immediate_exit import exit_now
+from tests.support.s3_server import S3Server, s3_server
 from tests.support.warm_model import warm_model as build_warm_model
 
 # A shell that runs the tests in its background ignores Ctrl-C, and so would every command that they start.
@@ -57,3 +58,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         exit_now(config.stash[_ended])
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server of the test's own, so that no late request of another's reaches it; its credentials are set."""
+    with s3_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield server

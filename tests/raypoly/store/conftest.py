@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -12,19 +12,10 @@ from raypoly.store import Store, open_store
 from raypoly.store.filesystem_backend import FilesystemBackend
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.remote_store import RemoteStore
-from tests.support.s3_server import S3Server, s3_server
+from tests.support.s3_server import S3Server
 
 Open = Callable[[], Store]
 """Opens the same place anew, as another process would."""
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server of the test's own, so that no late request of another's reaches it; its credentials are set."""
-    with s3_server() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from raypoly.settings import load
 from raypoly.store import acquire_lease, open_store
 from tests.support.faulty_server import Server, running
 from tests.support.ray_machines import Machines
-from tests.support.s3_server import S3Server, s3_server
+from tests.support.s3_server import S3Server
 from workflows.doctor.machine import examine_machine
 from workflows.doctor.machine_findings import attempt_all
 from workflows.doctor.node_report import read_pins, report_node, version_finding
@@ -212,14 +212,6 @@ def test_each_node_of_a_cluster_is_examined(run: str, machines: Machines, joined
     (cluster,) = [finding.detail for finding in findings if finding.what == "cluster"]
     assert machines.address in cluster
     assert "without a token" in cluster
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,7 @@ import pytest
 from raypoly import Run
 from tests.support.driver_process import SMALL, Driver
 from tests.support.run_differences import run_differences
-from tests.support.s3_server import Fault, S3Server, s3_server
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
+from tests.support.s3_server import Fault, S3Server
 
 
 @pytest.fixture
