@@ -4,11 +4,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.immediate_exit import exit_now
-from tests.support.s3_server import S3Server, s3_server
 from tests.support.warm_model import warm_model as build_warm_model
 
 # A shell that runs the tests in its background ignores Ctrl-C, and so would every command that they start.
@@ -61,8 +61,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server of the test's own, so that no late request of another's reaches it; its credentials are set."""
+    from tests.support.s3_server import s3_server  # a second of imports that few tests need
+
     with s3_server() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
