@@ -229,11 +229,10 @@ class ScorerPool:
             self._queue.again(chunk, worker.index, str(error))
         except (RayError, RaypolyError) as error:  # the actor's own code failed
             self._queue.abandon(chunk, error)
-        finally:
-            worker.chunks -= 1
-            worker.since = self._now()
-            self._flights.pop(flight, None)
-            self._dispatch()
+        worker.chunks -= 1  # not where this task is cancelled: then the pool is stopped, or the event loop ends
+        worker.since = self._now()
+        self._flights.pop(flight, None)
+        self._dispatch()
 
     async def _run(self, flight: _Flight) -> None:
         worker, chunk, problem = flight.worker, flight.chunk, flight.chunk.state.problem

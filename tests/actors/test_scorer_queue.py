@@ -177,3 +177,20 @@ def test_a_slow_program_is_not_given_to_a_second_actor() -> None:
         assert await ended(pool, programs([30.0], "slow")) == pytest.approx(30.4, abs=0.2)
 
     assert sum(len(codes) for codes in in_virtual_time(2, work).given) == 9
+
+
+def test_an_event_loop_that_ends_sends_no_more_programs() -> None:
+    """They would run for ever: nothing cancels what is started while the loop cancels all."""
+
+    async def main() -> NotingScorers:
+        pool = NotingScorers(2, 0, 0)
+        await pool.start()
+        asyncio.create_task(pool.score(PROBLEM, programs([1.0] * 9, "many")))  # noqa: RUF006
+        await asyncio.sleep(0.5)
+        return pool
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop, pool = runner.get_loop(), runner.run(main())
+        assert pool.counts()["busy"] == 2
+    assert asyncio.all_tasks(loop) == set()
+    assert sum(len(codes) for codes in pool.given) == 2
