@@ -1,6 +1,6 @@
 """The learner's client in the driver: one actor a rank, started, called and stopped together (a worker group).
 
-    learners = LearnerGroup(config, model_path, options, context, note)
+    learners = LearnerGroup(config, model_path, options, context)
     standing = await learners.start(checkpoint.reader)
     await learners.call("learn", lambda rank: rank.accumulate.remote(rows))       # every rank; rank 0's answer
 
@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors.calls import LOST, START, CallContext, result
 from actors.learner import WRITING, LearnerActor, Rendezvous, Standing
@@ -30,8 +28,6 @@ T = TypeVar("T")
 
 _NEIGHBOUR_SECONDS = 60.0
 """A rank may fail by a dead neighbour before Ray reports the death, by so many seconds at most."""
-_PLACING_SECONDS = 30.0
-"""Seconds of waiting for GPUs after which the user is told."""
 
 
 class LearnerGroup:
@@ -43,13 +39,11 @@ class LearnerGroup:
         model_path: Path,
         options: Callable[[int], dict[str, Any]],
         context: CallContext,
-        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`options`: Ray's actor options by rank."""
         self._config, self._model_path, self._options = config, model_path, options
-        self._context, self._note, self.ranks = context, note, config.train.ranks
+        self._context, self.ranks = context, config.train.ranks
         self._actors: list[Any] = []
-        self._group: PlacementGroup | None = None
         self.started = 0
         """Starts so far."""
 
@@ -63,12 +57,11 @@ class LearnerGroup:
         self.stop()
         self._actors = []
         self.started += 1
-        own = await self._placement()
         actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
         for rank in range(self.ranks):
             name = self._who(rank) if self.started == 1 else f"{self._who(rank)}-{self.started}"
             self._actors.append(
-                actor.options(name=name, **self._options(rank), **own).remote(str(self._model_path), self._config)
+                actor.options(name=name, **self._options(rank)).remote(str(self._model_path), self._config)
             )
         if self.ranks == 1:
             return await self.call(START, lambda rank: rank.setup.remote(checkpoint))
@@ -124,29 +117,10 @@ class LearnerGroup:
         """End all ranks."""
         for actor in self._actors:
             ray.kill(actor)
-        if self._group is not None:
-            remove_placement_group(self._group)
-            self._group = None
 
     async def _one(self, stage: str, who: str, actor: Any, answer: Awaitable[T]) -> T:
         with self._context.in_flight.waiting(stage, who, actor):
             return await result(answer)
-
-    async def _placement(self) -> dict[str, Any]:
-        """Additional options of each rank: several ranks with a GPU each share a placement group."""
-        given = self._options(0)
-        if self.ranks == 1 or "num_gpus" not in given or "scheduling_strategy" in given:
-            return {}
-        each = {"CPU": given["num_cpus"], "GPU": given["num_gpus"]}
-        self._group = placement_group([each] * self.ranks, strategy="PACK")
-        ready = asyncio.ensure_future(result(self._group.ready()))
-        done, _ = await asyncio.wait([ready], timeout=_PLACING_SECONDS)
-        if not done:
-            there = ray.cluster_resources().get("GPU", 0.0)
-            self._note(f"Waiting for train.ranks={self.ranks} free GPUs; the cluster has {there:g} in all.")
-        with self._context.in_flight.waiting(START, "Ray's placement of the learner's ranks"):
-            await ready
-        return {"scheduling_strategy": PlacementGroupSchedulingStrategy(self._group)}
 
     def _who(self, rank: int) -> str:
         return "learner" if self.ranks == 1 else f"learner-{rank}"

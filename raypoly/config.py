@@ -205,6 +205,11 @@ class ScorerConfig(Section):
         description="CPUs that Ray reserves for a scorer actor. Default: 1 on a cluster that has one to spare beside "
         "all scorer.workers; else 0.1, as on one machine, where the stages of a step take turns.",
     )
+    spare_gpu_node: float = resumable(
+        4.0,
+        ge=0,
+        description="CPUs of a cluster's node with a GPU that are left to the engines there; at most half of them.",
+    )
     label: str | None = resumable(
         None,
         pattern=r"^[^\s=]+=[^\s=]+$",

@@ -54,12 +54,15 @@ class Placement:
 ON_CPU = Placement("cpu", "objects")
 
 
-def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1) -> Placement:
+def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows: bool = False) -> Placement:
     """The config's placement in a cluster of `gpus` GPUs with a learner of `ranks` ranks.
 
-    Raises `UsageError` if it does not fit.
+    `grows`: an autoscaler may bring the GPUs that are missing. Raises `UsageError` if it does not fit.
     """
     kind: Kind = config.placement if config.placement != "auto" else _fitting(gpus)
+    needed = ranks if kind == "colocated" else ranks + config.engines
+    if grows and kind != "cpu" and config.transport not in REHEARSED.values():
+        gpus = max(gpus, needed)
     rehearsal = config.transport in ("shared_memory", "gloo", "objects") and gpus == 0
     if kind != "cpu" and gpus == 0 and not rehearsal:
         raise UsageError(
@@ -71,7 +74,6 @@ def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1) -> Pla
             f"generator.placement=colocated puts one engine beside each rank of the learner ({ranks}), and "
             f"generator.engines={config.engines}: use as many engines as ranks, or generator.placement=split."
         )
-    needed = ranks if kind == "colocated" else ranks + config.engines
     if kind != "cpu" and 0 < gpus < needed:
         raise UsageError(
             f"generator.placement={kind} needs {needed} GPUs ({_shares(kind, ranks, config.engines)}) and the cluster "

@@ -57,6 +57,23 @@ def test_what_can_not_be_is_refused_in_one_sentence(gpus: int, settings: dict[st
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "settings", "kind", "on_gpu"),
+    [
+        (0, {"placement": "split", "engines": 2}, "split", True),
+        (0, {"placement": "colocated"}, "colocated", True),
+        (1, {"placement": "split", "transport": "objects"}, "split", True),
+        (0, {"placement": "split", "transport": "gloo"}, "split", False),
+        (0, {}, "cpu", False),
+    ],
+)
+def test_gpus_that_an_autoscaler_may_bring_count(
+    gpus: int, settings: dict[str, object], kind: str, on_gpu: bool
+) -> None:
+    found = resolve_placement(GeneratorConfig.model_validate(settings), gpus, grows=True)
+    assert (found.kind, found.on_gpu) == (kind, on_gpu)
+
+
 def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
     assert resolve_placement(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "objects", on_gpu=True)
     assert resolve_placement(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2).kind == "colocated"

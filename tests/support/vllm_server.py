@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from transformers import Qwen3ForCausalLM
 from raypoly.judge.gold import read_gold_groups
 from raypoly.judge.openai.judge_prompt import INSTRUCTIONS
 from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
+from tests.support.ports import free_port
 
 MODEL = "random"
 CONTEXT = 16_384
@@ -106,7 +106,7 @@ class VllmServer:
 @contextmanager
 def serving(model: Path, port: int = 0, *options: str) -> Iterator[VllmServer]:
     """The server while it runs; its log lies beside the model. Raises `RuntimeError` where it does not come up."""
-    port = port or _free_port()
+    port = port or free_port()
     log = model.with_suffix(".log")
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={model}", f"--port={port}"]
     command += ["--host=127.0.0.1", *_OPTIONS, *options]
@@ -120,12 +120,6 @@ def serving(model: Path, port: int = 0, *options: str) -> Iterator[VllmServer]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # its engine is a process of its own in the same group
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], health: str, log: Path) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
+from ray.experimental.internal_kv import _internal_kv_get
 
 
 def actor_id(actor: Any) -> str:
@@ -39,6 +41,20 @@ def dashboard_address() -> str | None:
     """Where the dashboard of the connected Ray answers, with or without `http://`."""
     found: str | None = ray._private.worker.get_dashboard_url()
     return found
+
+
+def autoscales() -> bool:
+    """Whether the connected cluster has an autoscaler, which may add nodes.
+
+    It names the types of its nodes. Where there is none, Ray makes up a type for each node.
+    """
+    context = ray.get_runtime_context()
+    made_up = {f"node_{node['NodeID']}" for node in ray.nodes()}
+    status = get_cluster_status(context.gcs_address)
+    types = {node.ray_node_type_name for node in (*status.active_nodes, *status.idle_nodes)}
+    told = _internal_kv_get(ray._private.ray_constants.DEBUG_AUTOSCALING_STATUS)  # of the first autoscaler, not v2
+    first = set(json.loads(told)["autoscaler_report"]["active_nodes"]) if told else made_up
+    return not types <= made_up or not first & made_up
 
 
 def job_runtime_env() -> Mapping[str, Any] | None:

@@ -142,7 +142,7 @@ async def open_run(
         stack.push_async_callback(journal.close)
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
-        places = await asyncio.to_thread(reserve_resources, config)
+        places = await reserve_resources(config, progress.note)
         asking = [stage.name for stage in stages if stage.used and stage.turn == "learner"]
         refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)
@@ -209,9 +209,9 @@ def _services(
     )
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
     scorer = config.scorer.model_copy(update={"all_tests": all_tests})
-    scorers = ScorerPool(scorer, scorer_options(config.scorer), context=context)
-    generator = Generator(config, model, places.options, context, places.placement)
-    learner = LearnerSession(config, model, journal, writer, places.options, note, context)
+    scorers = ScorerPool(scorer, scorer_options(config.scorer, places.cpus), context=context)
+    generator = Generator(config, model, places.engine, context, places.placement)
+    learner = LearnerSession(config, model, journal, writer, places.rank, note, context)
     for service in (judge, scorers, generator, learner):
         stack.callback(service.stop)
     return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context)

@@ -185,12 +185,16 @@ def dashboard_url() -> str | None:
     return f"http://{url}" if url and not url.startswith("http") else url
 
 
-def scorer_options(config: ScorerConfig) -> dict[str, Any]:
-    """The resources of a scorer actor: cores of a cluster, spread over its nodes. Needs a connected Ray."""
+def scorer_options(config: ScorerConfig, reserved: float = 0.0) -> dict[str, Any]:
+    """The resources of a scorer actor: cores of a cluster, spread over its nodes. Needs a connected Ray.
+
+    `reserved`: CPUs of the cluster that are kept for others.
+    """
     if config.cpus is not None:
         cpus = config.cpus
     else:  # the engine and the learner must find room beside the scorers
-        spare = os.environ.get("RAY_ADDRESS") and ray.cluster_resources().get("CPU", 0.0) > config.workers
+        shared = "RAY_ADDRESS" in os.environ
+        spare = shared and ray.cluster_resources().get("CPU", 0.0) - reserved > config.workers
         cpus = 1.0 if spare else ACTOR_CPUS
     options: dict[str, Any] = {"num_cpus": cpus, "scheduling_strategy": "SPREAD"}
     if config.label is not None:

@@ -1,70 +1,136 @@
-"""Ray's resources for the learner and the engines, by their placement.
+"""Ray's resources for the learner, the engines and the driver.
 
-    resources = reserve_resources(config)
-    Generator(config, model_path, resources.options, context, resources.placement)
+    resources = await reserve_resources(config, note)
+    Generator(config, model, resources.engine, context, resources.placement)
 
-A colocated pair, a rank of the learner and its engine, shares one bundle of a placement group, and so one GPU.
+On GPUs all engines and ranks of a run are in one placement group, so a run has all of its GPUs or none. A colocated
+pair, a rank of the learner and its engine, shares one bundle of it, and so one GPU.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.util.placement_group import placement_group
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from actors.calls import result
 from raypoly.config import Config
-from raypoly.errors import RaypolyError
 from raypoly.placement import Placement, resolve_placement
+from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import ACTOR_CPUS
 
-WAIT_SECONDS = 300.0
-"""How long to wait for a busy cluster to give the bundles of a colocated run."""
+NOTE_SECONDS = 30.0
+"""Seconds between lines that say what a run waits for."""
+_OWN_CORE_SECONDS = 2.0
+"""How long to wait for a core of the driver's node. If others have it, the driver does without."""
 
 
 @dataclass(frozen=True)
 class ActorResources:
-    """The reserved resources of the policy's actors."""
+    """The reserved resources of a run."""
 
     placement: Placement
     gpus: int
     """How many GPUs the cluster has."""
-    group: Any = None
-    """The placement group; None if no actors are colocated."""
+    group: PlacementGroup | None = None
+    """The placement group of the engines and ranks; None where they may be anywhere."""
+    ranks: int = 1
+    """Of the learner: the group's first bundles, where engines have others."""
+    engine_cpus: float = ACTOR_CPUS
+    """CPUs of an engine."""
+    cpus: float = 0.0
+    """CPUs of the cluster that are taken by all of this: they are no room for scorers."""
 
-    def options(self, index: int) -> dict[str, Any]:
-        """Ray's options for the engine, and for the learner's rank, with this index."""
-        options: dict[str, Any] = {"num_cpus": ACTOR_CPUS}
+    def rank(self, index: int) -> dict[str, Any]:
+        """Ray's options for the learner's rank with this index."""
+        return self._options(ACTOR_CPUS, index)
+
+    def engine(self, index: int) -> dict[str, Any]:
+        """Ray's options for the engine with this index."""
+        return self._options(self.engine_cpus, index if self.placement.sleeps else self.ranks + index)
+
+    def _options(self, cpus: float, bundle: int) -> dict[str, Any]:
+        options: dict[str, Any] = {"num_cpus": cpus}
         if self.placement.gpu_share:
             options["num_gpus"] = self.placement.gpu_share
         elif self.gpus:  # an actor that asked for no GPU may see all of them
             options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
         if self.group is not None:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
-                placement_group=self.group, placement_group_bundle_index=index
+                placement_group=self.group, placement_group_bundle_index=bundle
             )
         return options
 
 
-def reserve_resources(config: Config) -> ActorResources:
-    """Reserve the resources for a config. Ray frees them when this driver disconnects.
+async def reserve_resources(config: Config, note: Callable[[str], None]) -> ActorResources:
+    """Reserve a run's resources; wait for those that others have, or that an autoscaler brings. `note` tells of it.
 
-    Raises `UsageError` if the cluster does not have them, `RaypolyError` if they are in use for too long.
+    Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have them.
     """
-    gpus = int(ray.cluster_resources().get("GPU", 0))
-    placement = resolve_placement(config.generator, gpus, config.train.ranks)
-    if not placement.sleeps:
-        return ActorResources(placement, gpus)
-    bundle = {"CPU": 2 * ACTOR_CPUS} | ({"GPU": 1.0} if placement.on_gpu else {})
-    # without GPUs all pairs are on one machine, whose memory they share
-    strategy = "PACK" if placement.on_gpu else "STRICT_PACK"
-    pairs = max(config.generator.engines, config.train.ranks)
-    group = placement_group([bundle] * pairs, strategy=strategy)
-    if not group.wait(WAIT_SECONDS):
-        raise RaypolyError(
-            f"The cluster had no room for generator.placement=colocated ({pairs} x {bundle}) in {WAIT_SECONDS:.0f} s: "
-            "end what holds it (`ray status` shows it), then run the same command again."
+    gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, "RAY_ADDRESS" in os.environ
+    placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
+    if placement.kind == "cpu" and config.generator.placement == "auto" and config.model.path is not None and shared:
+        note(
+            "No GPU is up in this cluster: engine and learner run on CPUs. If an autoscaler is to bring GPUs, set "
+            "generator.placement=colocated or split."
         )
-    return ActorResources(placement, gpus, group)
+    core = await _own_core() if shared else 0.0
+    if not (placement.on_gpu or placement.sleeps):
+        return ActorResources(placement, gpus, cpus=core)
+    engine_cpus = _engine_cpus(config) if placement.on_gpu and shared else ACTOR_CPUS
+    rank, engine = {"CPU": ACTOR_CPUS}, {"CPU": engine_cpus}
+    pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * ranks
+    bundles = pairs if placement.sleeps else [rank] * ranks + [engine] * config.generator.engines
+    if placement.on_gpu:
+        bundles = [bundle | {"GPU": 1.0} for bundle in bundles]
+    # without GPUs all pairs are on one machine, whose memory they share
+    group = placement_group(bundles, strategy="PACK" if placement.on_gpu else "STRICT_PACK")
+    await _until_ready(group, len(bundles), placement, note)
+    cpus = core + sum(bundle["CPU"] for bundle in bundles)
+    return ActorResources(placement, gpus, group, ranks, engine_cpus, cpus)
+
+
+async def _until_ready(group: PlacementGroup, size: int, placement: Placement, note: Callable[[str], None]) -> None:
+    """Wait for the group's resources, and say each half minute what is missing."""
+    ready = asyncio.ensure_future(result(group.ready()))
+    wanted = f"{size} free GPUs" if placement.on_gpu else f"a node with {size} x {group.bundle_specs[0]['CPU']:g} CPUs"
+    kind = "GPU" if placement.on_gpu else "CPU"
+    while not (await asyncio.wait([ready], timeout=NOTE_SECONDS))[0]:
+        there, free = ray.cluster_resources().get(kind, 0.0), ray.available_resources().get(kind, 0.0)
+        grows = ": an autoscaler may bring more" if ray_internals.autoscales() else ""
+        note(
+            f"Waiting for {wanted} (generator.placement={placement.kind}): of {there:g} {kind}s in the cluster "
+            f"{free:g} are free{grows}. `ray status` shows who has them."
+        )
+    await ready
+
+
+def _engine_cpus(config: Config) -> float:
+    """CPUs of an engine: its part of `scorer.spare_gpu_node`, which is at most half of what a node with a GPU has."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("GPU")]
+    if not nodes:
+        return ACTOR_CPUS
+    spare = min(config.scorer.spare_gpu_node, *(float(node.get("CPU", 0)) / 2 for node in nodes))
+    on_one = min(config.generator.engines, int(max(node["GPU"] for node in nodes)))
+    return max(ACTOR_CPUS, round(spare / on_one, 1))
+
+
+async def _own_core() -> float:
+    """Keep one core of the driver's node free of scorers, where other nodes have some. Returns how many are kept."""
+    here = ray.get_runtime_context().get_node_id()
+    cpus = {node["NodeID"]: float(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
+    if cpus.get(here, 0.0) < 2 or sum(cpus.values()) < cpus[here] + 1:
+        return 0.0
+    group = placement_group([{"CPU": 1.0}], bundle_label_selector=[{"ray.io/node-id": here}])
+    ready = asyncio.ensure_future(result(group.ready()))
+    if (await asyncio.wait([ready], timeout=_OWN_CORE_SECONDS))[0]:
+        return 1.0
+    ready.cancel()
+    remove_placement_group(group)  # as it waits it would be demand, for which an autoscaler starts a node
+    return 0.0

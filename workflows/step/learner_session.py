@@ -68,7 +68,7 @@ class LearnerSession:
     ) -> None:
         self._config, self._journal, self._saver, self._note = config, journal, saver, note
         self._context = context or CallContext()
-        self._learners = LearnerGroup(config, model_path, options, self._context, note)
+        self._learners = LearnerGroup(config, model_path, options, self._context)
         self._restoring = asyncio.Lock()
         self.version = 0
         """Steps applied to the weights."""

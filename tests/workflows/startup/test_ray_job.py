@@ -18,6 +18,7 @@ import pytest
 
 from raypoly import Run
 from tests.support.local_driver import ROOT, LocalDriver, wait_for
+from tests.support.ports import free_port
 from tests.workflows.liveness.test_shutdown import title
 from workflows.liveness.reaper import descendants
 
@@ -54,13 +55,6 @@ class Head:
         return done
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
     folder = Path(tempfile.mkdtemp(prefix="rj-", dir="/tmp"))
@@ -77,7 +71,7 @@ def head() -> Iterator[Head]:
 
 def _start(folder: Path, environment: dict[str, str]) -> Head | None:
     """A head that is up: its dashboard answers some time before that. None where it gave up."""
-    port, dashboard = _free_port(), _free_port()
+    port, dashboard = free_port(), free_port()
     command = [BIN / "ray", "start", "--head", "--block", "--num-cpus=2", f"--port={port}", "--disable-usage-stats"]
     command += [f"--dashboard-port={dashboard}", f"--temp-dir={folder / 'ray'}", "--dashboard-agent-listen-port=0"]
     told = folder / "head.log"

@@ -1,0 +1,133 @@
+"""Where actors land on simulated clusters: cores for scorers, whole sets of GPUs, nodes that an autoscaler brings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import yaml
+from ray.cluster_utils import Cluster
+from ray.util.placement_group import remove_placement_group
+
+from actors.scorer_pool import ScorerPool
+from raypoly.config import Config, ScorerConfig
+from raypoly.values import Problem, TestSuite
+from tests.support.autoscaling_cluster import autoscaling_cluster
+from workflows.liveness import ray_internals
+from workflows.startup import resources
+from workflows.startup.ray_cluster import connect_ray, local_ray, scorer_options
+from workflows.startup.resources import reserve_resources
+
+SPLIT = Config.model_validate({"generator": {"placement": "split", "engine": "transformers", "transport": "objects"}})
+SPIN = "def f(n):\n    total = 0\n    for i in range(4_000_000):\n        total += i % 3\n    return n\n"
+PATIENCE = 120.0
+
+
+@ray.remote
+class Somewhere:
+    def node(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+
+def test_a_run_gets_all_of_its_gpus_or_waits_for_all_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+
+    async def two_runs() -> tuple[bool, list[Any]]:
+        first = await reserve_resources(SPLIT, notes.append)
+        second = asyncio.create_task(reserve_resources(SPLIT, notes.append))
+        while not notes:
+            await asyncio.sleep(0.1)
+        assert first.group is not None
+        waited = not second.done()
+        remove_placement_group(first.group)
+        return waited, [first.rank(0), first.engine(0), (await second).gpus]
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(resources, "NOTE_SECONDS", 0.5)
+    with local_ray(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False):
+        waited, (rank, engine, gpus) = asyncio.run(two_runs())
+    assert waited
+    assert gpus == 2
+    assert rank["num_gpus"] == engine["num_gpus"] == 1.0
+    assert notes[0] == (
+        "Waiting for 2 free GPUs (generator.placement=split): of 2 GPUs in the cluster 0 are free. "
+        "`ray status` shows who has them."
+    )
+
+
+@pytest.fixture
+def uneven(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Nodes of 2, 4 and 4 CPUs; the driver is on that of two."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=4, object_store_memory=80 << 20)
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def test_scorers_take_every_core_but_one_of_the_drivers_node(uneven: Cluster) -> None:
+    config = Config.model_validate({"scorer": {"workers": 8}})
+
+    async def nodes() -> Counter[str]:
+        reserved = await reserve_resources(config, print)
+        small = [Somewhere.options(**reserved.engine(0)).remote(), Somewhere.options(**reserved.rank(0)).remote()]
+        options = scorer_options(config.scorer, reserved.cpus)
+        assert options["num_cpus"] == 1.0
+        scorers = [Somewhere.options(**options).remote() for _ in range(8)]
+        await asyncio.gather(*(each.node.remote() for each in small))
+        return Counter(await asyncio.gather(*(each.node.remote() for each in scorers)))
+
+    with connect_ray(config, "uneven"):
+        found = asyncio.run(asyncio.wait_for(nodes(), PATIENCE))
+        assert found[ray.get_runtime_context().get_node_id()] <= 1
+        assert sorted(found.values()) == [1, 3, 4]
+        assert not ray_internals.autoscales()
+
+
+def test_demand_of_the_pool_and_of_a_run_starts_nodes_and_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own autoscaler, with the node type of cluster.yaml."""
+    given = yaml.safe_load((Path(__file__).parents[3] / "cluster.yaml").read_text())["available_node_types"]
+    scorers = {**given["cpu_scorer"], "resources": {"CPU": 4}, "node_config": {}}
+    types = {"cpu_scorer": scorers, "gpu": {"resources": {"CPU": 2, "GPU": 1}, "max_workers": 2}}
+    with autoscaling_cluster(types, head_cpus=given["gpu_head"]["resources"]["CPU"]) as address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with connect_ray(SPLIT, "autoscaled"):
+            assert ray_internals.autoscales()
+            asyncio.run(asyncio.wait_for(_grows_and_shrinks(), 2 * PATIENCE))
+            notes: list[str] = []
+            monkeypatch.setattr(resources, "NOTE_SECONDS", 1.0)
+            found = asyncio.run(asyncio.wait_for(reserve_resources(SPLIT, notes.append), PATIENCE))
+    assert found.placement.on_gpu
+    assert "of 0 GPUs in the cluster 0 are free: an autoscaler may bring more" in notes[0]
+
+
+async def _grows_and_shrinks() -> None:
+    config = ScorerConfig(workers=1, max_workers=3, cpus=1.0, idle_seconds=2.0)
+    pool = ScorerPool(config, scorer_options(config))
+    problem = Problem("spin", "", "f", TestSuite("check", "def check(f):\n    assert f(3) == 3\n"))
+    try:
+        await pool.start()
+        waits = asyncio.ensure_future(pool.score(problem, [f"{SPIN}# {i}" for i in range(200)]))
+        await _until(lambda: pool.counts()["busy"] >= 2 or waits.done())
+        assert not waits.done(), "no node came while programs waited"
+        assert {verdict.status for verdict in await waits} == {"passed"}
+        await _until(lambda: sum(pool.counts().values()) == 1)
+    finally:
+        pool.stop()
+    await _until(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
+
+
+async def _until(reached: Any) -> None:
+    until = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < until
+        await asyncio.sleep(0.2)
