@@ -12,6 +12,7 @@ import numpy as np
 import ray
 
 from actors.calls import LOST, START, CallContext, result
+from actors.model_files import ModelFiles
 from actors.watched import WATCHED, Pulse, Watched
 from raypoly.config import GeneratorConfig
 from raypoly.engines import Sample, SampleRequest, build
@@ -31,21 +32,21 @@ two to four blocks of the KV cache. An engine without blocks has a number of its
 class GeneratorActor(Watched):
     """Samples groups in the order in which they were submitted; one call at a time."""
 
-    def __init__(self, model_path: str, config: GeneratorConfig, dtype: str) -> None:
-        self._arguments = (Path(model_path), config, dtype)
+    def __init__(self, model: ModelFiles, config: GeneratorConfig, dtype: str) -> None:
+        self._model, self._config, self._dtype = model, config, dtype
         self._version = 0
 
     def __repr__(self) -> str:
         """Ray asks once, when the actor is made."""
-        model, config, _ = self._arguments
-        return f"Generator({config.engine}, {model.name})"
+        return f"Generator({self._config.engine}, {self._model.name})"
 
     def setup(self) -> None:
         """Load the model. An error fails this call; the actor lives on."""
         from transformers import AutoTokenizer
 
-        self._tokenizer = AutoTokenizer.from_pretrained(self._arguments[0])
-        self._engine: Any = build(*self._arguments)
+        folder = self._model.here()
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._engine: Any = build(folder, self._config, self._dtype)
         self.beat()
 
     def tokenizer_files(self) -> dict[str, bytes]:
@@ -114,7 +115,7 @@ class EngineClient:
     def __init__(
         self,
         name: str,
-        arguments: tuple[str, GeneratorConfig, str],
+        arguments: tuple[ModelFiles, GeneratorConfig, str],
         options: dict[str, Any],
         context: CallContext,
         deliver: Callable[[EngineClient], Awaitable[None]],

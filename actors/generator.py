@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from actors.calls import LOST, START, CallContext
 from actors.engine_actor import EngineClient, Sampled
+from actors.model_files import ModelFiles
 from actors.weight_delivery import Links, WeightDelivery, WeightSource
 from raypoly.config import Config
 from raypoly.engines import Sample, SampleRequest
@@ -27,14 +27,14 @@ class Generator:
     def __init__(
         self,
         config: Config,
-        model_path: Path,
+        model: ModelFiles,
         options: Callable[[int], dict[str, Any]],
         context: CallContext | None = None,
         placement: Placement = ON_CPU,
     ) -> None:
         """`options`: Ray's actor options by the engine's number."""
         context, self._placement = context or CallContext(), placement
-        arguments = (str(model_path), placement.applied(config.generator), config.model.dtype)
+        arguments = (model, placement.applied(config.generator), config.model.dtype)
         names = ["generator", *(f"generator-e{index}" for index in range(1, config.generator.engines))]
         self._engines = [
             EngineClient(name, arguments, options(index), context, self._deliver) for index, name in enumerate(names)

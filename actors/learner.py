@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
 
+from actors.model_files import ModelFiles
 from actors.watched import Watched
 from raypoly.config import Config
 from raypoly.engines.transfer import Parcel, Sender, build_sender
@@ -57,14 +57,14 @@ class LearnerActor(Watched):
     `peer` names an engine in the methods that send weights.
     """
 
-    def __init__(self, model_path: str, config: Config) -> None:
-        self._model_path, self._config = Path(model_path), config
+    def __init__(self, model: ModelFiles, config: Config) -> None:
+        self._model, self._config = model, config
         self._snapshot: Snapshot | None = None
         self._senders: dict[str, Sender] = {}
 
     def __repr__(self) -> str:
         """Ray asks once, when the actor is made."""
-        return f"Learner({self._model_path.name})"
+        return f"Learner({self._model.name})"
 
     def meeting(self) -> tuple[str, int]:
         """For rank 0: host and port where the ranks of this learner meet, for as long as this actor lives."""
@@ -87,7 +87,7 @@ class LearnerActor(Watched):
 
             ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
         self._learner = PolicyLearner(
-            self._model_path, config.train, of_run(config), config.generator.temperature, config.model, ranks
+            self._model.here(), config.train, of_run(config), config.generator.temperature, config.model, ranks
         )
         if checkpoint is not None:
             self._learner.load(*checkpoint.share(ranks.rank, ranks.size))

@@ -1,6 +1,6 @@
 """The learner's client in the driver: one actor a rank, started, called and stopped together (a worker group).
 
-    learners = LearnerGroup(config, model_path, options, context)
+    learners = LearnerGroup(config, model, options, context)
     standing = await learners.start(checkpoint.reader)
     await learners.call("learn", lambda rank: rank.accumulate.remote(rows))       # every rank; rank 0's answer
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
 
 from actors.calls import LOST, START, CallContext, result
 from actors.learner import WRITING, LearnerActor, Rendezvous, Standing
+from actors.model_files import ModelFiles
 from actors.watched import GROUP
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
@@ -36,12 +36,12 @@ class LearnerGroup:
     def __init__(
         self,
         config: Config,
-        model_path: Path,
+        model: ModelFiles,
         options: Callable[[int], dict[str, Any]],
         context: CallContext,
     ) -> None:
         """`options`: Ray's actor options by rank."""
-        self._config, self._model_path, self._options = config, model_path, options
+        self._config, self._model, self._options = config, model, options
         self._context, self.ranks = context, config.train.ranks
         self._actors: list[Any] = []
         self.started = 0
@@ -60,9 +60,7 @@ class LearnerGroup:
         actor = ray.remote(concurrency_groups={WRITING: 1, GROUP: 1})(LearnerActor)
         for rank in range(self.ranks):
             name = self._who(rank) if self.started == 1 else f"{self._who(rank)}-{self.started}"
-            self._actors.append(
-                actor.options(name=name, **self._options(rank)).remote(str(self._model_path), self._config)
-            )
+            self._actors.append(actor.options(name=name, **self._options(rank)).remote(self._model, self._config))
         if self.ranks == 1:
             return await self.call(START, lambda rank: rank.setup.remote(checkpoint))
         first = self._actors[0]

@@ -15,6 +15,7 @@ import pytest
 from actors.calls import CallContext, result
 from actors.generator import Generator
 from actors.judge import JudgeClient
+from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
 from raypoly.config import Config, GeneratorConfig, JudgeConfig, ScorerConfig
 from raypoly.engines import SampleRequest
@@ -186,7 +187,7 @@ def engine(folder: Path, store: LocalStore, times: int, in_c: bool = False) -> t
     hang(model, times, in_c)
     config = Config(generator=GeneratorConfig(engine="tests.actors.hanging_engine:HangingEngine"))
     context = CallContext()
-    generator = Generator(config, model, lambda index: OPTIONS, context)
+    generator = Generator(config, ModelFiles(model), lambda index: OPTIONS, context)
     return generator, Guard(store, lambda: generator.actors, context)
 
 

@@ -13,6 +13,7 @@ import ray
 
 from actors.calls import LOST, CallContext
 from actors.learner_group import LearnerGroup
+from actors.model_files import ModelFiles
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
@@ -27,7 +28,7 @@ OPTIONS = {**ACTOR_OPTIONS, "num_gpus": 1.0, "namespace": "learners"}
 def learners(tmp_path: Path) -> LearnerGroup:
     folder = random_model(tmp_path / "model")
     config = load(None, ["train.ranks=2", f"model.path={folder}"], lambda text: None)
-    return LearnerGroup(config, folder, lambda rank: OPTIONS, CallContext())
+    return LearnerGroup(config, ModelFiles(folder), lambda rank: OPTIONS, CallContext())
 
 
 def pid(rank: Any) -> int:

@@ -143,7 +143,7 @@ class Preparation:
             texts = await asyncio.to_thread(prompt_lengths.prompts_of, candidates)
             name = config.prompts.tokenizer or config.model.path
             if config.sampling.samples:
-                model = str(await self._workers.model())
+                model = str((await self._workers.model()).path)
                 self._store.put_mutable(MODEL, seal({"path": model}))
                 name = config.prompts.tokenizer or model
             encode = None if name is None else await asyncio.to_thread(prompt_lengths.encoder, name)

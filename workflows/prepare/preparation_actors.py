@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import ray
 
 from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
+from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
 from raypoly import problems
 from raypoly.config import GeneratorConfig, ProblemsConfig
@@ -24,7 +24,7 @@ from workflows.liveness.ray_liveness import RayLiveness, ray_gone
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
-from workflows.startup.open_run import model_path
+from workflows.startup.open_run import starting_model, with_copy_for_other_nodes
 from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url, scorer_options
 
 
@@ -48,7 +48,7 @@ class Workers:
         self.context = CallContext(Retries(config.run.retries, note), InFlightCalls())
         self._scorers: ScorerPool | None = None
         self._generator: Generator | None = None
-        self._model: Path | None = None
+        self._model: ModelFiles | None = None
         self._watchdog: Watchdog | None = None
 
     async def scorers(self) -> ScorerPool:
@@ -66,18 +66,19 @@ class Workers:
         self.connect()
         if self._generator is None:
             placement, options = _places(self._config.generator)
-            self._generator = Generator(self._config, model, options, self.context, placement)
+            files = with_copy_for_other_nodes(model)
+            self._generator = Generator(self._config, files, options, self.context, placement)
             self._stack.callback(self._generator.stop)
             await self._generator.start()
         return self._generator
 
-    async def model(self) -> Path:
-        """The base model's folder. Ray makes the tiny model if it is not in the cache."""
+    async def model(self) -> ModelFiles:
+        """The base model. Ray makes the tiny model if it is not in the cache."""
         if self._model is None:
             if self._config.model.path is None:
                 self.connect()
             puzzles = await asyncio.to_thread(problems.build_problem_set, ProblemsConfig())
-            self._model = await model_path(self._config, puzzles)
+            self._model = await starting_model(self._config, puzzles)
         return self._model
 
     def connect(self) -> None:

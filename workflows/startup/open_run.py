@@ -15,13 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ray
+
 from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
 from actors.judge import JudgeClient
+from actors.model_files import ModelFiles, download_model
 from actors.scorer_pool import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
-from raypoly.errors import UsageError
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.objectives import Objective
 from raypoly.objectives.objective_hooks import distinct_prompts
@@ -36,6 +38,7 @@ from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
+from workflows.liveness import ray_internals
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
@@ -135,7 +138,7 @@ async def open_run(
         stack.enter_context(connect_ray(config, directory.name))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
-        model = await model_path(config, problem_set)
+        model = with_copy_for_other_nodes(await starting_model(config, problem_set))
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
@@ -189,7 +192,7 @@ def _services(
     stack: AsyncExitStack,
     directory: RunDirectory,
     usage: RunJudgeUsage,
-    model: Path,
+    model: ModelFiles,
     journal: Journal,
     writer: CheckpointWriter,
     places: ActorResources,
@@ -267,25 +270,21 @@ def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sink
     return sinks
 
 
-async def model_path(config: Config, problem_set: ProblemSet) -> Path:
-    """The folder that the policy starts from: the config's, the hub's, or the tiny model's after its warm start."""
-    if config.model.path is not None:
-        folder = Path(config.model.path).expanduser()
-        return folder if folder.is_dir() else await asyncio.to_thread(_downloaded, config.model.path)
-    from workflows.startup.warm_start import (
-        ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
-    )
+async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
+    """The model that the policy starts from: the config's, the hub's, or the tiny one after its warm start."""
+    if config.model.path is None:
+        from workflows.startup.warm_start import (
+            ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
+        )
 
-    return await asyncio.to_thread(ensure_warm_start, config, problem_set)
+        return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set))
+    folder = Path(config.model.path).expanduser().absolute()
+    if folder.is_dir():
+        return ModelFiles(folder)
+    return ModelFiles(await asyncio.to_thread(download_model, config.model.path), hub=config.model.path)
 
 
-def _downloaded(name: str) -> Path:
-    from huggingface_hub import snapshot_download  # half a second, which a folder does not need
-
-    try:
-        return Path(snapshot_download(name))
-    except (OSError, ValueError) as error:  # no such model, no way there, or no name of one
-        raise UsageError(
-            f"model.path={name} is no folder here and could not be had from the Hugging Face hub "
-            f"({str(error).partition(chr(10))[0]}): give a folder with a model, or a model's name there."
-        ) from error
+def with_copy_for_other_nodes(model: ModelFiles) -> ModelFiles:
+    """The model, with a copy of a small folder if the connected cluster has nodes beside this one, or may get some."""
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    return model.with_copy() if nodes > 1 or ray_internals.autoscales() else model

@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,12 @@ import torch
 from numpy.typing import NDArray
 from ray.data import ExecutionOptions
 from ray.train.torch import TorchTrainer
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from raypoly.caches import cache_root
 from raypoly.config import Config, WarmStartConfig
 from raypoly.errors import RaypolyError
+from raypoly.folder_cache import FolderCache
 from raypoly.policy import supervised as warm_start
 from raypoly.policy import supervised_examples, tiny_model
 from raypoly.policy.supervised import SupervisedTrainer
@@ -38,7 +40,6 @@ from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder,
 from raypoly.problems import ProblemSet
 from raypoly.problems.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_solutions
 from raypoly.problems.puzzles.puzzle_language import Puzzle
-from workflows.startup.folder_cache import FolderCache
 
 BLOCK = 2048
 """Examples that one Ray Data task writes."""
@@ -46,7 +47,6 @@ _THREADS = 2
 """Compute threads of the worker. A constant, since another order of sums gives other weights."""
 _REPORT_EVERY = 20
 """Steps between lines of progress."""
-_PROGRESS = "progress.txt"
 _TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # waits for a minute where it can't tell two local clusters apart
@@ -64,10 +64,11 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
 
     def train(folder: Path) -> None:
         say(f"warm start: {config.warm_start.steps} supervised steps through Ray Train; the result is cached")
-        with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as name:
-            storage = Path(name)
-            with _print_lines_of(storage / _PROGRESS, say):
-                _train(config.warm_start, puzzles, folder, storage)
+        inbox = ray.remote(num_cpus=0)(_Inbox).options(scheduling_strategy=_this_node()).remote()
+        with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as storage, _print_lines_of(inbox, say):
+            _train(config.warm_start, puzzles, inbox, storage)
+        for name, content in ray.get(inbox.files.remote()).items():
+            (folder / name).write_bytes(content)
 
     return cache.ensure(_key(config.warm_start, puzzles), train)
 
@@ -84,20 +85,46 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     return digest.hexdigest()
 
 
+class _Inbox:
+    """An actor on the driver's node. The worker, which may be on another one, gives it lines of progress and the model."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._files: dict[str, bytes] = {}
+
+    def say(self, line: str) -> None:
+        self._lines.append(line)
+
+    def lines(self, known: int) -> Sequence[str]:
+        """What came after the first `known` lines."""
+        return self._lines[known:]
+
+    def keep(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def files(self) -> dict[str, bytes]:
+        """The model's files by name."""
+        return self._files
+
+
+def _this_node() -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
 @contextmanager
-def _print_lines_of(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Inside, prints the lines that the worker, a process on this node, appends to `path`."""
-    path.touch()
+def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
+    """Inside, prints the lines of the inbox as they come."""
     over = threading.Event()
 
     def follow() -> None:
-        with path.open() as file:
-            while True:
-                last = over.wait(0.5)
-                for line in file:
-                    say(line.rstrip("\n"))
-                if last:
-                    return
+        known = 0
+        while True:
+            last = over.wait(0.5)
+            for line in ray.get(inbox.lines.remote(known)):
+                say(line)
+                known += 1
+            if last:
+                return
 
     thread = threading.Thread(target=follow, name="warm start progress", daemon=True)
     thread.start()
@@ -108,19 +135,15 @@ def _print_lines_of(path: Path, say: Callable[[str], None]) -> Iterator[None]:
         thread.join()
 
 
-def _train(config: WarmStartConfig, puzzles: list[Puzzle], folder: Path, storage: Path) -> None:
-    """Train into `folder` on this node: data tasks and one worker, two CPUs in all."""
+def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
+    """Train on any node, into the inbox: data tasks and one worker, two CPUs in all. `storage`: a folder here."""
     tokenizer = build_tokenizer(tokenizer_texts(puzzles))
     recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
     trainer = TorchTrainer(
         _worker,
-        train_loop_config={"recipe": recipe, "folder": str(folder), "progress": str(storage / _PROGRESS)},
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=1,
-            resources_per_worker={"CPU": 1},
-            label_selector={"ray.io/node-id": ray.get_runtime_context().get_node_id()},  # the folder lies here
-        ),
-        run_config=ray.train.RunConfig(name="warm-start", storage_path=str(storage)),
+        train_loop_config={"recipe": recipe, "inbox": inbox},
+        scaling_config=ray.train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1}),
+        run_config=ray.train.RunConfig(name="warm-start", storage_path=storage),
         datasets={"train": _examples(recipe)},
         dataset_config=ray.train.DataConfig(execution_options=ExecutionOptions(preserve_order=True)),
     )
@@ -161,7 +184,8 @@ def _worker(task: dict[str, Any]) -> None:
     for batch in _batches(recipe.config.batch_size):
         loss = trainer.step(batch["ids"], batch["labels"])
         if trainer.done % _REPORT_EVERY == 0 or trainer.done == steps:
-            with Path(task["progress"]).open("a") as file:
-                file.write(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}\n")
+            task["inbox"].say.remote(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}")
     ray.train.report({"step": trainer.done, "loss": loss})
-    save_folder(trainer.model, tokenizer, Path(task["folder"]))
+    with tempfile.TemporaryDirectory() as name:
+        save_folder(trainer.model, tokenizer, Path(name))
+        ray.get(task["inbox"].keep.remote({file.name: file.read_bytes() for file in sorted(Path(name).iterdir())}))

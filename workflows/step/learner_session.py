@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.calls import LOST, CallContext
 from actors.learner_group import LearnerGroup
+from actors.model_files import ModelFiles
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
@@ -59,7 +59,7 @@ class LearnerSession:
     def __init__(
         self,
         config: Config,
-        model_path: Path,
+        model: ModelFiles,
         journal: Journal,
         saver: CheckpointWriter,
         options: Callable[[int], dict[str, Any]],
@@ -68,7 +68,7 @@ class LearnerSession:
     ) -> None:
         self._config, self._journal, self._saver, self._note = config, journal, saver, note
         self._context = context or CallContext()
-        self._learners = LearnerGroup(config, model_path, options, self._context)
+        self._learners = LearnerGroup(config, model, options, self._context)
         self._restoring = asyncio.Lock()
         self.version = 0
         """Steps applied to the weights."""

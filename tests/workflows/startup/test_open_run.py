@@ -10,13 +10,13 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems import build_problem_set
-from workflows.startup.open_run import model_path
+from workflows.startup.open_run import starting_model
 
 
 def test_a_folder_that_is_missing_is_not_looked_for_in_vain(tmp_path: Path) -> None:
     config = Config.model_validate({"model": {"path": str(tmp_path / "no-such")}})
     with pytest.raises(UsageError, match=f"model.path={tmp_path}/no-such is no folder here and could not be had"):
-        asyncio.run(model_path(config, build_problem_set(config.problems)))
+        asyncio.run(starting_model(config, build_problem_set(config.problems)))
 
 
 def test_a_driver_of_the_default_run_loads_no_library_of_models_or_tensors() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.model_files import ModelFiles
 from raypoly.errors import WeightsMismatch
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
@@ -33,7 +34,7 @@ def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
     journal = Journal(store, lease)
     saver = CheckpointWriter(Checkpoints(store, lease), journal.index_before, notes.append)
     config = load(None, overrides, lambda text: None)
-    return LearnerSession(config, folder / "model", journal, saver, lambda rank: {}, notes.append)
+    return LearnerSession(config, ModelFiles(folder / "model"), journal, saver, lambda rank: {}, notes.append)
 
 
 def test_other_weights_than_the_run_had_are_refused_on_a_cpu(tmp_path: Path) -> None:

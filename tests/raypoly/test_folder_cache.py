@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.caches import cache_root
 from raypoly.errors import UsageError
-from workflows.startup.folder_cache import FolderCache, find_damage
+from raypoly.folder_cache import FolderCache, find_damage
 
 
 def make_slowly(folder: Path) -> None:
