@@ -87,10 +87,10 @@ def _digest(path: Path) -> str:
 
 def _write_manifest(folder: Path) -> None:
     """Sync all files, then write a manifest with the SHA-256 of each."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    manifest = folder / _MANIFEST  # a copy of a cached folder has one already
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != manifest)
     for path in files:
         _sync(path)
-    manifest = folder / _MANIFEST
     manifest.write_text(json.dumps({str(path.relative_to(folder)): _digest(path) for path in files}, indent=1))
     _sync(manifest)
     _sync(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import time
 from pathlib import Path
 
@@ -72,3 +73,13 @@ def test_a_cache_that_cant_be_written_names_the_variable(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="RAYPOLY_CACHE"):
         FolderCache(tmp_path / "file" / "below").ensure("key", make_slowly)
+
+
+def test_a_copy_of_a_cached_folder_is_sound(tmp_path: Path) -> None:
+    cache = FolderCache(tmp_path)
+    first = cache.ensure("first", make_slowly)
+
+    def copy(folder: Path) -> None:
+        shutil.copytree(first, folder, dirs_exist_ok=True)
+
+    assert find_damage(cache.ensure("second", copy)) is None

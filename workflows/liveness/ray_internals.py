@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -41,6 +41,22 @@ def dashboard_address() -> str | None:
     """Where the dashboard of the connected Ray answers, with or without `http://`."""
     found: str | None = ray._private.worker.get_dashboard_url()
     return found
+
+
+_print = ray._private.worker.print_to_stdstream
+
+
+def take_messages(take: Callable[[str], None] | None) -> None:
+    """Give Ray's own messages, such as a lost node's dump, to `take` in place of standard output; None ends that.
+
+    A driver that was connected with `log_to_driver=False` gets nothing else there.
+    """
+
+    def told(data: Mapping[str, Any], ignore_prefix: bool) -> None:
+        assert take is not None
+        take("\n".join(data["lines"]))
+
+    ray._private.worker.print_to_stdstream = _print if take is None else told
 
 
 def autoscales() -> bool:

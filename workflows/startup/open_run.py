@@ -42,6 +42,7 @@ from workflows.liveness import ray_internals
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
+from workflows.liveness.ray_messages import RayMessages
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
@@ -136,6 +137,7 @@ async def open_run(
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         store, lease = _held(stack, directory, problem_set, progress.note)
         stack.enter_context(connect_ray(config, directory.name))
+        stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
         model = with_copy_for_other_nodes(await starting_model(config, problem_set))

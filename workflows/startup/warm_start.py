@@ -86,7 +86,7 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
 
 
 class _Inbox:
-    """An actor on the driver's node. The worker, which may be on another one, gives it lines of progress and the model."""
+    """An actor on the driver's node. The worker, which may be on another, gives it lines of progress and the model."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
