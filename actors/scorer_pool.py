@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import itertools
-import statistics
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -76,7 +75,6 @@ class _Worker:
     name: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    @property
     def turn(self) -> tuple[int, int]:
         """The lowest gets the next chunk."""
         return self.chunks, self.index
@@ -209,21 +207,21 @@ class ScorerPool:
     def _with_room(self, refused: Sequence[_Worker] = ()) -> _Worker | None:
         """The worker with the fewest chunks; None where none has room."""
         room = _IN_FLIGHT if self._program_seconds < _SHORT_SECONDS else 1
-        first = next((worker for worker in self._ready if worker not in refused), None)
-        return first if first is not None and first.chunks < room else None
+        found = next((worker for worker in self._ready if worker not in refused), None)
+        return found if found is not None and found.chunks < room else None
 
     @property
     def _idle(self) -> Sequence[_Worker]:
-        return self._ready[: bisect.bisect_left(self._ready, (1, 0), key=lambda worker: worker.turn)]
+        return self._ready[: bisect.bisect_left(self._ready, (1, 0), key=_Worker.turn)]
 
     def _note(self, worker: _Worker, chunks: int = 0, ready: bool | None = None) -> None:
         """Note chunks that a worker has more, or less, and whether it is ready now."""
         if worker.ready:
-            del self._ready[bisect.bisect_left(self._ready, worker.turn, key=lambda other: other.turn)]
+            del self._ready[bisect.bisect_left(self._ready, worker.turn(), key=_Worker.turn)]
         worker.chunks += chunks
         worker.ready = worker.ready if ready is None else ready
         if worker.ready:
-            bisect.insort(self._ready, worker, key=lambda other: other.turn)
+            bisect.insort(self._ready, worker, key=_Worker.turn)
 
     def _chunk_size(self) -> int:
         return max(1, int(_SHORT_SECONDS / max(self._program_seconds, _SHORT_SECONDS / CHUNK)))
@@ -248,7 +246,9 @@ class ScorerPool:
             self._queue.again(chunk, worker.index, str(error))
         except (RayError, RaypolyError) as error:  # the actor's own code failed
             self._queue.abandon(chunk, error)
-        self._note(worker, chunks=-1)  # not where this task is cancelled: then the pool is stopped, or the event loop ends
+        self._note(
+            worker, chunks=-1
+        )  # not where this task is cancelled: then the pool is stopped, or the event loop ends
         worker.since = self._now()
         self._flights.pop(flight, None)
         self._dispatch()
@@ -259,7 +259,8 @@ class ScorerPool:
         if problem is None or not (programs or chunk.calibrates):
             return
         suite = (problem.tests.hash, self._reference(problem.tests))
-        bare = replace(chunk.state.limited(), tests=replace(problem.tests, source=""))
+        tests, solution = replace(problem.tests, source=""), problem.solution if chunk.calibrates else ""
+        bare = replace(chunk.state.limited(), tests=tests, solution=solution)
         started, actor = worker.started, worker.actor
         try:
             with self._context.in_flight.waiting("score", f"scorer-{worker.index}", actor):
@@ -267,12 +268,13 @@ class ScorerPool:
                     self._queue.settle(chunk.state, await result(actor.reference_seconds.remote(bare, suite)))
                     return
                 codes = [program.code for program in programs]
-                verdicts: list[Verdict] = await result(actor.score.remote(replace(bare, solution=""), suite, codes))
+                verdicts: list[Verdict] = await result(actor.score.remote(bare, suite, codes))
         except LOST as error:
             self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})")
             await self._replace(worker, started, error)
             return
-        self._note_pace(flight, (self._now() - flight.since) / len(programs))
+        seconds = (self._now() - flight.since) / len(programs)
+        worker.pace = seconds if worker.pace is None else worker.pace + _NEWEST * (seconds - worker.pace)
         for program, verdict in zip(programs, verdicts, strict=True):
             self._program_seconds += _NEWEST * (verdict.cpu_seconds - self._program_seconds)
             if verdict.status == "infra":
@@ -372,12 +374,12 @@ class ScorerPool:
         """Give back actors that idle, and give chunks that crawl to idle actors as well."""
         self._look = None
         for worker in reversed(self._workers[self._config.workers :]):
-            if not worker.chunks and not self._queue.waiting and self._idle_for(worker) > self._config.idle_seconds:
+            if not worker.chunks and not self._queue.waiting and self._now() - worker.since > self._config.idle_seconds:
                 self._remove(worker)
-        flights = [f for f in self._flights if not f.doubled and not f.chunk.calibrates]
-        if flights and self._idle and not self._queue.waiting:
-            pace = self._median_pace()
-            crawling = [flight for flight in flights if self._crawls(flight, pace)]
+        if self._idle and not self._queue.waiting:
+            paces = sorted(worker.pace for worker in self._workers if worker.pace is not None)
+            median = paces[(len(paces) - 1) // 2] if paces else None
+            crawling = [flight for flight in self._flights if self._crawls(flight, median)]
             for flight, worker in zip(crawling, self._idle, strict=False):
                 flight.doubled = True
                 self._send(_Flight(flight.chunk, worker, self._now(), doubled=True))
@@ -385,26 +387,15 @@ class ScorerPool:
             self._dispatch()
         self._look_later()
 
-    def _idle_for(self, worker: _Worker) -> float:
-        return self._now() - worker.since
-
-    def _median_pace(self) -> float | None:
-        """Of the workers' paces."""
-        paces = [worker.pace for worker in self._workers if worker.pace is not None]
-        return statistics.median_low(paces) if paces else None
-
     def _crawls(self, flight: _Flight, median: float | None) -> bool:
-        """Whether a chunk takes longer than its programs may, or than they would on an actor that is not slow."""
+        """Whether another actor should have it too: it takes longer than its programs may, or would at `median` pace."""
+        if flight.doubled or flight.chunk.calibrates:
+            return False
         pace, programs = flight.worker.pace, len(flight.chunk.programs)
         allowed = 2 * programs * self._config.cpu_seconds_per_program
         if pace is not None and median is not None and pace > _SLOW * median:
             allowed = _SLOW * programs * median
         return self._now() - flight.since > max(_LEAST_CRAWL, allowed)
-
-    def _note_pace(self, flight: _Flight, seconds: float) -> None:
-        """Note what a program took from being sent to its verdict."""
-        worker = flight.worker
-        worker.pace = seconds if worker.pace is None else worker.pace + _NEWEST * (seconds - worker.pace)
 
     @staticmethod
     def _now() -> float:
