@@ -388,7 +388,7 @@ class ScorerPool:
         self._look_later()
 
     def _crawls(self, flight: _Flight, median: float | None) -> bool:
-        """Whether another actor should have it too: it takes longer than its programs may, or would at `median` pace."""
+        """Whether another actor should have it too: it takes longer than its programs may, or do at `median` pace."""
         if flight.doubled or flight.chunk.calibrates:
             return False
         pace, programs = flight.worker.pace, len(flight.chunk.programs)

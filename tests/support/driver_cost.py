@@ -61,12 +61,15 @@ class DriverCost:
         return 1000 * self.cpu / self.rollouts
 
 
-def measure_driver(groups: int, rollouts: int, scorers: int, tokens: int) -> DriverCost:
-    """One step of `groups` groups of `rollouts` rollouts of `tokens` tokens, with so many scorer actors."""
+def measure_driver(folder: Path, groups: int, rollouts: int, scorers: int, tokens: int) -> DriverCost:
+    """One step of `groups` groups of `rollouts` rollouts of `tokens` tokens, with so many scorer actors.
+
+    Its run is in the folder.
+    """
     times = Times.drawn(0, _AT_ONCE, groups, rollouts)
     config = timed_config(groups, rollouts, scorers, f"generator.max_tokens={tokens}")
 
-    async def main(folder: Path) -> DriverCost:
+    async def main() -> DriverCost:
         opened = await open_timed_run(
             folder,
             times,
@@ -82,8 +85,8 @@ def measure_driver(groups: int, rollouts: int, scorers: int, tokens: int) -> Dri
         await close_run(opened)
         return DriverCost(groups * rollouts, cpu, wall, before, largest_resident_bytes(os.getpid()))
 
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main(Path(folder)))
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
 
 
 class _LongResponses(TimedGenerator):
@@ -130,5 +133,6 @@ def _evidence(code: str) -> Evidence:
 
 
 if __name__ == "__main__":
-    measure_driver(2, 8, 2, 8)  # modules are loaded, once a process
-    print(json.dumps(asdict(measure_driver(*map(int, sys.argv[1:])))))
+    with tempfile.TemporaryDirectory() as folder:
+        measure_driver(Path(folder) / "tiny", 2, 8, 2, 8)  # modules are loaded, once a process
+        print(json.dumps(asdict(measure_driver(Path(folder) / "run", *map(int, sys.argv[1:])))))
