@@ -17,6 +17,7 @@ longer than its programs' limits allow, is given to an idle actor as well; the f
 from __future__ import annotations
 
 import asyncio
+import bisect
 import itertools
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
@@ -74,6 +75,10 @@ class _Worker:
     name: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def turn(self) -> tuple[int, int]:
+        """The lowest gets the next chunk."""
+        return self.chunks, self.index
+
 
 @dataclass(eq=False)
 class _Flight:
@@ -103,13 +108,13 @@ class ScorerPool:
         self._suites = LRUCache[str, Any](SUITES, SUITE_CHARACTERS)
         self._indices = itertools.count()
         self._workers = [_Worker(next(self._indices)) for _ in range(config.workers)]
+        self._ready: list[_Worker] = []
+        """Those that are ready, by their turns: a chunk must not cost a look at each of a thousand."""
         self._flights: dict[_Flight, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.TimerHandle | None = None
         self._program_seconds = _SHORT_SECONDS
         """CPU seconds of a program, in the moving average."""
-        self._pace: float | None = None
-        """The workers' median of `_Worker.pace`."""
         self._error: RaypolyError | None = None
         """Why no actor can be started any more."""
         self._stopped = False
@@ -130,15 +135,14 @@ class ScorerPool:
 
     def counts(self) -> dict[str, int]:
         """How many actors are at work, idle, and starting."""
-        ready = [worker for worker in self._workers if worker.ready]
-        busy = sum(worker.chunks > 0 for worker in ready)
-        return {"busy": busy, "idle": len(ready) - busy, "starting": len(self._workers) - len(ready)}
+        ready, idle = len(self._ready), len(self._idle)
+        return {"busy": ready - idle, "idle": idle, "starting": len(self._workers) - ready}
 
     async def start(self) -> None:
         """Start the least number of actors. Raises `IsolationMissing` where programs can't be confined."""
         await asyncio.gather(*(self._start(worker) for worker in self._workers))
         for worker in self._workers:
-            worker.ready = True
+            self._note(worker, ready=True)
 
     async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
         """One verdict a program, in order, never `infra`. Waiting programs with the lowest `order` run first.
@@ -203,15 +207,28 @@ class ScorerPool:
     def _with_room(self, refused: Sequence[_Worker] = ()) -> _Worker | None:
         """The worker with the fewest chunks; None where none has room."""
         room = _IN_FLIGHT if self._program_seconds < _SHORT_SECONDS else 1
-        found = [worker for worker in self._workers if worker.ready and worker.chunks < room and worker not in refused]
-        return min(found, key=lambda worker: worker.chunks, default=None)
+        found = next((worker for worker in self._ready if worker not in refused), None)
+        return found if found is not None and found.chunks < room else None
+
+    @property
+    def _idle(self) -> Sequence[_Worker]:
+        return self._ready[: bisect.bisect_left(self._ready, (1, 0), key=_Worker.turn)]
+
+    def _note(self, worker: _Worker, chunks: int = 0, ready: bool | None = None) -> None:
+        """Note chunks that a worker has more, or less, and whether it is ready now."""
+        if worker.ready:
+            del self._ready[bisect.bisect_left(self._ready, worker.turn(), key=_Worker.turn)]
+        worker.chunks += chunks
+        worker.ready = worker.ready if ready is None else ready
+        if worker.ready:
+            bisect.insort(self._ready, worker, key=_Worker.turn)
 
     def _chunk_size(self) -> int:
         return max(1, int(_SHORT_SECONDS / max(self._program_seconds, _SHORT_SECONDS / CHUNK)))
 
     def _send(self, flight: _Flight) -> None:
         self._flights[flight] = None
-        flight.worker.chunks += 1
+        self._note(flight.worker, chunks=1)
         self._spawn(self._fly(flight))
         self._look_later()
 
@@ -229,7 +246,9 @@ class ScorerPool:
             self._queue.again(chunk, worker.index, str(error))
         except (RayError, RaypolyError) as error:  # the actor's own code failed
             self._queue.abandon(chunk, error)
-        worker.chunks -= 1  # not where this task is cancelled: then the pool is stopped, or the event loop ends
+        self._note(
+            worker, chunks=-1
+        )  # not where this task is cancelled: then the pool is stopped, or the event loop ends
         worker.since = self._now()
         self._flights.pop(flight, None)
         self._dispatch()
@@ -240,7 +259,8 @@ class ScorerPool:
         if problem is None or not (programs or chunk.calibrates):
             return
         suite = (problem.tests.hash, self._reference(problem.tests))
-        bare = replace(chunk.state.limited(), tests=replace(problem.tests, source=""))
+        tests, solution = replace(problem.tests, source=""), problem.solution if chunk.calibrates else ""
+        bare = replace(chunk.state.limited(), tests=tests, solution=solution)
         started, actor = worker.started, worker.actor
         try:
             with self._context.in_flight.waiting("score", f"scorer-{worker.index}", actor):
@@ -248,12 +268,13 @@ class ScorerPool:
                     self._queue.settle(chunk.state, await result(actor.reference_seconds.remote(bare, suite)))
                     return
                 codes = [program.code for program in programs]
-                verdicts: list[Verdict] = await result(actor.score.remote(replace(bare, solution=""), suite, codes))
+                verdicts: list[Verdict] = await result(actor.score.remote(bare, suite, codes))
         except LOST as error:
             self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})")
             await self._replace(worker, started, error)
             return
-        self._note_pace(flight, (self._now() - flight.since) / len(programs))
+        seconds = (self._now() - flight.since) / len(programs)
+        worker.pace = seconds if worker.pace is None else worker.pace + _NEWEST * (seconds - worker.pace)
         for program, verdict in zip(programs, verdicts, strict=True):
             self._program_seconds += _NEWEST * (verdict.cpu_seconds - self._program_seconds)
             if verdict.status == "infra":
@@ -292,21 +313,20 @@ class ScorerPool:
         """Start a new actor, once for all chunks that were lost with the old one."""
         async with worker.lock:
             if worker.started == started:
-                worker.ready = False
+                self._note(worker, ready=False)
                 self._end(worker)
                 await self._context.retries.again(f"Scorer {worker.index}", error)
                 await self._start(worker)
-                worker.ready = True
+                self._note(worker, ready=True)
 
     def _grow(self) -> None:
         """Ask for more actors: for free CPUs as many as there is work for, else for one more than there are."""
         room = (self._config.max_workers or 0) - len(self._workers)
-        starting = sum(not worker.ready for worker in self._workers)
         if room <= 0 or self._now() < self._grown_until:
             return
         self._grown_until = self._now() + _LOOK_SECONDS
         chunks = -(-self._queue.waiting // self._chunk_size())
-        wanted = max(1, min(self._free_places(), chunks)) - starting
+        wanted = max(1, min(self._free_places(), chunks)) - self.counts()["starting"]
         for _ in range(min(room, wanted)):
             worker = _Worker(next(self._indices), since=self._now())
             self._workers.append(worker)
@@ -321,7 +341,8 @@ class ScorerPool:
                 self._grown_until = self._now() + _REFUSED_SECONDS
                 self._remove(worker)
             return
-        worker.ready, worker.since = True, self._now()
+        worker.since = self._now()
+        self._note(worker, ready=True)
         self._count_workers()
         self._dispatch()
 
@@ -332,6 +353,7 @@ class ScorerPool:
     def _remove(self, worker: _Worker) -> None:
         if worker in self._workers:
             self._workers.remove(worker)
+            self._note(worker, ready=False)
             self._count_workers()
         self._end(worker)
 
@@ -352,34 +374,28 @@ class ScorerPool:
         """Give back actors that idle, and give chunks that crawl to idle actors as well."""
         self._look = None
         for worker in reversed(self._workers[self._config.workers :]):
-            if not worker.chunks and not self._queue.waiting and self._idle_for(worker) > self._config.idle_seconds:
+            if not worker.chunks and not self._queue.waiting and self._now() - worker.since > self._config.idle_seconds:
                 self._remove(worker)
-        idle = [worker for worker in self._workers if worker.ready and not worker.chunks]
-        for flight in list(self._flights) if idle and not self._queue.waiting else ():
-            if not flight.doubled and not flight.chunk.calibrates and self._crawls(flight) and idle:
+        if self._idle and not self._queue.waiting:
+            paces = sorted(worker.pace for worker in self._workers if worker.pace is not None)
+            median = paces[(len(paces) - 1) // 2] if paces else None
+            crawling = [flight for flight in self._flights if self._crawls(flight, median)]
+            for flight, worker in zip(crawling, self._idle, strict=False):
                 flight.doubled = True
-                self._send(_Flight(flight.chunk, idle.pop(0), self._now(), doubled=True))
+                self._send(_Flight(flight.chunk, worker, self._now(), doubled=True))
         if self._queue.waiting:
             self._dispatch()
         self._look_later()
 
-    def _idle_for(self, worker: _Worker) -> float:
-        return self._now() - worker.since
-
-    def _crawls(self, flight: _Flight) -> bool:
-        """Whether a chunk takes longer than its programs may, or than they would on an actor that is not slow."""
+    def _crawls(self, flight: _Flight, median: float | None) -> bool:
+        """Whether another actor should have it too: it takes longer than its programs may, or do at `median` pace."""
+        if flight.doubled or flight.chunk.calibrates:
+            return False
         pace, programs = flight.worker.pace, len(flight.chunk.programs)
         allowed = 2 * programs * self._config.cpu_seconds_per_program
-        if pace is not None and self._pace is not None and pace > _SLOW * self._pace:
-            allowed = _SLOW * programs * self._pace
+        if pace is not None and median is not None and pace > _SLOW * median:
+            allowed = _SLOW * programs * median
         return self._now() - flight.since > max(_LEAST_CRAWL, allowed)
-
-    def _note_pace(self, flight: _Flight, seconds: float) -> None:
-        """Note what a program took from being sent to its verdict, on its worker and in the pool."""
-        worker = flight.worker
-        worker.pace = seconds if worker.pace is None else worker.pace + _NEWEST * (seconds - worker.pace)
-        paces = sorted(other.pace for other in self._workers if other.pace is not None)
-        self._pace = paces[(len(paces) - 1) // 2]
 
     @staticmethod
     def _now() -> float:

@@ -72,8 +72,10 @@ class _Block:
         """Whether it may be a program: declared as Python, or looking like it."""
         if not self.code.strip() or _TRANSCRIPT.match(self.code):
             return False
+        if self.language:
+            return self.language == "python"
         marked = any(_DEFINITION.match(line) or _IMPORT.match(line) for line in self.code.split("\n"))
-        return self.language == "python" or (not self.language and (marked or bool(_OUTPUT.search(self.code))))
+        return marked or bool(_OUTPUT.search(self.code))
 
     @cached_property
     def names(self) -> set[str]:
@@ -99,13 +101,15 @@ def _answered(response: str) -> str:
     text = response.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for end in ("</think>", "</thinking>"):
         text = text.rpartition(end)[2]
-    unclosed = _THOUGHT.search(text)
+    unclosed = _THOUGHT.search(text) if "<think" in text else None
     return text[: unclosed.start()] if unclosed else text
 
 
 def _bound(lines: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for line in lines:
+        if not line or line[0] in " \t":  # most lines of a program: none of the patterns matches there
+            continue
         if definition := _DEFINITION.match(line):
             found.add(definition.group(1))
         elif _IMPORT.match(line):
@@ -117,6 +121,8 @@ def _bound(lines: Sequence[str]) -> set[str]:
 
 def _with_helpers(earlier: Sequence[_Block], main: _Block, name: str) -> str:
     """`main` after the earlier blocks that define names which it, or one of them, reads but does not bind."""
+    if not earlier:
+        return main.code
     parts = [main.code]
     bound = _bound([line.strip() for line in main.code.split("\n")])
     read = set(re.findall(r"\w+", main.code))
@@ -161,10 +167,12 @@ class _Fence:
 
     @classmethod
     def opened_by(cls, line: str) -> _Fence | None:
+        if "```" not in line and "~~~" not in line:
+            return None
         if fence := _FENCE.match(line):
             language, first = _tagged(fence.group(4).strip())
             return cls(language, fence.group(1).count(">"), len(fence.group(2).expandtabs(4)), fence.group(3), first)
-        late = _LATE_FENCE.search(line) if "```" in line else None
+        late = _LATE_FENCE.search(line)
         # Behind prose, the indent of what follows is anybody's guess: a closing fence counts at any.
         return cls("python", 0, len(line), late.group(1)) if late else None
 
@@ -185,8 +193,7 @@ class _Fence:
                     return content, behind
                 hidden = True
             if docstrings and self.language in ("", "python"):
-                for found in _TEXT_QUOTES.findall(line):
-                    quotes = found if not quotes else "" if quotes == found else quotes
+                quotes = _quotes_behind(line, quotes)
             if not quotes and body.endswith(self.mark) and body.count(self.mark) == 1 and not body.startswith("#"):
                 return [*content, line.rstrip()[: -len(self.mark)]], place + 1
             content.append(line)
@@ -242,10 +249,17 @@ def _runs(lines: Sequence[str]) -> Iterator[_Block]:
         code = any(p.match(line) for p in (_DEFINITION, _IMPORT, _BINDING, _ACTION, _CONTINUATION))
         if code or quotes or (run and (not line.strip() or line[0] in " \t")):
             run.append(line)
-            for found in _TEXT_QUOTES.findall(line):
-                quotes = found if not quotes else "" if quotes == found else quotes
+            quotes = _quotes_behind(line, quotes)
         elif run:
             yield _Block("", run)
             run = []
     if run:
         yield _Block("", run)
+
+
+def _quotes_behind(line: str, quotes: str) -> str:
+    """The text quotes that are open behind a line, with those that were open before it; empty if none are."""
+    if '"""' in line or "'''" in line:
+        for found in _TEXT_QUOTES.findall(line):
+            quotes = found if not quotes else "" if quotes == found else quotes
+    return quotes

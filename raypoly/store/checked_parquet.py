@@ -31,10 +31,10 @@ def encode_tables(schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mappi
         for table in tables:
             writer.write_table(table)
         writer.add_key_value_metadata({**metadata, _KEY: _BLANK.decode()})
-    data: bytes = sink.getvalue().to_pybytes()
-    place = _checksum_place(data)
-    digest = hashlib.sha256(data).hexdigest().encode()
-    return data[:place] + digest + data[place + len(_BLANK) :]
+    with memoryview(sink.getvalue()) as data:  # a large step's file is copied once only
+        place = _checksum_place(data)
+        digest = hashlib.sha256(data).hexdigest().encode()
+        return b"".join((data[:place], digest, data[place + len(_BLANK) :]))
 
 
 def decode_table(data: bytes) -> tuple[pa.Table, dict[str, str]]:
@@ -62,14 +62,14 @@ def verify_checksum(data: bytes) -> None:
         raise CorruptData("its checksum does not match its content")
 
 
-def _checksum_place(data: bytes) -> int:
+def _checksum_place(data: bytes | memoryview) -> int:
     """The position of the 64 hex digits: after the last occurrence of the key and a length byte."""
     if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
         raise CorruptData("it is no Parquet file, or was cut short")
-    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    found = data.rfind(_KEY.encode(), max(footer, 0))  # in the footer only: a rollout's text may say anything
+    footer = max(0, len(data) - 8 - int.from_bytes(data[-8:-4], "little"))
+    found = bytes(data[footer:]).rfind(_KEY.encode())  # in the footer only: a rollout's text may say anything
     # In the footer's compact Thrift a value is preceded by its field header and its length, one byte each.
-    place = found + len(_KEY) + 2
+    place = footer + found + len(_KEY) + 2
     if found < 0 or place + len(_BLANK) > len(data):
         raise CorruptData("it carries no checksum of raypoly's")
     return place

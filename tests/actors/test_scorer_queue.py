@@ -194,3 +194,33 @@ def test_an_event_loop_that_ends_sends_no_more_programs() -> None:
         assert pool.counts()["busy"] == 2
     assert asyncio.all_tasks(loop) == set()
     assert sum(len(codes) for codes in pool.given) == 2
+
+
+class CountingLoop(VirtualLoop):
+    """Counts what it is asked to run soon."""
+
+    def __init__(self) -> None:
+        self.wakeups = 0
+        super().__init__()
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        self.wakeups += 1
+        return super().call_soon(callback, *args, context=context)
+
+
+def test_idle_actors_are_not_woken_for_chunks_that_others_get() -> None:
+    def wakeups(workers: int) -> int:
+        async def main() -> int:
+            pool, loop = NotingScorers(workers), asyncio.get_running_loop()
+            assert isinstance(loop, CountingLoop)
+            await pool.start()
+            before = loop.wakeups
+            for n in range(64):
+                await pool.score(PROBLEM, programs([0.2] * 16, str(n)))
+            pool.stop()
+            return loop.wakeups - before
+
+        with asyncio.Runner(loop_factory=CountingLoop) as runner:
+            return runner.run(main())
+
+    assert wakeups(1000) == wakeups(16)

@@ -1,4 +1,5 @@
-"""How long the services take in one step of 32 groups of 8: drawn from a seed, the same for every version of the step.
+"""How long the services take in one step, of 32 groups of 8 or as told: drawn from a seed, the same for every version
+of the step.
 
 Generation lasts 20 s. Responses are lognormal in length and are decoded at one speed, so many at once, in slot order; a
 group is out when its last response is. Of the programs one in twelve is a loop that costs its limit of 5 s, the others
@@ -37,19 +38,19 @@ class Times:
     groups: tuple[Group, ...]
 
     @classmethod
-    def drawn(cls, seed: int, at_once: int) -> Times:
+    def drawn(cls, seed: int, at_once: int, groups: int = GROUPS, rollouts: int = ROLLOUTS) -> Times:
         """`at_once`: responses that are decoded beside each other (`generator.max_sequences`)."""
         rng = random.Random(seed)
-        lengths = [[rng.lognormvariate(0.0, 0.5) for _ in range(ROLLOUTS)] for _ in range(GROUPS)]
-        groups = (
+        lengths = [[rng.lognormvariate(0.0, 0.5) for _ in range(rollouts)] for _ in range(groups)]
+        drawn = (
             Group(
                 generated=out,
-                programs=tuple(LOOP if rng.random() < LOOPS else rng.uniform(0.02, 0.3) for _ in range(ROLLOUTS)),
+                programs=tuple(LOOP if rng.random() < LOOPS else rng.uniform(0.02, 0.3) for _ in range(rollouts)),
                 judged=rng.uniform(*JUDGED),
             )
             for out in _generated(lengths, at_once)
         )
-        return cls(tuple(groups))
+        return cls(tuple(drawn))
 
 
 def _generated(lengths: list[list[float]], at_once: int) -> list[float]:

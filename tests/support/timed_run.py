@@ -7,7 +7,7 @@ await close_run(opened)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,8 @@ async def open_timed_run(
     config: Config | None = None,
     objective: Objective | None = None,
     generator: Any = None,
+    scorers: Any = None,
+    problems: Sequence[Problem] = (),
     learner: Callable[..., LearnerSession] = TimedLearnerSession,
 ) -> OpenRun:
     """A run in this folder, not restored. `colocated`: the learner's device is free when generation is over."""
@@ -76,7 +78,7 @@ async def open_timed_run(
     writer = CheckpointWriter(Checkpoints(store, lease), journal.index_before, _unheard)
     context = CallContext()
     judge: Any = TimedJudge()
-    scorers = TimedScorers(config.scorer, {}, context=context)
+    scorers = scorers or TimedScorers(config.scorer, {}, context=context)
     await scorers.start()
     session = learner(config, journal, writer, len(times.groups))
     generator = generator or TimedGenerator(times, colocated)
@@ -93,8 +95,9 @@ async def open_timed_run(
         JudgeOutagePause(config.judge, progress),
         Watchdog(600.0, context.in_flight, dict, Stacks(store), _unheard, _raised),
     )
-    problems = ProblemSet({"train": timed_problems(len(times.groups)), "validation": (), "test": ()}, "")
-    return OpenRun(folder, config, problems, objective, services, durability, observers)
+    train = problems or timed_problems(len(times.groups))
+    problem_set = ProblemSet({"train": train, "validation": (), "test": ()}, "")
+    return OpenRun(folder, config, problem_set, objective, services, durability, observers)
 
 
 async def close_run(opened: OpenRun) -> None:

@@ -99,7 +99,9 @@ class TimedGenerator:
         return {"generator": (Sample(_TOKENS, _LOGPROBS, "stop"), np.zeros(len(tokens) - 1, np.float32))}
 
 
-class _TimedScorer:
+class TimedScorer:
+    """Verdicts after the seconds that the programs say."""
+
     async def score(self, problem: Problem, suite: Any, codes: Sequence[str]) -> list[Verdict]:
         await asyncio.sleep(sum(read_seconds("run", code) for code in codes))
         return [
@@ -115,7 +117,7 @@ class TimedScorers(ScorerPool):
 
     async def _start(self, worker: Any) -> None:
         worker.started += 1
-        worker.actor = LocalActor(_TimedScorer())
+        worker.actor = LocalActor(TimedScorer())
 
     def _reference(self, tests: TestSuite) -> Any:
         return tests
