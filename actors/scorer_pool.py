@@ -246,9 +246,8 @@ class ScorerPool:
             self._queue.again(chunk, worker.index, str(error))
         except (RayError, RaypolyError) as error:  # the actor's own code failed
             self._queue.abandon(chunk, error)
-        self._note(
-            worker, chunks=-1
-        )  # not where this task is cancelled: then the pool is stopped, or the event loop ends
+        # Not where this task is cancelled: then the pool is stopped, or the event loop ends.
+        self._note(worker, chunks=-1)
         worker.since = self._now()
         self._flights.pop(flight, None)
         self._dispatch()

@@ -27,6 +27,8 @@ from workflows.startup.ray_cluster import ACTOR_CPUS
 
 NOTE_SECONDS = 30.0
 """Seconds between lines that say what a run waits for."""
+_FIRST_NOTE_SECONDS = 5.0
+"""Seconds before the first one."""
 _OWN_CORE_SECONDS = 2.0
 """How long to wait for a core of the driver's node. If others have it, the driver does without."""
 
@@ -101,7 +103,9 @@ async def _until_ready(group: PlacementGroup, size: int, placement: Placement, n
     ready = asyncio.ensure_future(result(group.ready()))
     wanted = f"{size} free GPUs" if placement.on_gpu else f"a node with {size} x {group.bundle_specs[0]['CPU']:g} CPUs"
     kind = "GPU" if placement.on_gpu else "CPU"
-    while not (await asyncio.wait([ready], timeout=NOTE_SECONDS))[0]:
+    wait = min(_FIRST_NOTE_SECONDS, NOTE_SECONDS)
+    while not (await asyncio.wait([ready], timeout=wait))[0]:
+        wait = NOTE_SECONDS
         there, free = ray.cluster_resources().get(kind, 0.0), ray.available_resources().get(kind, 0.0)
         grows = ": an autoscaler may bring more" if ray_internals.autoscales() else ""
         note(
