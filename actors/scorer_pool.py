@@ -20,12 +20,12 @@ import asyncio
 import itertools
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray.exceptions import RayError
 
-from actors.calls import LOST, START, CallContext, reason, result
+from actors.calls import LOST, START, CallContext, node_died, reason, result
 from actors.scorer import SUITE_CHARACTERS, SUITES, Scorer
 from actors.watched import WATCHED
 from raypoly.config import ScorerConfig
@@ -59,7 +59,7 @@ _REFUSED_SECONDS = 60.0
 
 @dataclass(eq=False)
 class _Worker:
-    """One actor of the pool. A lost one is replaced."""
+    """One actor of the pool. A lost one is replaced if the pool would have too few."""
 
     index: int
     actor: Any = None
@@ -88,6 +88,9 @@ class _Flight:
 
 class ScorerPool:
     """Scores programs on actors that are started with Ray's `options` each."""
+
+    scorer: ClassVar[type[Scorer]] = Scorer
+    """The actors' class."""
 
     def __init__(
         self,
@@ -250,8 +253,11 @@ class ScorerPool:
                 codes = [program.code for program in programs]
                 verdicts: list[Verdict] = await result(actor.score.remote(replace(bare, solution=""), suite, codes))
         except LOST as error:
-            self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})")
-            await self._replace(worker, started, error)
+            self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})", not node_died(error))
+            if worker.index < self._config.workers:
+                await self._replace(worker, started, error)
+            else:  # its place may have gone with it
+                self._remove(worker)
             return
         self._note_pace(flight, (self._now() - flight.since) / len(programs))
         for program, verdict in zip(programs, verdicts, strict=True):
@@ -284,7 +290,7 @@ class ScorerPool:
     def _make(self, worker: _Worker) -> Any:
         worker.started += 1
         worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
-        actor = ray.remote(**WATCHED)(Scorer).options(name=worker.name, **self._options)
+        actor = ray.remote(**WATCHED)(self.scorer).options(name=worker.name, **self._options)
         worker.actor = actor.remote(self._config, worker.index)
         return worker.actor
 
