@@ -92,7 +92,7 @@ def reason(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, OutOfMemoryError) or "OOM" in text.partition("Some common causes")[0]:
         return "its node ran out of memory"
-    if isinstance(error, NodeDiedError) or "node has died" in text or "node was terminated" in text:
+    if node_died(error):
         return "its node died"
     if isinstance(error, GetTimeoutError):
         return "it did not answer in time"
@@ -105,6 +105,12 @@ def reason(error: BaseException) -> str:
     if "ray.kill" in text:
         return "it was ended"
     return "its process died: killed, out of memory, or crashed"
+
+
+def node_died(error: BaseException) -> bool:
+    """Whether an actor was lost with its node, which no program causes."""
+    text = str(error)
+    return isinstance(error, NodeDiedError) or "node has died" in text or "node was terminated" in text
 
 
 T = TypeVar("T")

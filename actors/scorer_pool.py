@@ -21,12 +21,12 @@ import bisect
 import itertools
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray.exceptions import RayError
 
-from actors.calls import LOST, START, CallContext, reason, result
+from actors.calls import LOST, START, CallContext, node_died, reason, result
 from actors.scorer import SUITE_CHARACTERS, SUITES, Scorer
 from actors.watched import WATCHED
 from raypoly.config import ScorerConfig
@@ -60,7 +60,7 @@ _REFUSED_SECONDS = 60.0
 
 @dataclass(eq=False)
 class _Worker:
-    """One actor of the pool. A lost one is replaced."""
+    """One actor of the pool. A lost one is replaced if the pool would have too few."""
 
     index: int
     actor: Any = None
@@ -93,6 +93,9 @@ class _Flight:
 
 class ScorerPool:
     """Scores programs on actors that are started with Ray's `options` each."""
+
+    scorer: ClassVar[type[Scorer]] = Scorer
+    """The actors' class."""
 
     def __init__(
         self,
@@ -269,8 +272,11 @@ class ScorerPool:
                 codes = [program.code for program in programs]
                 verdicts: list[Verdict] = await result(actor.score.remote(bare, suite, codes))
         except LOST as error:
-            self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})")
-            await self._replace(worker, started, error)
+            self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})", not node_died(error))
+            if worker.index < self._config.workers:
+                await self._replace(worker, started, error)
+            else:  # its place may have gone with it
+                self._remove(worker)
             return
         seconds = (self._now() - flight.since) / len(programs)
         worker.pace = seconds if worker.pace is None else worker.pace + _NEWEST * (seconds - worker.pace)
@@ -304,7 +310,7 @@ class ScorerPool:
     def _make(self, worker: _Worker) -> Any:
         worker.started += 1
         worker.name = f"scorer-{worker.index}" + (f"-{worker.started}" if worker.started > 1 else "")
-        actor = ray.remote(**WATCHED)(Scorer).options(name=worker.name, **self._options)
+        actor = ray.remote(**WATCHED)(self.scorer).options(name=worker.name, **self._options)
         worker.actor = actor.remote(self._config, worker.index)
         return worker.actor
 

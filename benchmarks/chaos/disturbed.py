@@ -41,6 +41,8 @@ class Outcome:
     """Why it is not equal, in sentences."""
     objects: int = 0
     """Committed objects that were watched."""
+    used: int = 0
+    """Nodes that joined and had a scorer."""
     seconds: float = 0.0
 
 
@@ -51,6 +53,7 @@ class Disturbed:
         self, number: int, engine: str, place: str, log_file: Path, overrides: Sequence[str], machines: Machines
     ) -> None:
         self.outcome = Outcome(number, engine)
+        self._gained: set[str] = set()
         self._machines = machines
         self._place = place
         self._driver = Driver(place, log_file, overrides, {"RAY_ADDRESS": machines.address})
@@ -59,6 +62,7 @@ class Disturbed:
         """`undisturbed`: the place of the run that it is compared with."""
         started = time.monotonic()
         self.outcome.undisturbed = undisturbed is None
+        self._machines.restore()
         try:
             with CommitWatcher(open_store(self._place, make=False)) as watcher:
                 for kill in plan:
@@ -79,6 +83,7 @@ class Disturbed:
             if self._driver.process is not None:
                 self._driver.kill()
         self.outcome.seconds = time.monotonic() - started
+        self.outcome.used = len(self._gained.intersection(self._machines.hosts_of("scorer")))
         return self.outcome
 
     def _start(self) -> None:
@@ -107,6 +112,9 @@ class Disturbed:
         if kill.kind == "driver":
             self._driver.kill()
             return True
+        if kill.kind == "gain":
+            self._gained.add(self._machines.gain_node())
+            return True
         until = time.monotonic() + PATIENCE
         while self._driver.lives and time.monotonic() < until:
             if self._hit(kill):
@@ -119,6 +127,8 @@ class Disturbed:
             return self._machines.kill_actor(kill.kind)
         if kill.kind == "node":
             return self._machines.kill_node(kill.actor)
+        if kill.kind == "lose":
+            return self._machines.lose_node(kill.actor)
         return self._machines.partition(kill.actor, kill.seconds)
 
     def _finish(self) -> None:

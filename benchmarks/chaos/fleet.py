@@ -12,7 +12,7 @@ import atexit
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +38,13 @@ class Task:
 class Fleet:
     """Up inside `with`."""
 
-    def __init__(self, size: int, store: str, folder: Path) -> None:
-        """`store`: `local`, or `s3`, which one cluster alone can reach; `folder`: of runs and logs."""
+    def __init__(self, size: int, store: str, folder: Path, **machines: int) -> None:
+        """`store`: `local`, or `s3`, which one cluster alone can reach; `folder`: of runs and logs.
+
+        `machines`: arguments of `Machines`.
+        """
         self.size = size
-        self._pool = ProcessPoolExecutor(size, multiprocessing.get_context("spawn"), _up, (store, folder))
+        self._pool = ProcessPoolExecutor(size, multiprocessing.get_context("spawn"), _up, (store, folder, machines))
 
     def __enter__(self) -> Fleet:
         return self
@@ -74,12 +77,12 @@ class _Here:
 _here: list[_Here] = []
 
 
-def _up(store: str, folder: Path) -> None:
+def _up(store: str, folder: Path, options: Mapping[str, int]) -> None:
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     if store == "s3":
         _allow_s3()  # before the nodes start, for their actors write to it as well
-    machines = stack.enter_context(Machines())
+    machines = stack.enter_context(Machines(**options))
     prefix = stack.enter_context(_s3(machines.here)) if store == "s3" else str(folder)
     _here.append(_Here(machines, folder, prefix))
 

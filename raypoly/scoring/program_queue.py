@@ -204,21 +204,21 @@ class ProgramQueue:
             program.error = error
             self._close(program)
 
-    def again(self, chunk: Chunk, worker: int, reason: str) -> None:
+    def again(self, chunk: Chunk, worker: int, reason: str, counts: bool = True) -> None:
         """Give a chunk's programs without an outcome, each alone, or its calibration to another worker.
 
-        After `RETRIES` they end with `SandboxError`.
+        After `RETRIES` that count they end with `SandboxError`.
         """
         if chunk.calibrates:
             state = chunk.state
-            state.busy, state.avoid, state.failures = False, worker, state.failures + 1
+            state.busy, state.avoid, state.failures = False, worker, state.failures + counts
             if state.failures > RETRIES:
                 self._fail_waiting(state, _given_up(state, state.failures, reason))
                 state.failures = 0
         for program in chunk.programs:
             if program.done or program in self._waiting:
                 continue
-            program.failures, program.avoid = program.failures + 1, worker
+            program.failures, program.avoid = program.failures + counts, worker
             if program.failures > RETRIES:
                 self.fail(program, _given_up(program.state, program.failures, reason))
             else:
@@ -260,8 +260,8 @@ class ProgramQueue:
         return what.avoid == worker and self.workers > 1
 
     def _goes_along(self, program: QueuedProgram, first: QueuedProgram) -> bool:
-        """Whether it travels with the first of a chunk. What the sandbox failed at travels alone."""
-        if program.state is not first.state or program.failures or first.failures:
+        """Whether it travels with the first of a chunk. What was tried before travels alone."""
+        if program.state is not first.state or program.avoid is not None or first.avoid is not None:
             return False
         return first.state.settled or program.code is None
 
@@ -282,7 +282,7 @@ class ProgramQueue:
         """The program has its outcome: forget what it no longer needs."""
         if self._first.get(program.key) is program:
             del self._first[program.key]
-        if program.failures and program in self._waiting:  # it waited to be tried again, and another try ended first
+        if program.avoid is not None and program in self._waiting:  # to be tried again; another try ended first
             self._waiting.remove(program)
         program.code = None
         program.state.programs -= 1

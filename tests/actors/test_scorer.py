@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from actors.calls import CallContext, Retries
 from actors.scorer_pool import ScorerPool
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, SandboxError
@@ -34,8 +35,9 @@ SLOW = "def f(n):\n    for _ in range(6_000_000):\n        pass\n    return sum(
 
 
 @asynccontextmanager
-async def pool(**config: float) -> AsyncIterator[ScorerPool]:
-    scorers = ScorerPool(ScorerConfig(workers=WORKERS, **config), ACTOR_OPTIONS)  # type: ignore[arg-type]
+async def pool(retries: int = 10, **config: float) -> AsyncIterator[ScorerPool]:
+    context = CallContext(Retries(retries))
+    scorers = ScorerPool(ScorerConfig(**{"workers": WORKERS} | config), ACTOR_OPTIONS, context=context)  # type: ignore[arg-type]
     try:
         await scorers.start()
         yield scorers
@@ -118,6 +120,20 @@ def test_all_scorers_killed_at_once_lose_nothing(padding: int) -> None:
                 ray.kill(ray.get_actor(f"scorer-{index}"))
             verdicts = await asyncio.wait_for(asked, 300)
             assert [v.status for v in verdicts] == ["passed", "wrong"] * 12
+
+    asyncio.run(main())
+
+
+def test_a_lost_scorer_beyond_the_least_costs_no_retry_and_leaves_no_other_behind() -> None:
+    async def main() -> None:
+        async with pool(retries=0, workers=1, max_workers=2, idle_seconds=1.0) as scorers:
+            asked = asyncio.create_task(scorers.score(squares(), [f"{SLOW} + {i} - {i}" for i in range(30)]))
+            while scorers.counts()["busy"] < 2:
+                await asyncio.sleep(0.005)
+            ray.kill(ray.get_actor("scorer-1"))
+            assert {v.status for v in await asyncio.wait_for(asked, 300)} == {"passed"}
+            await asyncio.sleep(3.0)
+            assert scorers.counts() == {"busy": 0, "idle": 1, "starting": 0}
 
     asyncio.run(main())
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from raypoly.store import Generated
 from raypoly.store.local_store import LocalStore
 from raypoly.store.record_encoding import encode
 from tests.support.commit_watcher import CommitWatcher
-from tests.support.kill_plan import KINDS, kill_plans
+from tests.support.kill_plan import KINDS, change_plans, kill_plans
 from tests.support.local_driver import ROOT
 from tests.support.run_differences import run_differences
 from tests.support.sample_groups import make_group
@@ -53,15 +53,17 @@ def test_a_run_that_differs_is_told(chaos: Path, tmp_path: Path) -> None:
     for name, change in {
         "the final weights differ": "model/model.safetensors",
         "the weights differ from step": "metrics.jsonl",
+        "step 0 counts the verdicts": "metrics.jsonl",
         "there are rollouts of steps": "rollouts/step-000002.parquet",
     }.items():
-        copy = tmp_path / change.replace("/", "-")
+        copy = tmp_path / name.replace(" ", "-")
         shutil.copytree(chaos / "run-1", copy)
         path = copy / change
         if path.suffix == ".parquet":
             path.unlink()
         elif path.suffix == ".jsonl":
-            path.write_text(path.read_text().replace('"weight_digest": "', '"weight_digest": "0'))
+            rows = path.read_text().replace('"weight_digest": "', '"weight_digest": "0')
+            path.write_text(rows.replace('"statuses": {', '"statuses": {"lost": 1, '))
         else:
             content = path.read_bytes()
             path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -90,3 +92,12 @@ def test_a_plan_is_its_seeds_and_deals_every_kind_alike() -> None:
     assert first == again != other
     kinds = [kill.kind for plan in first[0] for kill in plan]
     assert {kind: kinds.count(kind) for kind in KINDS} == dict.fromkeys(KINDS, 5)
+
+
+def test_a_plan_of_changes_takes_no_more_nodes_than_it_brings() -> None:
+    for plan in islice(change_plans(1, 4), 20):
+        nodes = list(accumulate({"lose": -1, "gain": 1}[change.kind] for change in plan))
+        assert len(nodes) == 8
+        assert nodes[-1] == 0
+        assert set(nodes) <= {-1, 0, 1}
+        assert plan[0].after >= 1, "during a step, not before the first"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.support.driver_process import STEPS
 
 ACTORS = ("generator", "scorer", "judge", "learner")
 KINDS = ("driver", *ACTORS, "node", "partition")
+CHANGES = ("lose", "gain")
+"""A node is lost for good; another node joins."""
 COMMITS_A_STEP = 8
 """About as many journal objects and rollout files as a step writes."""
 _SHORT, _LONG = (0.5, 3.0), (14.0, 18.0)
@@ -21,13 +23,13 @@ class Kill:
     """One kill of a plan."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `KINDS` or of `CHANGES`."""
     after: int
     """Kill when the run has written this many journal objects and rollout files ..."""
     delay: float
     """... and this many seconds later."""
     actor: str
-    """For a node or a partition: the actor that is on the node."""
+    """For a node that is lost or a partition: the actor that is on the node."""
     seconds: float
     """For a partition: how long it lasts."""
 
@@ -41,6 +43,16 @@ def kill_plans(seed: int, kills_a_run: int, kinds: Sequence[str] = KINDS) -> Ite
             deck += rng.sample(kinds, len(kinds))
         dealt, deck = deck[:kills_a_run], deck[kills_a_run:]
         yield sorted((_kill(kind, rng) for kind in dealt), key=lambda kill: kill.after)
+
+
+def change_plans(seed: int, pairs_a_run: int) -> Iterator[list[Kill]]:
+    """Yield the plan of each run, without end: during steps, nodes are lost and join in turn, so that there are never
+    more or fewer than one beyond those at first."""
+    rng = random.Random(f"churn {seed}")
+    while True:
+        kinds = [kind for _ in range(pairs_a_run) for kind in rng.sample(CHANGES, 2)]
+        times = sorted(rng.randrange(1, COMMITS_A_STEP * STEPS) for _ in kinds)
+        yield [replace(_kill(kind, rng), after=after) for kind, after in zip(kinds, times, strict=True)]
 
 
 def _kill(kind: str, rng: random.Random) -> Kill:

@@ -5,9 +5,10 @@
         machines.kill_actor("learner")
         machines.kill_node("generator")           # the node that the generator is on; another one joins
         machines.partition("scorer", seconds=2)
+    machines.lose_node("scorer"), machines.gain_node()
 
-The head has no room for actors, so every actor is on one of two worker nodes. Each worker node has a network namespace
-of its own if this machine allows them; if not, `why_no_partition` says why.
+The head has no room for actors, so every actor is on a worker node. Each worker node has a network namespace of its own
+if this machine allows them; if not, `why_no_partition` says why.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ T = TypeVar("T")
 
 TITLES = {"generator": "GeneratorActor", "scorer": "Scorer", "judge": "JudgeActor", "learner": "LearnerActor"}
 """The class of each actor. Ray shows it as the title of the actor's process."""
-_WORKER_NODES = 2
-_CPUS = 32
-"""More than there are, since many drivers share the nodes."""
 _TRIES = 8
 _SYSTEM = {"prestart_worker_first_driver": False}
 """Start no processes that no actor uses."""
@@ -65,8 +63,12 @@ class _Node:
 class Machines:
     """The cluster; it runs while the `with` block runs."""
 
-    def __init__(self, partitions: bool = True) -> None:
-        """`partitions`: each node gets a network of its own. Then 127.0.0.1 is another place on each node."""
+    def __init__(self, partitions: bool = True, nodes: int = 2, cpus: int = 32) -> None:
+        """`partitions`: each node gets a network of its own. Then 127.0.0.1 is another place on each node.
+
+        `nodes`: worker nodes at first, with so many `cpus` each. There are fewer, but many drivers may share the nodes.
+        """
+        self._count, self._cpus = nodes, cpus
         self.why_no_partition = "" if partitions else "it was not asked for"
         self._stack = contextlib.ExitStack()
         self._network: Network | None = None
@@ -86,8 +88,7 @@ class Machines:
                 head |= {"node_ip_address": self._network.address, "_system_config": _SYSTEM | _CUT_OFF}
             self._cluster = self._start(lambda: Cluster(initialize_head=True, head_node_args=head))
             stack.callback(self._cluster.shutdown)
-            for _ in range(_WORKER_NODES):
-                self._add_node()
+            self.restore()
             self._stack = stack.pop_all()
         return self
 
@@ -129,12 +130,30 @@ class Machines:
 
     def kill_node(self, actor: str) -> bool:
         """Kill the whole node that an actor is on; then another node joins. Returns False if there is no such actor."""
+        lost = self.lose_node(actor)
+        if lost:
+            self.gain_node()
+        return lost
+
+    def lose_node(self, actor: str) -> bool:
+        """Kill the whole node that an actor is on. Returns False if there is no such actor."""
         found = self._find(actor)
-        if found is None:
-            return False
-        self._remove(found[1])
-        self._add_node()
-        return True
+        if found is not None:
+            self._remove(found[1])
+        return found is not None
+
+    def gain_node(self) -> str:
+        """Another node joins. Returns Ray's id of it once Ray lists it."""
+        options: dict[str, Any] = {"num_cpus": self._cpus, "object_store_memory": 80 << 20}
+        if self._network is None:
+            self._nodes.append(_Node(self._start(lambda: self._cluster.add_node(**options)), None))
+        else:
+            host = self._network.host()
+            options |= {"wait": False, "node_ip_address": host.address}
+            node = self._start(lambda: host.run(lambda: self._cluster.add_node(**options)))
+            self._cluster._wait_for_node(node, 120)
+            self._nodes.append(_Node(node, host))
+        return str(self._nodes[-1].node.node_id)
 
     def partition(self, actor: str, seconds: float) -> bool:
         """Cut the network of an actor's node for a time. Returns False if there is no such actor or no namespace."""
@@ -149,7 +168,20 @@ class Machines:
         """Replace nodes that have ended by themselves."""
         for node in [node for node in self._nodes if not node.raylet]:
             self._remove(node)
-            self._add_node()
+            self.gain_node()
+
+    def restore(self) -> None:
+        """Bring back the number of nodes there was at first."""
+        self.mend()
+        for node in self._nodes[self._count :]:
+            self._remove(node)
+        while len(self._nodes) < self._count:
+            self.gain_node()
+
+    def hosts_of(self, actor: str) -> list[str]:
+        """Ray's ids of the nodes on which such actors are or were."""
+        actors = self._cluster.global_state.actor_table(None).values()
+        return [str(each["Address"]["NodeID"]) for each in actors if each["ActorClassName"] == TITLES[actor]]
 
     def _find(self, actor: str, calls: Sequence[str] = ("",)) -> tuple[int, _Node] | None:
         """An actor's process id and node. Ray puts the current call into the process title."""
@@ -159,17 +191,6 @@ class Machines:
             if title.startswith(f"ray::{TITLES[actor]}") and any(call in title for call in calls):
                 return pid, nodes[parent]
         return None
-
-    def _add_node(self) -> None:
-        options: dict[str, Any] = {"num_cpus": _CPUS, "object_store_memory": 80 << 20}
-        if self._network is None:
-            self._nodes.append(_Node(self._start(lambda: self._cluster.add_node(**options)), None))
-            return
-        host = self._network.host()
-        options |= {"wait": False, "node_ip_address": host.address}
-        node = self._start(lambda: host.run(lambda: self._cluster.add_node(**options)))
-        self._cluster._wait_for_node(node, 120)
-        self._nodes.append(_Node(node, host))
 
     def _start(self, start: Callable[[], T]) -> T:
         """Start a part of Ray. On a busy machine Ray's own timeout (30 s) may need several tries."""

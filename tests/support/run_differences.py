@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -33,6 +34,10 @@ def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
     for step in set(run.steps) & set(undisturbed.steps):
         if rollout_content(run.rollouts(step)) != rollout_content(undisturbed.rollouts(step)):
             yield f"the rollouts of step {step} differ"
+    for row, step in ((row, row["step"]) for row in run.rows if row["step"] in run.steps):
+        found = Counter(run.rollouts(step).column("status").to_pylist())
+        if row["statuses"] != found:
+            yield f"step {step} counts the verdicts {row['statuses']} and has {dict(found)}"
     left = run.store.list("journal/")
     if left:
         yield f"{left[0]} was left behind"

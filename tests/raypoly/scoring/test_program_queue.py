@@ -123,6 +123,17 @@ def test_what_the_sandbox_failed_at_goes_to_another_worker_and_at_last_surfaces(
     assert not queue.put(add_problem(), "a").done
 
 
+def test_workers_that_are_lost_with_their_node_do_not_count_against_a_program() -> None:
+    """It may be given to one idle worker of that node after the other."""
+    queue = ProgramQueue(workers=9)
+    program = queue.put(add_problem(), "x")
+    for worker in range(2 * RETRIES):
+        queue.again(Chunk(program.state, taken(queue, worker)), worker, "its node died", counts=False)
+    (again,) = taken(queue, 8)
+    assert queue.finish(again, PASSED)
+    assert program.error is None
+
+
 def test_a_worker_that_is_alone_tries_again_itself() -> None:
     queue = ProgramQueue(workers=1)
     failed = queue.put(add_problem(), "a")
