@@ -109,13 +109,18 @@ def run(small_run: list[str], tmp_path: Path) -> LocalDriver:
     return LocalDriver(tmp_path / "run", small_run)
 
 
-def test_a_submitted_job_trains_and_its_log_shows_progress(head: Head, run: LocalDriver, tmp_path: Path) -> None:
+def test_two_submitted_jobs_train_at_once_and_their_logs_show_progress(
+    head: Head, run: LocalDriver, small_run: list[str], tmp_path: Path
+) -> None:
+    beside = LocalDriver(tmp_path / "beside", small_run)
+    head.job("submit", "--no-wait", "--working-dir", ".", "--", "python", *beside.command[1:], "train.steps=2")
     done = head.job("submit", "--working-dir", ".", "--", "python", *run.command[1:], "train.steps=2")
     assert done.returncode == 0, done.stdout + done.stderr + (head.folder / "head.log").read_text()
     assert str(run.folder) in done.stdout
     assert re.search(r"step 2/2\b.*reward", done.stdout)
     assert run.summary["state"] == "finished"
     assert f"to compare: {SUBMIT} -m raypoly.train" in done.stdout
+    wait_for(lambda: (beside.folder / "summary.json").exists() and beside.summary["state"] == "finished")
 
     refused = head.job("list", HOME=str(tmp_path))
     assert refused.returncode != 0, "without the token nobody gets in"
