@@ -48,7 +48,6 @@ class RunMetric:
                     yield value, {self.label: name.removeprefix(self.number)}
 
 
-_PROGRAMS = "Programs that no scorer has."
 _CALL = "Seconds of each call of an actor or of storage: a chunk of programs, a group to judge, a commit, ..."
 RUN_METRICS = (
     RunMetric("step", "The newest step; the first is 0."),
@@ -81,7 +80,7 @@ RUN_METRICS = (
     RunMetric("judge_usd", "US dollars that the judge's answers cost.", "counter", number="judge_step/cost_usd"),
     RunMetric("paused", "1 while the run waits for the judge.", source="now"),
     RunMetric("calls", "Calls in flight.", source="now", number="calls/", label="stage"),
-    RunMetric("programs_waiting", _PROGRAMS, source="now"),
+    RunMetric("programs_waiting", "Programs that no scorer has.", source="now"),
     RunMetric("scorers", "Scorers: busy, idle, starting.", source="now", number="scorers/", label="state"),
     RunMetric("retries_left", "Retries left in the run's budget for lost actors.", source="now"),
     RunMetric("restarts", "Actors that were lost.", source="now", number="restarts/", label="actor"),

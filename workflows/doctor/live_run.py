@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -47,14 +48,16 @@ class LiveRun:
         yield f"Its actors: {', '.join(self.actors)}."
 
     def _parts(self) -> Iterator[str]:
-        if self.numbers["paused"]:
+        known = defaultdict(float, self.numbers)
+        if known["paused"]:
             yield "waits for the judge"
-        calls = {name.partition("/")[2]: count for name, count in sorted(self.numbers.items()) if name[:6] == "calls/"}
-        yield f"calls in flight {' '.join(f'{stage} {count:g}' for stage, count in calls.items() if count) or 'none'}"
-        scorers = (f"{self.numbers.get(f'scorers/{state}', 0):g} {state}" for state in ("busy", "idle", "starting"))
-        yield f"{self.numbers['programs_waiting']:g} programs wait for scorers ({', '.join(scorers)})"
-        yield f"{self.numbers['retries_left']:g} retries left"
-        yield f"last commit {self.numbers['commit_age_seconds']:.0f} s ago"
+        calls = {name: count for name, count in sorted(known.items()) if name.startswith("calls/") and count}
+        told = (f"{name.removeprefix('calls/')} {count:g}" for name, count in calls.items())
+        yield f"calls in flight {' '.join(told) or 'none'}"
+        scorers = (f"{known[f'scorers/{state}']:g} {state}" for state in ("busy", "idle", "starting"))
+        yield f"{known['programs_waiting']:g} programs wait for scorers ({', '.join(scorers)})"
+        yield f"{known['retries_left']:g} retries left"
+        yield f"last commit {known['commit_age_seconds']:.0f} s ago"
 
 
 def look_at_run(run: str, lease: LeaseState) -> LiveRun:
