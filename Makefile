@@ -21,7 +21,7 @@ help:
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
 	@echo "make lint       ruff and mypy"
-	@echo "make docs       write docs/configuration.md and the tables of docs/objectives.md from the code"
+	@echo "make docs       write docs/configuration.md and the tables of docs/objectives.md and docs/cluster.md"
 	@echo "make clean-env  remove $(VENV)"
 
 setup: $(READY)
@@ -63,6 +63,7 @@ lint: setup
 docs: setup
 	$(PYTHON) -m raypoly.reports.configuration_page docs/configuration.md
 	$(PYTHON) -m raypoly.reports.objectives_page docs/objectives.md
+	$(PYTHON) -m raypoly.reports.metrics_table docs/cluster.md
 
 clean-env:
 	rm -rf $(VENV)

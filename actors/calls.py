@@ -16,6 +16,7 @@ import itertools
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,6 +59,10 @@ class Retries:
         self._left = float(limit)
         self._progressed = now()
         self._waiting: asyncio.Task[None] | None = None
+        self.losses = Counter[str]()
+        """How often each actor was lost, by who it is."""
+        self._who: set[str] = set()
+        """Who was lost before this wait, or in it."""
 
     @property
     def left(self) -> int:
@@ -67,6 +72,7 @@ class Retries:
     async def again(self, who: str, error: BaseException) -> None:
         """Use one retry and return after its wait. Raises `OutOfRetries` where the budget is used up."""
         if self._waiting is not None and not self._waiting.done():
+            self._count(who)
             await asyncio.shield(self._waiting)
             return
         if self._left < 1:
@@ -78,7 +84,15 @@ class Retries:
         self._left -= 1
         self._note(f"{who} was lost ({reason(error)}): trying again, {self.left} of {self._limit} retries are left.")
         self._waiting = asyncio.create_task(asyncio.sleep(wait))
+        self._who.clear()
+        self._count(who)
         await asyncio.shield(self._waiting)
+
+    def _count(self, who: str) -> None:
+        """Count a loss, once for all its callers."""
+        if who not in self._who:
+            self._who.add(who)
+            self.losses[who] += 1
 
     def progress(self) -> None:
         """Refill the budget: something was committed."""
@@ -153,11 +167,14 @@ class InFlightCalls:
         self._open: dict[int, InFlightCall] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
+        self.on_end: Callable[[str, float], None] = lambda stage, seconds: None
+        """Called with the stage and the seconds of each call that has ended, with or without an answer."""
 
     @contextmanager
     def waiting(self, stage: str, who: str, actor: Any = None) -> Iterator[InFlightCall]:
         """Keep a call open inside `with`. Call `beat()` on it where a part of the answer comes."""
         call = InFlightCall(stage, who, actor)
+        began = call.since
         number = next(self._numbers)
         with self._lock:
             self._open[number] = call
@@ -166,6 +183,7 @@ class InFlightCalls:
         finally:
             with self._lock:
                 del self._open[number]
+            self.on_end(stage, time.monotonic() - began)
 
     @property
     def open(self) -> list[InFlightCall]:

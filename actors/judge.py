@@ -219,7 +219,7 @@ class JudgeClient:
         started."""
         if self._actor is None:
             return {}
-        stats: dict[str, Any] = await self._call("judge", lambda actor: actor.stats.remote())
+        stats: dict[str, Any] = await self._call("judge stats", lambda actor: actor.stats.remote())
         return stats
 
     @property

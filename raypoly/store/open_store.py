@@ -61,6 +61,8 @@ class LeaseState:
     """Whether its owner may still write; None if that can't be known from here."""
     summary: str
     """One clause for a person."""
+    pid: int | None = None
+    """Of an owner that lives on this machine."""
 
 
 def newest_epoch(store: Store) -> int | None:
@@ -88,7 +90,7 @@ def _probe_local(store: LocalStore, epoch: int, owner: LeaseOwner) -> LeaseState
     if not owner.is_here:
         return LeaseState(epoch, None, f"perhaps held by {owner.description}, which can't be asked from this machine")
     if _is_locked(store.local_path(LOCK_KEY)):
-        return LeaseState(epoch, True, f"held by {owner.description}")
+        return LeaseState(epoch, True, f"held by {owner.description}", owner.pid)
     return LeaseState(epoch, False, f"free; given back by {owner.description}")
 
 
@@ -106,7 +108,8 @@ def _probe_remote(store: RemoteStore, epoch: int) -> LeaseState:
         time.sleep(claim.ttl / 60)
         now = read_beat(store, epoch)
         if now != seen and not is_released(now):
-            return LeaseState(epoch, True, f"held by {claim.description}")
+            pid = claim.owner.pid if claim.owner is not None and claim.owner.is_here else None
+            return LeaseState(epoch, True, f"held by {claim.description}", pid)
         seen = now
     return LeaseState(epoch, False, f"free; given back by {claim.description}")
 

@@ -28,8 +28,10 @@ def test_what_keeps_failing_ends_with_the_cause_first() -> None:
 def test_one_loss_that_takes_many_calls_with_it_counts_once() -> None:
     async def main() -> None:
         retries = Retries(2)
-        await asyncio.gather(*(retries.again(f"Scorer {i}", LOSS) for i in range(8)))
+        await asyncio.gather(*(retries.again(f"Scorer {i % 4}", LOSS) for i in range(8)))
         assert retries.left == 1
+        await retries.again("Scorer 1", LOSS)
+        assert retries.losses == {"Scorer 0": 1, "Scorer 1": 2, "Scorer 2": 1, "Scorer 3": 1}
 
     asyncio.run(main())
 

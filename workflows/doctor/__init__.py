@@ -4,7 +4,7 @@
     report.damaged; report.resume.step
 
 It reads every object once and compares it with its checksum (`checks`), works out where a start would resume
-(`resume`), and prints a report (`show`).
+(`resume`), asks the Ray of a live run what it does now (`live_run`), and prints a report (`show`).
 
 Without a run, `machine` says whether this machine and its cluster are ready for a config: `node_report` (versions,
 GPUs, sandbox), `service_checks` (storage, lease, judge) and `cluster_checks` (Ray, its ports, its nodes).

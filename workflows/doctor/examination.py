@@ -53,7 +53,7 @@ def _examine_once(run: Run, on_progress: OnProgress) -> DoctorReport:
     findings += [*blocking, *_half_written(store), *_contradictions(facts)]
     resume = find_resume_point(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
     findings += _lost_rollouts(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
-    return DoctorReport(run.uri, tuple(findings), probe_lease(store), _free(store), resume)
+    return DoctorReport(run.uri, run.name, tuple(findings), probe_lease(store), _free(store), resume)
 
 
 def _last_config(run: Run, facts: RunFacts) -> Config | None:

@@ -69,6 +69,7 @@ class DoctorReport:
     """Everything that an examination found."""
 
     uri: str
+    name: str
     findings: Sequence[Finding]
     lease: LeaseState | None
     free_bytes: int

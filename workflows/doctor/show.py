@@ -15,6 +15,7 @@ from rich.text import Text
 from raypoly.reports.tables import ReportTable
 from workflows.doctor.examination import examine
 from workflows.doctor.findings import BAD, DoctorReport, Finding, State
+from workflows.doctor.live_run import look_at_run
 
 _QUIET: tuple[State, ...] = ("sound", "unchecked", "gone", "set aside")
 _NAMED_AT_MOST = 50
@@ -25,10 +26,13 @@ def print_report(place: str, as_json: bool) -> bool:
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("objects", total=None)
         report = examine(place, lambda done, total: progress.update(task, completed=done, total=total))
+    live = None if report.lease is None or report.lease.lives is False else look_at_run(report.name, report.lease)
     if as_json:
-        print(json.dumps(_values(report), indent=2))
+        print(json.dumps({**_values(report), "live": asdict(live) if live else None}, indent=2))
     else:
         _print(report, Console())
+        for text in live.sentences if live else ():
+            print(text)
     return not report.damaged
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -71,7 +72,13 @@ class Journal:
         self._history = History(store, lease)
         self._open: dict[int, _OpenStep] = {}
         self._next_number: dict[int, int] = {}
+        self._committed = time.monotonic()
         self._finish_sealing()
+
+    @property
+    def seconds_since_commit(self) -> float:
+        """Since the last commit of any kind, or else since the journal was opened."""
+        return time.monotonic() - self._committed
 
     async def commit(self, record: Record) -> None:
         """Return when the record is durable.
@@ -232,6 +239,7 @@ class Journal:
             raise self._failure
         try:
             function(*arguments)
+            self._committed = time.monotonic()
         except BaseException as error:
             self._failure = error
             raise

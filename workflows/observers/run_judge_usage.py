@@ -36,6 +36,11 @@ class RunJudgeUsage:
         self._one_at_a_time = threading.Lock()
 
     @property
+    def total(self) -> UsageCounts:
+        """The use over all starts of the run."""
+        return dict(self._total)
+
+    @property
     def spent_usd(self) -> float:
         """US dollars that count towards `judge.budget_usd`."""
         return spent_usd(self._total)

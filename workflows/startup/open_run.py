@@ -8,12 +8,11 @@ stopped once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import ray
 
@@ -46,6 +45,7 @@ from workflows.liveness.ray_messages import RayMessages
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
+from workflows.observers.live_numbers import live_numbers
 from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
@@ -235,19 +235,10 @@ def _observers(
     """The observers. The stack stops those that watch something."""
     config = directory.config
     summary = Summary(store, journal, config)
-
-    def live() -> dict[str, float]:
-        scorers = {f"scorers_{state}": float(count) for state, count in services.scorers.counts().items()}
-        left = float(services.context.retries.left)
-        return {"programs_waiting": float(services.scorers.waiting), **scorers, "retries_left": left}
-
+    pause = JudgeOutagePause(config.judge, progress, config.run.on_pause, summary.pause)
+    live = partial(live_numbers, services, journal, usage, pause)
     ray_metrics = stack.enter_context(RayMetrics(directory.name, config.objective.name, live))
-
-    def paused(pause: Mapping[str, Any], state: str) -> None:
-        summary.pause(pause, state)
-        ray_metrics.paused(state == "paused")
-
-    pause = JudgeOutagePause(config.judge, progress, config.run.on_pause, paused)
+    services.context.in_flight.on_end = ray_metrics.call_ended
     watchdog = Watchdog(
         config.run.stall_seconds,
         services.context.in_flight,

@@ -28,6 +28,8 @@ from raypoly.store.lease import is_alive
 from workflows.liveness import ray_internals
 from workflows.liveness.reaper import Reaper, descendants
 
+_ADDRESS_FILE = "address"
+"""In the folder of a Ray that a run starts for itself."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _ADDRESS = re.compile(r"(?:\w+://)?(?P<host>[^:/]+):(?P<port>\d+)")
 _PORT_SECONDS = 3.0
@@ -66,6 +68,7 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
         local_ray(key_variable_names(config.judge), _temp_dir=folder, include_dashboard=config.ray.dashboard, **common),
     ):
         reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
+        Path(folder, _ADDRESS_FILE).write_text(ray.get_runtime_context().gcs_address)
         yield
 
 
@@ -139,6 +142,14 @@ def _own_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, handler)
+
+
+def own_address(pid: int) -> str:
+    """The address of the Ray that a driver of this machine and user runs for itself; empty if it runs none."""
+    for path in Path("/tmp").glob(f"rp-{pid}-*/{_ADDRESS_FILE}"):
+        if path.stat().st_uid == os.getuid():
+            return path.read_text()
+    return ""
 
 
 def _remove_stale_folders() -> None:
