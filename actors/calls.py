@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import threading
 import time
@@ -42,6 +43,12 @@ IDLE_SECONDS = 60.0
 FIRST_WAIT, LONGEST_WAIT = 0.25, 30.0
 """Seconds before a retry. The wait doubles with each retry used and is multiplied by 0.5 to 1.5 at random."""
 
+_NODE_SECONDS = 60.0
+"""Seconds in which the actors of a lost node are missed, one after the other."""
+
+_CALLS_SECONDS = 2.0
+"""Seconds in which all calls of a lost actor end."""
+
 LOST = (RayActorError, WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError, GetTimeoutError)
 """Infrastructure failed: an actor, its node, its memory or the network. Replace the actor and call again."""
 
@@ -63,6 +70,9 @@ class Retries:
         """How often each actor was lost, by who it is."""
         self._who: set[str] = set()
         """Who was lost before this wait, or in it."""
+        self._node_lost = -math.inf
+        self._with_node: dict[str, float] = {}
+        """Who was lost with it, and when that was noticed first."""
 
     @property
     def left(self) -> int:
@@ -70,10 +80,18 @@ class Retries:
         return int(self._left)
 
     async def again(self, who: str, error: BaseException) -> None:
-        """Use one retry and return after its wait. Raises `OutOfRetries` where the budget is used up."""
+        """Use one retry and return after its wait. Raises `OutOfRetries` where the budget is used up.
+
+        All actors that are lost with one node use one.
+        """
+        counted = self._lost_with_others(who, error)
         if self._waiting is not None and not self._waiting.done():
             self._count(who)
             await asyncio.shield(self._waiting)
+            return
+        if counted:
+            self._count(who)
+            await asyncio.sleep(FIRST_WAIT)
             return
         if self._left < 1:
             raise OutOfRetries(
@@ -87,6 +105,18 @@ class Retries:
         self._who.clear()
         self._count(who)
         await asyncio.shield(self._waiting)
+
+    def _lost_with_others(self, who: str, error: BaseException) -> bool:
+        """Whether the actor's node is one whose loss was counted by another actor of it, as far as can be known."""
+        if not node_died(error):
+            return False
+        now = self._now()
+        again = now - self._with_node.get(who, now) > _CALLS_SECONDS
+        if again or now - self._node_lost > _NODE_SECONDS:
+            self._node_lost, self._with_node = now, {who: now}
+            return False
+        self._with_node.setdefault(who, now)
+        return True
 
     def _count(self, who: str) -> None:
         """Count a loss, once for all its callers."""

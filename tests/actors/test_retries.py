@@ -36,6 +36,25 @@ def test_one_loss_that_takes_many_calls_with_it_counts_once() -> None:
     asyncio.run(main())
 
 
+def test_the_actors_of_a_lost_node_use_one_retry_and_those_of_the_next_another() -> None:
+    async def main() -> None:
+        now = [0.0]
+        retries, loss = Retries(9, now=lambda: now[0]), RayActorError(error_msg="The node has died.")
+        for who in ("The learner", "Scorer 0", "Scorer 1"):
+            await retries.again(who, loss)
+            now[0] += 5
+        assert retries.left == 8
+        await asyncio.gather(*(retries.again(f"Scorer {1 + i % 2}", loss) for i in range(8)))
+        assert retries.left == 7, "its new node is lost as well"
+        await retries.again("The judge", LOSS)
+        assert retries.left == 6, "no node was lost with that one"
+        now[0] += 100
+        await retries.again("The judge", loss)
+        assert retries.left == 5
+
+    asyncio.run(main())
+
+
 def test_progress_gives_retries_back_and_idle_time_does_not() -> None:
     async def main() -> None:
         now = [0.0]
