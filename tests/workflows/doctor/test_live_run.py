@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.support.local_driver import LocalDriver, wait_for
 from workflows.doctor import live_run
 from workflows.doctor.live_run import look_at_run
 
+ASKING = r"It does now: calls in flight judge \d, 0 programs wait for scorers \(0 busy, 1 idle, 0 starting\), "
 REMOTE = LeaseState(1, True, "held by another machine's driver")
 
 
@@ -38,12 +40,12 @@ def test_stage_queue_and_actors_of_a_live_run_are_told(
         judge = ["judge.name=openai", f"judge.base_url={server.url}", "judge.model=marker", "judge.api_key_env=KEY"]
         driver = LocalDriver(tmp_path / "run", [*small_run, *judge, f"judge.cache_dir={tmp_path}"], {"KEY": "sk-live"})
         driver.start()
-        wait_for(lambda: len(server.bodies) >= 4 or not driver.lives)
+        wait_for(lambda: bool(server.bodies) or not driver.lives)
         text = told(driver.folder, capsys)
-        while "judge 4" not in text and driver.lives:  # until Ray has brought the newest numbers to its exporter
+        while not re.search(ASKING, text) and driver.lives:  # until Ray has brought the newest numbers to its exporter
             text = told(driver.folder, capsys)
         driver.kill()
-    assert "It does now: calls in flight judge 4, 0 programs wait for scorers (0 busy, 1 idle, 0 starting), " in text
+    assert re.search(ASKING, text), text
     assert "Its actors: generator, learner, scorer-0." in text
     after = told(driver.folder, capsys)
     assert "It does now" not in after
