@@ -64,13 +64,13 @@ def autoscales() -> bool:
 
     It names the types of its nodes. Where there is none, Ray makes up a type for each node.
     """
-    context = ray.get_runtime_context()
+    status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    types = {node.ray_node_type_name for node in (*status.active_nodes, *status.idle_nodes)}  # of autoscaler v2
+    told = _internal_kv_get(ray._private.ray_constants.DEBUG_AUTOSCALING_STATUS)  # of the autoscaler before it
+    report = json.loads(told).get("autoscaler_report") if told else None  # none before its first look
+    named: set[str] = set(report["active_nodes"]) if report else set()
     made_up = {f"node_{node['NodeID']}" for node in ray.nodes()}
-    status = get_cluster_status(context.gcs_address)
-    types = {node.ray_node_type_name for node in (*status.active_nodes, *status.idle_nodes)}
-    told = _internal_kv_get(ray._private.ray_constants.DEBUG_AUTOSCALING_STATUS)  # of the first autoscaler, not v2
-    first = set(json.loads(told)["autoscaler_report"]["active_nodes"]) if told else made_up
-    return not types <= made_up or not first & made_up
+    return not types <= made_up or (bool(named) and not named & made_up)
 
 
 def job_runtime_env() -> Mapping[str, Any] | None:
