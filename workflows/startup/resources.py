@@ -87,7 +87,7 @@ async def reserve_resources(config: Config, note: Callable[[str], None]) -> Acto
         return ActorResources(placement, gpus, cpus=core)
     engine_cpus = _engine_cpus(config) if placement.on_gpu and shared else ACTOR_CPUS
     rank, engine = {"CPU": ACTOR_CPUS}, {"CPU": engine_cpus}
-    pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * ranks
+    pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * max(ranks, config.generator.engines)  # as many of each on GPUs
     bundles = pairs if placement.sleeps else [rank] * ranks + [engine] * config.generator.engines
     if placement.on_gpu:
         bundles = [bundle | {"GPU": 1.0} for bundle in bundles]
