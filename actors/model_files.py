@@ -1,7 +1,7 @@
 """The starting model for actors on any node of a cluster.
 
-model = ModelFiles.of(folder, hub="Qwen/Qwen3-0.6B")        # in the driver, on whose machine the folder lies
-folder = model.here()                                       # in an actor: the folder on the actor's node
+model = ModelFiles(folder).with_copy()        # in the driver, on whose machine the folder lies
+folder = model.here()                         # in an actor: the folder on the actor's node
 """
 
 from __future__ import annotations

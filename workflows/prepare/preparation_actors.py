@@ -25,7 +25,8 @@ from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
 from workflows.startup.open_run import starting_model, with_copy_for_other_nodes
-from workflows.startup.ray_cluster import ACTOR_CPUS, actor_options, connect_ray, dashboard_url, scorer_options
+from workflows.startup.ray_cluster import connect_ray, dashboard_url, scorer_options
+from workflows.startup.resources import ActorResources
 
 
 class Workers:
@@ -65,9 +66,8 @@ class Workers:
         model = await self.model()
         self.connect()
         if self._generator is None:
-            placement, options = _places(self._config.generator)
-            files = with_copy_for_other_nodes(model)
-            self._generator = Generator(self._config, files, options, self.context, placement)
+            places, files = _places(self._config.generator), with_copy_for_other_nodes(model)
+            self._generator = Generator(self._config, files, places.engine, self.context, places.placement)
             self._stack.callback(self._generator.stop)
             await self._generator.start()
         return self._generator
@@ -108,14 +108,11 @@ class Workers:
         return found
 
 
-def _places(config: GeneratorConfig) -> tuple[Placement, Callable[[int], dict[str, Any]]]:
+def _places(config: GeneratorConfig) -> ActorResources:
     """A GPU for each engine if there are any, since there is no learner. Raises `UsageError` for too few."""
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    if not gpus:
-        return ON_CPU, lambda index: actor_options()
-    if config.placement == "cpu":  # an actor that asked for no GPU may see all of them
-        hidden = {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}}
-        return ON_CPU, lambda index: {**actor_options(), **hidden}
+    if not gpus or config.placement == "cpu":
+        return ActorResources(ON_CPU, gpus)
     if config.engines > gpus:
         raise UsageError(f"generator.engines={config.engines}, but the cluster has {gpus} GPUs: ask for fewer engines.")
-    return Placement("split", "objects", on_gpu=True), lambda index: {"num_cpus": ACTOR_CPUS, "num_gpus": 1}
+    return ActorResources(Placement("split", "objects", on_gpu=True), gpus)

@@ -50,7 +50,7 @@ from workflows.observers.progress import Progress, make_progress
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
-from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url, scorer_options
+from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url, joins_cluster, scorer_options
 from workflows.startup.resources import ActorResources, reserve_resources
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
@@ -279,5 +279,7 @@ async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
 
 def with_copy_for_other_nodes(model: ModelFiles) -> ModelFiles:
     """The model, with a copy of a small folder if the connected cluster has nodes beside this one, or may get some."""
+    if not joins_cluster():
+        return model
     nodes = sum(node["Alive"] for node in ray.nodes())
     return model.with_copy() if nodes > 1 or ray_internals.autoscales() else model

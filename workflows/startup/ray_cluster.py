@@ -39,6 +39,11 @@ ACTOR_CPUS = 0.1
 """The CPUs that Ray reserves for an actor. The stages of a step take turns, so two cores are enough for all."""
 
 
+def joins_cluster() -> bool:
+    """Whether a start joins the cluster of `RAY_ADDRESS`. Where that is empty or unset, it starts a Ray of its own."""
+    return bool(os.environ.get("RAY_ADDRESS"))
+
+
 @contextmanager
 def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     """Inside, Ray is connected: the cluster of `RAY_ADDRESS` (set in a job), else a local one in a temporary folder.
@@ -52,7 +57,7 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
         "log_to_driver": False,
         "runtime_env": {"py_modules": modules} if modules else {},
     }
-    if os.environ.get("RAY_ADDRESS"):
+    if joins_cluster():
         _join_cluster(common)
         try:
             yield
@@ -204,8 +209,7 @@ def scorer_options(config: ScorerConfig, reserved: float = 0.0) -> dict[str, Any
     if config.cpus is not None:
         cpus = config.cpus
     else:  # the engine and the learner must find room beside the scorers
-        shared = "RAY_ADDRESS" in os.environ
-        spare = shared and ray.cluster_resources().get("CPU", 0.0) - reserved > config.workers
+        spare = joins_cluster() and ray.cluster_resources().get("CPU", 0.0) - reserved > config.workers
         cpus = 1.0 if spare else ACTOR_CPUS
     options: dict[str, Any] = {"num_cpus": cpus, "scheduling_strategy": "SPREAD"}
     if config.label is not None:

@@ -10,7 +10,6 @@ pair, a rank of the learner and its engine, shares one bundle of it, and so one 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from actors.calls import result
 from raypoly.config import Config
 from raypoly.placement import Placement, resolve_placement
 from workflows.liveness import ray_internals
-from workflows.startup.ray_cluster import ACTOR_CPUS
+from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
 NOTE_SECONDS = 30.0
 """Seconds between lines that say what a run waits for."""
@@ -75,7 +74,7 @@ async def reserve_resources(config: Config, note: Callable[[str], None]) -> Acto
 
     Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have them.
     """
-    gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, "RAY_ADDRESS" in os.environ
+    gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, joins_cluster()
     placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
     if placement.kind == "cpu" and config.generator.placement == "auto" and config.model.path is not None and shared:
         note(

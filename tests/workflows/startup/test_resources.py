@@ -51,4 +51,7 @@ def test_scorers_reserve_cores_of_a_cluster_and_share_those_of_a_machine(monkeyp
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 4.0})
     assert [scorer_options(ScorerConfig(workers=n))["num_cpus"] for n in (2, 3, 4)] == [1.0, 1.0, ACTOR_CPUS]
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    assert scorer_options(ScorerConfig())["num_cpus"] == ACTOR_CPUS, "a start has a Ray of its own then"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert scorer_options(ScorerConfig(workers=3), reserved=1.0)["num_cpus"] == ACTOR_CPUS
