@@ -1,7 +1,7 @@
 """The list of metrics, the dashboard in configs/ and docs/cluster.md name the same, and a node really serves them.
 
-Prometheus itself is in no package that we use: `served_points` reads its format as often as it would. A real run with
-steps of 60 s and a pause of three minutes, some ten minutes in all:
+The slow test asks a real Prometheus for every panel of a real run with steps of 60 s and a pause of three minutes; some
+ten minutes in all:
 RAYPOLY_PAUSE=180 python -m pytest -s -m slow tests/workflows/observers/test_ray_metrics.py
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import ray
-from prometheus_client.samples import Sample
 
 from raypoly import Run
 from raypoly.metrics.run_metrics import RUN_METRICS
@@ -25,6 +25,7 @@ from raypoly.reports.metrics_table import fill_metrics
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import metrics_row
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
+from tests.support.prometheus_server import prometheus
 from workflows.observers.ray_metrics import RayMetrics
 from workflows.observers.served_metrics import served_points, values_of
 from workflows.startup.ray_cluster import local_ray
@@ -45,8 +46,8 @@ ROW = {
 NOW = {each.number + "x" if each.label else each.name: 0.0 for each in RUN_METRICS if each.source == "now"}
 KEPT_SECONDS = 25.0
 """How long Ray itself keeps a gauge."""
-PAUSE = float(os.environ.get("RAYPOLY_PAUSE", "60"))
-STEP, EVERY = PAUSE / 3, PAUSE / 12
+PAUSE = int(os.environ.get("RAYPOLY_PAUSE", "60"))
+STEP, EVERY = PAUSE / 3, PAUSE // 12
 """Seconds of a step, by its judge's answers, and between scrapes."""
 NOT_FED = {
     *("judge_agreement", "ratio_clipped_low", "ratio_clipped_high", "kl_reference", "objective"),
@@ -100,9 +101,10 @@ def test_a_node_serves_every_metric_for_as_long_as_the_run_lives(place: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="no prometheus (apt install prometheus)")
 def test_long_steps_and_a_long_pause_of_a_run_leave_no_gap(place: str, warm_model: Path, tmp_path: Path) -> None:
     environment = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "RAY_AUTH_MODE": "token", "KEY": "sk-gaps"}
-    with running(Server(latency=STEP)) as server:
+    with prometheus(tmp_path, place, EVERY) as asked, running(Server(latency=STEP)) as server:
         overrides = [
             *SMALL, "generator.engine=transformers", f"model.path={warm_model}", "judge.name=openai", "judge.view=raw",
             f"judge.base_url={server.url}", "judge.model=marker", "judge.api_key_env=KEY", "judge.probe_seconds=1",
@@ -111,25 +113,29 @@ def test_long_steps_and_a_long_pause_of_a_run_leave_no_gap(place: str, warm_mode
         driver = LocalDriver(tmp_path / "run", overrides, environment)
         driver.start()
         wait_for(lambda: bool(values_of(served_points(place), "ray_raypoly_step")) or not driver.lives)
-        first = scraped(place, STEP)
+        first = time.time() + 2 * EVERY  # a rate needs two scrapes
+        time.sleep(STEP)
         server.close()
         wait_for(lambda: Run(driver.folder).summary.get("state") == "paused" or not driver.lives)
-        time.sleep(15)  # a gauge is set every 5 s, and Ray brings it to the exporter every 10 s
-        paused = scraped(place, PAUSE)
+        begin = time.time() + EVERY + 15  # a gauge is set every 5 s, and Ray brings it to the exporter every 10 s
+        time.sleep(PAUSE)
+        end = time.time()
         server.open()
-        last = scraped(place, 2 * STEP)
+        wait_for(lambda: Run(driver.folder).summary.get("state") == "running" or not driver.lives)
+        while driver.lives:
+            last = time.time()
+            time.sleep(1)
         assert driver.finish() == 0, driver.log()
-    names, scrapes = {each.served for each in RUN_METRICS if each.name not in NOT_FED}, [*first, *paused, *last]
-    assert {(n, name) for n, points in enumerate(scrapes) for name in names - {p.name for p in points}} == set()
-    assert [values_of(points, "ray_raypoly_paused") for points in paused] == [[1]] * len(paused)
-    print(f"{len(scrapes)} scrapes, {len(paused)} in a pause of {driver.summary['pauses'][0]['seconds']} s; seconds of")
-    print(f"each step: {[row['seconds']['total'] for row in driver.rows()]}")
-
-
-def scraped(place: str, seconds: float) -> list[Sequence[Sample]]:
-    """What was served, every few seconds for so long."""
-    found = []
-    for _ in range(int(seconds / EVERY)):
-        found.append(served_points(place))
-        time.sleep(EVERY)
-    return found
+        panels = json.loads(DASHBOARD.read_text())["panels"]
+        shown = {
+            query: asked.values(query.replace("$run", ".*"), first, last - 15)
+            for query in (target["expr"] for panel in panels for target in panel["targets"])
+            if NOT_FED.isdisjoint(each.name for each in RUN_METRICS if each.served in query)
+        }
+        paused = asked.values("ray_raypoly_paused", begin, end)
+    assert {(query, round(at - first)) for query, found in shown.items() for at in found if not found[at]} == set()
+    assert list(paused.values()) == [[1]] * len(paused)
+    scrapes = len(next(iter(shown.values())))
+    print(f"{len(shown)} queries, {scrapes} scrapes from the first step to the last 15 s; {len(paused)} of them in a")
+    print(f"pause of {driver.summary['pauses'][0]['seconds']} s; seconds of each step:")
+    print([row["seconds"]["total"] for row in driver.rows()])
