@@ -21,6 +21,7 @@ from raypoly.preparing.prepare_config import PrepareConfig
 from raypoly.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
+from workflows.liveness.ray_messages import RayMessages
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
@@ -87,6 +88,7 @@ class Workers:
             return
         enter = self._stack.enter_context
         enter(connect_ray(self._config, self._name))
+        enter(RayMessages(self._store.workspace / "ray.log", self._note))
         url = dashboard_url()
         self._note(f"Ray dashboard: {url}" if url else "Ray is up")
         ending, flushed, release = self._ending, self._journal.flush, self._lease.release

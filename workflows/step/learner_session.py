@@ -114,6 +114,7 @@ class LearnerSession:
             async with self._restoring:
                 begun = self.started
             await self._begin(step)
+            watch.again("learn")
             at = taken = 0
             while at < len(groups):
                 await groups[at]

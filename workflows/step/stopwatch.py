@@ -131,6 +131,10 @@ class Stopwatch:
         self._done[name] += groups
         self._on_done(name, self._done[name])
 
+    def again(self, name: str) -> None:
+        """The stage begins again: its groups are counted anew."""
+        self._done[name] = 0
+
     def waterfall(self) -> Waterfall:
         """The waterfall from this stopwatch's start until now."""
         return waterfall(self._intervals, self._started, self._clock())

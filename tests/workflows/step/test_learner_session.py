@@ -135,7 +135,7 @@ def test_what_is_ready_together_goes_together_as_far_as_the_token_budget(
 def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beginning(tmp_path: Path) -> None:
     """Whoever wanted weights meanwhile may have found it lost."""
     one = learning(tmp_path, [], "train.rollouts=4", "train.token_budget=1")
-    new = Recorder()
+    new, passed = Recorder(), list[int]()
 
     class Lost(Recorder):
         async def accumulate(self, rows: Sequence[TrainingRow]) -> None:
@@ -152,7 +152,8 @@ def test_a_learner_that_is_replaced_between_two_calls_gets_the_step_from_its_beg
         ]
         for slot, future in enumerate(slots):
             future.set_result(TrainingGroup(make_group(0, slot, 4), np.ones(4), np.full(4, slot + 1.0)))
-        await one.update(0, slots, Stopwatch())
+        await one.update(0, slots, Stopwatch(lambda stage, groups: passed.append(groups)))
 
     asyncio.run(main())
     assert new.told == [*([slot + 1.0] * 4 for slot in range(4)), "apply"]
+    assert passed == [1, 2, 1, 2, 3, 4]
