@@ -37,6 +37,11 @@ def forget_authentication() -> None:
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
+def never_start_by_itself() -> None:
+    """From now on a call to Ray without a connection raises `RaySystemError`. Ray would start another one, or join."""
+    ray._private.auto_init_hook.enable_auto_connect = False
+
+
 def dashboard_address() -> str | None:
     """Where the dashboard of the connected Ray answers, with or without `http://`."""
     found: str | None = ray._private.worker.get_dashboard_url()

@@ -50,6 +50,7 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
 
     Actors live in a namespace named by the run. The modules of parts named `package.module:Class` are sent to them.
     """
+    ray_internals.never_start_by_itself()  # a thread of a run that has ended may still call Ray
     modules = user_modules(config)
     common: dict[str, Any] = {
         "namespace": namespace,

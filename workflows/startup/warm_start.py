@@ -25,6 +25,7 @@ import ray.train
 import torch
 from numpy.typing import NDArray
 from ray.data import ExecutionOptions
+from ray.exceptions import RaySystemError
 from ray.train.torch import TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -120,7 +121,11 @@ def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
         known = 0
         while True:
             last = over.wait(0.5)
-            for line in ray.get(inbox.lines.remote(known)):
+            try:
+                lines = ray.get(inbox.lines.remote(known))
+            except RaySystemError:  # the run has ended
+                return
+            for line in lines:
                 say(line)
                 known += 1
             if last:

@@ -33,6 +33,15 @@ with local_ray(num_cpus=1, include_dashboard=True, _temp_dir=sys.argv[1], log_to
     ray_internals.kill_own_node()
     sys.stdin.readline()
 """
+ENDED = """
+from workflows.liveness import ray_internals
+import ray
+ray_internals.never_start_by_itself()
+try:
+    ray.get(ray.put(1))
+except ray.exceptions.RaySystemError:
+    print(ray.is_initialized())
+"""
 
 
 @pytest.fixture
@@ -66,6 +75,10 @@ def test_private_names_of_ray_do_what_is_needed(folder: str) -> None:
     finally:
         driver.kill()
         driver.wait()
+
+
+def test_without_a_connection_no_call_makes_one() -> None:
+    assert subprocess.check_output([sys.executable, "-c", ENDED], text=True).split() == ["False"]
 
 
 def title(pid: int) -> str:

@@ -93,6 +93,27 @@ def test_scorers_take_every_core_but_one_of_the_drivers_node(uneven: Cluster) ->
         assert not ray_internals.autoscales()
 
 
+def test_scorers_leave_cores_of_a_node_with_a_gpu_to_its_engine(uneven: Cluster) -> None:
+    placed = {"placement": "colocated", "engine": "transformers"}
+    config = Config.model_validate({"scorer": {"workers": 14}, "generator": placed})
+    gpu_node = uneven.add_node(num_cpus=10, num_gpus=1, object_store_memory=80 << 20).node_id
+
+    async def nodes() -> Counter[str]:
+        reserved = await reserve_resources(config, print)
+        assert reserved.engine(0)["num_cpus"] == config.scorer.spare_gpu_node == 4
+        engine = Somewhere.options(**reserved.engine(0)).remote()
+        options = scorer_options(config.scorer, reserved.cpus)
+        assert options["num_cpus"] == 1.0
+        scorers = [Somewhere.options(**options).remote() for _ in range(14)]
+        assert await engine.node.remote() == gpu_node
+        return Counter(await asyncio.gather(*(each.node.remote() for each in scorers)))
+
+    with connect_ray(config, "uneven"):
+        found = asyncio.run(asyncio.wait_for(nodes(), PATIENCE))
+    assert found[gpu_node] == 5, "of ten cores four are the engine's, and a share of one the learner's"
+    assert sorted(found.values()) == [1, 4, 4, 5]
+
+
 def test_demand_of_the_pool_and_of_a_run_starts_nodes_and_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's own autoscaler, with the node type of cluster.yaml."""
     given = yaml.safe_load((Path(__file__).parents[3] / "cluster.yaml").read_text())["available_node_types"]
