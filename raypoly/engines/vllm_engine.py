@@ -152,6 +152,8 @@ class VllmEngine:
             "stop_token_ids": self._stop,
             "logprobs": 0,
             "detokenize": False,
+            # a step makes no outputs for requests that go on: nobody reads them
+            "output_kind": self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         }
         return self._vllm.SamplingParams(**(chosen | changes))
 
