@@ -50,6 +50,7 @@ class VllmEngine:
             vllm.EngineArgs(
                 model=str(model_path),
                 dtype=dtype,
+                hf_overrides={"head_dtype": "float32"},  # logits as the learner has them: sums in float32, not rounded
                 max_model_len=config.max_prompt_tokens + config.max_tokens,
                 max_num_seqs=config.max_sequences,
                 logprobs_mode="processed_logprobs",
