@@ -192,6 +192,11 @@ class GeneratorConfig(Section):
     memory_gib: float = resumable(1.0, gt=0, description="KV cache on a CPU engine, in GiB.")
     gpu_memory_fraction: float = resumable(0.45, gt=0, le=1, description="Share of a GPU for an engine that is awake.")
     max_sequences: int = Field(256, ge=1, description="Sequences decoded at once.")
+    engine_args: dict[str, Any] = Field(
+        default_factory=dict,
+        description="For `vllm`: further arguments of its EngineArgs by name, such as {kv_cache_dtype: fp8}. raypoly "
+        "passes them on unread (docs/gpu.md), and refuses those that it sets itself.",
+    )
 
 
 class ScorerConfig(Section):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from raypoly import judge, losses, objectives, problems
 from raypoly.config import Config, JudgeConfig
+from raypoly.engines.vllm_arguments import check_engine_args
 from raypoly.errors import MissingKey, UsageError
 from raypoly.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
 from raypoly.metrics.sinks import check_packages
@@ -48,6 +49,7 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
         lambda: _updates(config),
         lambda: _schedule(config),
         lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
+        lambda: check_engine_args(config.generator),
         lambda: _keys(config),
         lambda: _judge(config),
         lambda: _evidence(config),

@@ -67,6 +67,7 @@ class VllmEngine:
                 enable_chunked_prefill=cuda,
                 max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
                 seed=0,
+                **config.engine_args,
             )
         )
         self._submitted = 0

@@ -67,6 +67,8 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("train.mini_batch_prompts=10", "set loss.name=clipped_surrogate"),
         ("train.warmup_steps=80 train.schedule=cosine", "has no step to decay in"),
         ("train.schedule=linear train.steps=0", "together are 0 steps"),
+        ('generator.engine_args={"seed":1}', "generator.engine_args.seed can't be given"),
+        ("generator.engine_args=7", "should be names with values"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
         ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
     ],
