@@ -30,6 +30,7 @@ from rich.console import Console
 from raypoly import settings
 from raypoly.crash import Crash
 from raypoly.errors import RaypolyError, UsageError
+from raypoly.free_resources import ELSEWHERE
 from raypoly.offline.judge.judge_commands import judge_app
 from raypoly.offline.score.score_command import score
 from raypoly.run import Run
@@ -96,18 +97,19 @@ def train(
         raise UsageError("--gpu needs --dry-run, and --rehearse excludes it: a rehearsal runs on this machine.")
     chosen = settings.load(config, overrides or [])
     directory = resolve_run(chosen)
-    here = None if gpu is None else preflight.ELSEWHERE
-    for remark in preflight.check_config(chosen, directory.path, here, remote=directory.location.folder is None):
+    fixed = directory.config
+    here = None if gpu is None else ELSEWHERE
+    for remark in preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None):
         typer.echo(f"Note: {remark}", err=True)
     if dry_run:
         from raypoly.planning.dry_run import show_dry_run
 
-        show_dry_run(chosen, directory, gpu)
+        show_dry_run(fixed, directory, gpu)
         return
     if rehearse:
         from workflows.startup.rehearsal import rehearse as run_rehearsal
 
-        run_rehearsal(chosen, directory)
+        run_rehearsal(fixed, directory)
         return
     Crash.run_dir = directory.location.folder
     from workflows.train import run

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from raypoly.policy.learning_rate import Shape
+
 ON_RESUME: dict[str, Any] = {"on_resume": True}
 """Marks a key that affects no result: it may change when a run is resumed."""
 
@@ -190,6 +192,11 @@ class GeneratorConfig(Section):
     memory_gib: float = resumable(1.0, gt=0, description="KV cache on a CPU engine, in GiB.")
     gpu_memory_fraction: float = resumable(0.45, gt=0, le=1, description="Share of a GPU for an engine that is awake.")
     max_sequences: int = Field(256, ge=1, description="Sequences decoded at once.")
+    engine_args: dict[str, Any] = Field(
+        default_factory=dict,
+        description="For `vllm`: further arguments of its EngineArgs by name, such as {kv_cache_dtype: fp8}. raypoly "
+        "passes them on unread (docs/gpu.md), and refuses those that it sets itself.",
+    )
 
 
 class ScorerConfig(Section):
@@ -376,7 +383,19 @@ class TrainConfig(Section):
         "all zero, which the update then leaves out. 0 turns it off: nothing is sampled again or left out.",
     )
     rollouts: int = Field(8, ge=1, description="Responses for each problem (N).")
-    lr: float = Field(3e-4, gt=0, description="Learning rate, constant.")
+    lr: float = Field(3e-4, gt=0, description="Learning rate; with a warm-up or a decay, the highest.")
+    schedule: Shape = Field(
+        "constant",
+        description="The learning rate after the warm-up. `linear` and `cosine` decay towards zero over "
+        "train.schedule_steps. The last of these has the lowest rate, and so have all steps that a run is extended by.",
+    )
+    warmup_steps: int = Field(0, ge=0, description="Steps over which the learning rate rises to train.lr.")
+    schedule_steps: int | None = Field(
+        None,
+        ge=1,
+        description="Steps of warm-up and decay together. Default: train.steps of the run's first start, also where "
+        "train.steps changes later.",
+    )
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay.")
     betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW betas.")
     max_grad_norm: float = Field(1.0, gt=0, description="Clip gradients above this norm.")
@@ -418,6 +437,11 @@ class TrainConfig(Section):
     def prompts_per_update(self) -> int:
         """Problems of one optimizer update."""
         return self.mini_batch_prompts or self.prompts_per_step
+
+    @property
+    def horizon(self) -> int:
+        """Steps of warm-up and decay together."""
+        return self.schedule_steps or self.steps
 
 
 class StagesConfig(Section):

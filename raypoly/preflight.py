@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from raypoly import judge, losses, objectives, problems
 from raypoly.config import Config, JudgeConfig
+from raypoly.engines.vllm_arguments import check_engine_args
 from raypoly.errors import MissingKey, UsageError
+from raypoly.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
 from raypoly.metrics.sinks import check_packages
 from raypoly.objectives.objective_hooks import distinct_prompts, needed_stages
 from raypoly.plugins import load_plugin
@@ -24,7 +24,6 @@ from raypoly.problems.formats import files_of
 from raypoly.problems.verl_rows import NO_TEMPLATE
 from raypoly.rewards.compute_score import ComputeScore
 
-GIB = 1024**3
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
 _ENGINE_MEMORY = 1.2
@@ -35,23 +34,6 @@ _RANK_MEMORY = 0.8
 """GiB of each further learner process (a tiny model)."""
 _BASE_DISK = 0.5
 """GiB: caches, checkpoints of a tiny model, logs."""
-
-
-@dataclass(frozen=True)
-class FreeResources:
-    """Free memory and disk in bytes."""
-
-    memory: int
-    disk: int
-
-
-ELSEWHERE = FreeResources(memory=1 << 60, disk=1 << 60)
-"""Stands for a machine whose resources are not known: nothing is refused for lack of them."""
-
-
-def this_machine(folder: Path) -> FreeResources:
-    """Free memory (the smaller of the machine's and the control group's) and free disk under `folder`."""
-    return FreeResources(_free_memory(), shutil.disk_usage(existing_parent(folder)).free)
 
 
 def check_config(config: Config, run_dir: Path, here: FreeResources | None = None, remote: bool = False) -> list[str]:
@@ -65,7 +47,9 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
         lambda: objectives.of_run(config).check(config.train.rollouts),
         lambda: _loss(config),
         lambda: _updates(config),
+        lambda: _schedule(config),
         lambda: refuse_asking_between(config, config.generator.placement == "colocated"),
+        lambda: check_engine_args(config.generator),
         lambda: _keys(config),
         lambda: _judge(config),
         lambda: _evidence(config),
@@ -83,11 +67,6 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
         raise UsageError("\n".join(wrong))
     check_room(config, here or this_machine(run_dir), remote)
     return _remarks(config) + [f"for the machine that will run this: {error}" for error in missing]
-
-
-def existing_parent(path: Path) -> Path:
-    """The nearest folder above `path`, itself included, that exists."""
-    return next(parent for parent in (path, *path.absolute().parents) if parent.exists())
 
 
 def asks_judge(config: Config) -> bool:
@@ -216,6 +195,16 @@ def _updates(config: Config) -> None:
         )
 
 
+def _schedule(config: Config) -> None:
+    train = config.train
+    if train.schedule != "constant" and train.warmup_steps >= train.horizon:
+        raise UsageError(
+            f"train.schedule={train.schedule} has no step to decay in: warm-up and decay together are {train.horizon} "
+            f"steps and train.warmup_steps={train.warmup_steps} of them warm up: lower train.warmup_steps, or set "
+            "train.schedule_steps."
+        )
+
+
 def refuse_asking_between(config: Config, sleeps: bool, stages: Sequence[str] = ()) -> None:
     """Raise `UsageError` if the learner would be asked about groups before it is known whether more are sampled, on a
     device that it gets (`sleeps`) only afterwards. `stages`: the names of the stages that ask it."""
@@ -285,16 +274,3 @@ def _remarks(config: Config) -> list[str]:
     if samples < 8:
         remarks.append(f"evaluate.samples={samples}: distinct correct strategies need 8 samples and are not measured.")
     return remarks
-
-
-def _free_memory() -> int:
-    """MemAvailable, or the control group's free memory if that is less (containers)."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    group = Path("/sys/fs/cgroup")
-    limit, used, stat = group / "memory.max", group / "memory.current", group / "memory.stat"
-    if limit.is_file() and used.is_file() and limit.read_text().strip() != "max":
-        # Inactive file pages count as used, but the kernel drops them when memory is needed.
-        cache = next((int(x.split()[1]) for x in stat.read_text().splitlines() if x.startswith("inactive_file ")), 0)
-        free = min(free, int(limit.read_text()) - int(used.read_text()) + cache)
-    return free

@@ -55,6 +55,7 @@ class RunDirectory:
 
     location: Location
     config: Config
+    """As given, with the horizon of the learning rate's decay fixed."""
     resumes: bool
     """Whether it already holds a run."""
     changes: tuple[Change, ...]
@@ -116,7 +117,17 @@ def resolve_run(config: Config) -> RunDirectory:
     )
     with explain_unusable(location):
         store = open_store(location, options, make=False)
+        config = _with_horizon(config, _first_config(store) or config)
         return RunDirectory(location, config, store.exists(CONFIG_KEY), _checked_changes(store, config))
+
+
+def _with_horizon(config: Config, first: Config) -> Config:
+    """The config with the horizon of its decay as a number: by default that of the run's first start."""
+    if config.train.schedule == "constant" or config.train.schedule_steps is not None:
+        return config
+    return config.model_copy(
+        update={"train": config.train.model_copy(update={"schedule_steps": first.train.horizon or None})}
+    )
 
 
 def storage_options(config: Config) -> StorageOptions:

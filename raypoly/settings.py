@@ -210,6 +210,8 @@ def describe_expected(field: FieldInfo) -> str:
         text = " or ".join(words[argument] for argument in get_args(annotation))
     elif all(isinstance(argument, str) for argument in get_args(annotation)):
         text = " or ".join(f"`{argument}`" for argument in get_args(annotation))
+    elif get_origin(annotation) is dict:
+        text = "names with values: {name: value, ...}"
     else:
         text = "numbers: [" + ", ".join(words.get(argument, "...") for argument in get_args(annotation)) + "]"
     limits = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}

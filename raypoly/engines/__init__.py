@@ -11,6 +11,7 @@ import numpy as np
 
 from raypoly.config import GeneratorConfig
 from raypoly.engines.transfer import Parcel
+from raypoly.engines.vllm_arguments import check_engine_args
 from raypoly.errors import UsageError
 from raypoly.plugins import load_plugin
 from raypoly.values import FinishReason, Float32, Int32
@@ -104,11 +105,18 @@ class Asleep(RuntimeError):
 def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
     """The config's engine, with the model loaded.
 
-    Raises `UsageError` if it lacks a method that its placement or transport needs.
+    Raises `UsageError` if it lacks a method that its placement or transport needs, or refuses `generator.engine_args`.
     """
+    check_engine_args(config)
     kind = load_plugin(config.engine, KNOWN, "generator.engine")
     _check_able(kind, config)
-    engine: Engine = kind(model_path, config, dtype)
+    try:
+        engine: Engine = kind(model_path, config, dtype)
+    except (TypeError, ValueError) as error:
+        if not config.engine_args:
+            raise
+        said = " ".join(str(error).split())[:300]
+        raise UsageError(f"vLLM does not start with generator.engine_args={config.engine_args}: {said}") from error
     return engine
 
 

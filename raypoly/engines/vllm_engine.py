@@ -50,6 +50,7 @@ class VllmEngine:
             vllm.EngineArgs(
                 model=str(model_path),
                 dtype=dtype,
+                hf_overrides={"head_dtype": "float32"},  # logits as the learner has them: sums in float32, not rounded
                 max_model_len=config.max_prompt_tokens + config.max_tokens,
                 max_num_seqs=config.max_sequences,
                 logprobs_mode="processed_logprobs",
@@ -66,6 +67,7 @@ class VllmEngine:
                 enable_chunked_prefill=cuda,
                 max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
                 seed=0,
+                **config.engine_args,
             )
         )
         self._submitted = 0
@@ -152,6 +154,8 @@ class VllmEngine:
             "stop_token_ids": self._stop,
             "logprobs": 0,
             "detokenize": False,
+            # a step makes no outputs for requests that go on: nobody reads them
+            "output_kind": self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         }
         return self._vllm.SamplingParams(**(chosen | changes))
 

@@ -19,7 +19,7 @@ from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.experiment_config import OWN, ExperimentConfig
 from raypoly.experiments.run_result import RunResult, read_result
-from raypoly.preflight import FreeResources
+from raypoly.free_resources import FreeResources, this_machine
 from raypoly.run import Run, is_finished
 from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
 
@@ -114,7 +114,7 @@ def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
     remarks: list[str] = []
     unfinished = {run.arm: run for run in reversed(runs) if not run.finished}
     for arm, run in reversed(unfinished.items()):
-        here = preflight.this_machine(run.place)
+        here = this_machine(run.place)
         share = FreeResources(here.memory // at_once, here.disk // at_once)
         with _noted(wrong, arm):
             remarks += [said for said in preflight.check_config(run.config, run.place, share) if said not in remarks]
@@ -135,8 +135,8 @@ def _of_no_step(run: PlannedRun) -> PlannedRun:
     key = json.dumps([run.config.warm_start.model_dump(), problems], sort_keys=True)
     place = run.place.with_name(f"warm-start-{hashlib.sha256(key.encode()).hexdigest()[:8]}")
     kept = [text for text in run.overrides if text.startswith(("warm_start.", "problems."))]
-    own = ("train.steps=0", "evaluate.every=0", "generator.engine=transformers", f"run.dir={place}")
-    overrides = (*(text for text in kept if not text.startswith("problems.budgets=")), *own)
+    own = ["train.steps=0", "train.schedule=constant", "evaluate.every=0", "generator.engine=transformers"]
+    overrides = (*(text for text in kept if not text.startswith("problems.budgets=")), *own, f"run.dir={place}")
     directory = resolve_run(settings.load(run.base, overrides, _silent))
     return PlannedRun("warm start", run.seed, place, run.base, overrides, directory, start="")
 

@@ -60,6 +60,7 @@ RUN_METRICS = (
     RunMetric("judge_agreement", "The judge's mean agreement (adjusted Rand index) with gold groups."),
     RunMetric("grad_norm", "Gradient norm before clipping."),
     RunMetric("clip_share", "Share of steps whose gradient was clipped."),
+    RunMetric("lr", "Learning rate of the step."),
     RunMetric("entropy", "Mean token entropy of the sampling policy, in nats."),
     RunMetric("mismatch_max", "Largest difference of a sampled log-probability between engine and learner."),
     RunMetric("mismatch_k3", "KL of the sampling engine to the learner, nats a token."),

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.free_resources import GIB
 from raypoly.planning.engine_memory import engine_parts
 from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts, trained_weights
 from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, format_bytes
 from raypoly.planning.model_shape import ModelShape
-from raypoly.preflight import BASE_MEMORY, GIB, WORKER_MEMORY
+from raypoly.preflight import BASE_MEMORY, WORKER_MEMORY
 
 _ACTIVITY = {
     "sampling": "while responses are sampled",

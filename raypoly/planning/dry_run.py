@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from raypoly import objectives, problems
 from raypoly.config import Config
+from raypoly.free_resources import this_machine
 from raypoly.judge import SAMPLED_SHARE
 from raypoly.judge.judge_usage import dollars
 from raypoly.planning.device_memory import check_memory, host_memory, plan_memory
@@ -22,7 +23,6 @@ from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
 from raypoly.planning.memory_parts import PHASES, DeviceMemory, format_bytes
 from raypoly.planning.model_shape import ModelShape, shape_of
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
-from raypoly.preflight import this_machine
 from raypoly.problems import ProblemSet
 from raypoly.problems.without_tests import require_tests
 from raypoly.reports.tables import ReportTable, duration

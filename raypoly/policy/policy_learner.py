@@ -31,6 +31,7 @@ from raypoly.policy.adapters import add_adapters, merging
 from raypoly.policy.checkpoint_state import CheckpointState
 from raypoly.policy.compiled_layers import compile_layers
 from raypoly.policy.cross_logprobs import compute_cross_logprobs
+from raypoly.policy.learning_rate import learning_rate
 from raypoly.policy.loss_heads import make_head, run_head
 from raypoly.policy.loss_sums import LossSums, check_mismatch
 from raypoly.policy.packing import MicroBatch, RankPartitioner, pack
@@ -114,6 +115,7 @@ class PolicyLearner:
             foreach=self._device.type == "cpu",
             fused=self._device.type == "cuda",  # foreach holds another copy of all weights
         )
+        self._peaks = [group["lr"] for group in self._optimizer.param_groups]
         self.version = 0
         self._step: _StepInProgress | None = None
         self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head)
@@ -139,6 +141,9 @@ class PolicyLearner:
             raise ValueError(f"step {step} needs weights of version {step}, the learner has {self.version}")
         self._check_between_steps()
         self._optimizer.zero_grad(set_to_none=True)
+        train, warmup = self._config, self._config.warmup_steps
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = learning_rate(step, peak, train.schedule, warmup, begin=warmup, end=train.horizon)
         self._step = _StepInProgress(normalisers, self._partition())
 
     def accumulate(self, rows: Sequence[TrainingRow]) -> None:
@@ -198,6 +203,7 @@ class PolicyLearner:
             rows=sums.rows,
             tokens=sums.tokens,
             measured=sums.measured(),
+            lr=self._optimizer.param_groups[0]["lr"],
         )
 
     def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
 from raypoly.config import WarmStartConfig
+from raypoly.policy.learning_rate import learning_rate
 from raypoly.policy.supervised_examples import IGNORED
 from raypoly.values import Int32
 
@@ -22,7 +21,8 @@ def supervised_loss(model: Qwen3ForCausalLM, ids_BL: Tensor, labels_BL: Tensor) 
 
 
 class SupervisedTrainer:
-    """AdamW with a cosine schedule over `config.steps`, one batch a step."""
+    """AdamW, one batch a step. The learning rate decays by a cosine over all steps, and rises over the first tenth of
+    them, at most 20."""
 
     def __init__(self, model: Qwen3ForCausalLM, config: WarmStartConfig) -> None:
         self.model = model.train()
@@ -30,17 +30,13 @@ class SupervisedTrainer:
         self.done = 0
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.0)
 
-    def learning_rate(self, step: int) -> float:
-        """Cosine from `config.lr` to zero, with a linear rise over the first tenth of the steps, at most 20."""
-        rise = min(1.0, (step + 1) / min(20, max(1, self.config.steps // 10)))
-        return self.config.lr * rise * 0.5 * (1 + math.cos(math.pi * step / self.config.steps))
-
     def step(self, ids_BL: Int32, labels_BL: Int32) -> float:
         """One update on int32 [B, L] arrays; returns the loss before it. Columns that are all padding cost nothing."""
         used = int((labels_BL != IGNORED).any(axis=0).nonzero()[0].max()) + 1
         ids_BL, labels_BL = ids_BL[:, :used], labels_BL[:, :used]
+        steps = self.config.steps
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(self.done)
+            group["lr"] = learning_rate(self.done, self.config.lr, "cosine", min(20, steps // 10), begin=0, end=steps)
         ids, labels = (torch.from_numpy(array.astype(np.int64)) for array in (ids_BL, labels_BL))
         loss = supervised_loss(self.model, ids, labels)
         self.optimizer.zero_grad()

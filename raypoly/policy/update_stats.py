@@ -54,3 +54,5 @@ class UpdateStats:
     tokens: int
     """Response tokens with a gradient."""
     measured: LossStats
+    lr: float
+    """Learning rate of all its updates."""

@@ -51,7 +51,7 @@ def documented_keys() -> Iterator[tuple[str, FieldInfo]]:
 def _keys(kind: Any, prefix: str) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in kind.model_fields.items():
         inner = field.annotation
-        if get_origin(inner) is dict:
+        if get_origin(inner) is dict and get_args(inner)[1] is not Any:
             yield from _keys(get_args(inner)[1], f"{prefix}{name}.{NAME}.")
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _keys(inner, f"{prefix}{name}.")

@@ -14,6 +14,7 @@ import yaml
 
 from raypoly import objectives, preflight, settings
 from raypoly.config import Config, TrainConfig
+from raypoly.free_resources import ELSEWHERE
 from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
 from raypoly.losses.aggregation import Normalisers
@@ -130,7 +131,7 @@ def words_of(method: str) -> list[str]:
 def test_a_published_methods_command_line_is_one_that_a_run_takes(method: str, tmp_path: Path) -> None:
     words = words_of(method)
     config = settings.load(None, words, lambda text: None)
-    preflight.check_config(config, tmp_path, preflight.ELSEWHERE)
+    preflight.check_config(config, tmp_path, ELSEWHERE)
     made = {"loss.name": config.loss.name}
     made |= {f"loss.{key}": str(value) for key, value in of_run(config).config.model_dump().items()}
     told = dict(word.split("=") for word in words if word.startswith("loss."))

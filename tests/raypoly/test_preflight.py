@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.preflight import ELSEWHERE, GIB, FreeResources, check_config, this_machine
+from raypoly.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.preflight import check_config
 from raypoly.settings import load
 
 ROOMY = FreeResources(memory=64 * GIB, disk=64 * GIB)
@@ -64,12 +65,16 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("train.token_budget=100", "less than one longest sequence"),
         ("train.mini_batch_prompts=7", "does not divide train.prompts_per_step=20"),
         ("train.mini_batch_prompts=10", "set loss.name=clipped_surrogate"),
+        ("train.warmup_steps=80 train.schedule=cosine", "has no step to decay in"),
+        ("train.schedule=linear train.steps=0", "together are 0 steps"),
+        ('generator.engine_args={"seed":1}', "generator.engine_args.seed can't be given"),
+        ("generator.engine_args=7", "should be names with values"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
         ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:
-    assert said in refused(tmp_path, override)
+    assert said in refused(tmp_path, *override.split())
 
 
 def test_flowrl_fits_what_is_a_value_and_its_objective_is_nothing_without_it(tmp_path: Path) -> None:

@@ -79,6 +79,20 @@ def test_key_that_may_change_is_recorded(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "mine/config.json").read_text())["train"]["steps"] == 80
 
 
+def test_decay_keeps_the_horizon_of_the_first_start(tmp_path: Path) -> None:
+    run = {"dir": str(tmp_path / "mine")}
+
+    def resolved(**train: Any) -> RunDirectory:
+        return resolve_run(config(run=run, train={"schedule": "cosine", **train}))
+
+    start_and_end(resolved(steps=60))
+    assert [resolved(steps=steps).config.train.horizon for steps in (60, 20, 100)] == [60] * 3
+    start_and_end(resolved(steps=100, schedule_steps=60))
+    for changed in ({"schedule_steps": 100}, {"warmup_steps": 100}, {"schedule": "linear"}):
+        with pytest.raises(UsageError, match=rf"train\.{next(iter(changed))} is .* now and was"):
+            resolved(**{"steps": 100, **changed})
+
+
 def test_any_other_difference_is_refused_with_key_old_and_new_value(tmp_path: Path) -> None:
     run = {"dir": str(tmp_path / "mine")}
     start_and_end(resolve_run(config(run=run)))

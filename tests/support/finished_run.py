@@ -57,6 +57,7 @@ def metrics_row(step: int) -> dict[str, Any]:
         "strategies_correct": 0.6 + 0.04 * step,
         "zero_advantage": 0.3,
         "grad_norm": 1.7,
+        "lr": 3e-4,
         "clipped": 1,
         "tokens_per_second": 4321.0,
         "seconds": {"generate": 1.0, "score": 0.4, "judge": 0.1, "learn": 0.5, "sync": 0.1, "total": 1.6},

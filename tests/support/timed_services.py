@@ -154,7 +154,7 @@ class _TimedLearner:
     async def apply(self) -> UpdateStats:
         await asyncio.sleep(APPLY)
         self._version += 1
-        return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, LossStats())
+        return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, LossStats(), 3e-4)
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return np.zeros(len(tokens), np.float32)

@@ -11,8 +11,9 @@ import numpy as np
 
 from raypoly.config import Config
 from raypoly.errors import CorruptData, JudgeRefused, JudgeUnavailable, LeaseHeld, RaypolyError
+from raypoly.free_resources import existing_parent, this_machine
 from raypoly.judge import build_judge, key_variable_names
-from raypoly.preflight import asks_judge, check_room, existing_parent, this_machine
+from raypoly.preflight import asks_judge, check_room
 from raypoly.run_identity import RunDirectory, storage_options
 from raypoly.store import open_store
 from raypoly.store.location import Location

@@ -21,10 +21,10 @@ import numpy as np
 from raypoly.config import Config
 from raypoly.crash import describe_error, root_cause
 from raypoly.errors import RaypolyError, RunStopped, UsageError
+from raypoly.free_resources import existing_parent, this_machine
 from raypoly.planning.dry_run import refuse_unfit
 from raypoly.planning.gpus import MemoryPeak, choose_device
 from raypoly.planning.memory_parts import format_bytes
-from raypoly.preflight import existing_parent, this_machine
 from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow

@@ -68,6 +68,7 @@ def metrics_row(
         "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := skip_reason(t.group))},
         "loss": stats.loss,
         "grad_norm": stats.grad_norm,
+        "lr": stats.lr,
         "clipped": int(stats.clipped),
         "clip_share": clip_share,
         "entropy": _number(stats.entropy),

@@ -10,7 +10,8 @@ import pytest
 
 from raypoly.config import ProblemsConfig, RewardConfig
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.preflight import GIB, FreeResources, check_config
+from raypoly.free_resources import GIB, FreeResources
+from raypoly.preflight import check_config
 from raypoly.problems import build_problem_set
 from raypoly.rewards import Reward, reward_function
 from raypoly.settings import load

@@ -18,7 +18,7 @@ from workflows.step.stopwatch import Waterfall
 
 
 def row(measured: LossStats, groups: Sequence[TrainingGroup] = ()) -> dict[str, Any]:
-    stats = UpdateStats(1, "digest", 0.1, 0.5, False, math.nan, 0, 0, measured)
+    stats = UpdateStats(1, "digest", 0.1, 0.5, False, math.nan, 0, 0, measured, 3e-4)
     times = Waterfall({"total": 1.0}, dict.fromkeys(("judge", "score"), 0.25), {"seconds": None, "exposed": None})
     return metrics_row(0, groups, stats, times, [], 0.0, JudgeNumbers({}, None, None, None, None))
 

@@ -104,7 +104,7 @@ class Recorder:
     async def apply(self) -> UpdateStats:
         self.told.append("apply")
         self._version += 1
-        return UpdateStats(self._version, self._rows.hexdigest(), 0.0, 1.0, False, 1.0, 1, 1, LossStats())
+        return UpdateStats(self._version, self._rows.hexdigest(), 0.0, 1.0, False, 1.0, 1, 1, LossStats(), 3e-4)
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return np.zeros(len(tokens), np.float32)

@@ -224,7 +224,7 @@ def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
 def reported_row(*groups: Group) -> dict[str, Any]:
     """The row of metrics of a step of these groups."""
     trained = [TrainingGroup(group, np.zeros(len(group.rollouts)), np.zeros(len(group.rollouts))) for group in groups]
-    stats = UpdateStats(1, "digest", 0.0, 1.0, False, 1.0, 0, 0, LossStats())
+    stats = UpdateStats(1, "digest", 0.0, 1.0, False, 1.0, 0, 0, LossStats(), 3e-4)
     judge = JudgeNumbers({}, None, None, None, None)
     return metrics_row(0, trained, stats, Waterfall({}, {}, {}), [], 0.0, judge)
 
