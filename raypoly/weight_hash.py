@@ -40,11 +40,12 @@ def weight_hash(tensor: Tensor, dtype: torch.dtype, chunk: int | None = None) ->
     kept = dtype if tensor.is_floating_point() else tensor.dtype
     size, within = chunk or _CHUNK.get(flat.device.type, _LARGE_CHUNK), _within_block(flat.device)
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    room = torch.empty(min(size, flat.numel()), dtype=torch.int64, device=flat.device)  # one, for all chunks
     for start in range(0, flat.numel(), size):
         bits = flat[start : start + size].to(kept).view(_INTEGERS[kept.itemsize])
-        blocks = bits.numel() // _BLOCK
-        whole, rest = bits[: blocks * _BLOCK].view(blocks, _BLOCK), bits[blocks * _BLOCK :]
-        sums = torch.cat([(whole * within).sum(1), (rest * within[: rest.numel()]).sum()[None]])
+        products, blocks = room[: bits.numel()].copy_(bits), bits.numel() // _BLOCK
+        whole, rest = products[: blocks * _BLOCK].view(blocks, _BLOCK), products[blocks * _BLOCK :]
+        sums = torch.cat([whole.mul_(within).sum(1), rest.mul_(within[: rest.numel()]).sum()[None]])
         total += (sums * _multipliers(_BLOCK + start // _BLOCK, blocks + 1).to(flat.device)).sum()
     return f"{str(kept).removeprefix('torch.')}{list(tensor.shape)}:{int(total) % 2**64:016x}"
 
