@@ -25,8 +25,8 @@ Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
 _PROBE_RESPONSE = 64
-"""The most tokens of the response that verifies a weight update. It is sampled alone, while the step waits, and spans
-two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
+"""The most tokens of the response that is compared after a weight update. It is sampled alone, while the step waits,
+and spans two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
 
 
 class GeneratorActor(Watched):
@@ -78,6 +78,10 @@ class GeneratorActor(Watched):
         else:
             self._engine.receive(parcel)
         self._version = version
+
+    def weight_hashes(self) -> Mapping[str, str] | None:
+        """Of the engine's weights, by name; None if it can't hash them."""
+        return self._engine.weight_hashes() if hasattr(self._engine, "weight_hashes") else None
 
     def sleep(self) -> None:
         """Free the memory for the learner, until new weights come."""

@@ -149,6 +149,9 @@ class LearnerActor(Watched):
         sender = self._senders.get(peer)
         return Parcel(version) if sender is None else sender.offer(self._learner.weights(), version)
 
+    def weight_hashes(self) -> dict[str, str]:
+        return self._learner.weight_hashes()
+
     def send(self, peer: str) -> None:
         self._senders[peer].send()
 

@@ -10,7 +10,8 @@ that trains: float32 weights, gradients and AdamW, bf16 products, packed rows; o
 
 Model FLOPs utilisation counts what the mathematics needs (2 a weight and token forward, 4 backward, the head at
 response tokens alone, attention to the tokens before) and not what is computed again, over the GPU's dense bf16 peak.
-The update is gradients and AdamW; the digest of the new weights, which a run keeps for each step, is told apart.
+The update is gradients and AdamW; the digest of the new weights, which a run keeps for each step, and the hashes that
+prove them in an engine are told apart.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Result:
     """Until it can train: loading, checking, compiling."""
     update_seconds: float
     digest_seconds: float
+    hash_seconds: float
+    """An engine takes as long again for its own."""
     tokens_per_second: float
     flops_per_second: float
     utilisation: float | None
@@ -130,6 +133,9 @@ def _measured(
     _update(learner, _shortest(rows), device)
     _collect(device)
     update_seconds, digest_seconds = _update(learner, rows, device)
+    hashing = time.perf_counter()
+    learner.weight_hashes()
+    hash_seconds = time.perf_counter() - hashing
     tokens, flops = sum(row.length for row in rows), model_flops(shape, rows) / update_seconds
     on_gpu = device.type == "cuda"
     named = torch.cuda.get_device_name() if on_gpu else "CPU"
@@ -144,6 +150,7 @@ def _measured(
         start_seconds=start_seconds,
         update_seconds=update_seconds,
         digest_seconds=digest_seconds,
+        hash_seconds=hash_seconds,
         tokens_per_second=tokens / update_seconds,
         flops_per_second=flops,
         utilisation=None if peak is None else flops / peak,

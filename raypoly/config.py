@@ -403,7 +403,7 @@ class TrainConfig(Section):
         None,
         gt=0,
         description="Stop before an update if the mean |learner - sampler| log-probability of the step's tokens is "
-        "above this. Default: no limit; each update's weights are verified in the engine anyway.",
+        "above this. Default: no limit; each update's weights are proved in the engine anyway.",
     )
     token_budget: int = Field(
         2048, ge=1, description="Tokens in a micro-batch. A prompt counts once for its responses."

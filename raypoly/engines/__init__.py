@@ -95,6 +95,16 @@ class ReceivingEngine(Protocol):
         ...
 
 
+class HashingEngine(Protocol):
+    """An engine that can prove which weights it has. Without it a run only watches log-probabilities, which tell small
+    updates of the weights from none no better than rounding does."""
+
+    def weight_hashes(self) -> Mapping[str, str]:
+        """`raypoly.weight_hash.weight_hash` of each weight in use, in the engine's dtype, by transformers' names. Tied
+        weights have all of their names, as in `update_weights`. Asked after an update only."""
+        ...
+
+
 class Asleep(RuntimeError):
     """A sleeping engine was called."""
 

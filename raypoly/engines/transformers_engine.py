@@ -20,19 +20,20 @@ from raypoly.engines.kv_cache import decode_as_sdpa
 from raypoly.engines.transfer import RECEIVERS, Parcel, build_receiver
 from raypoly.errors import WeightsMismatch
 from raypoly.values import Float32, Int32
+from raypoly.weight_hash import weight_hash
 
 
 class TransformersEngine:
     """One model that decodes whole groups, up to `generator.max_sequences` responses at once."""
 
     probe_tokens = 8
-    """Length of the response that verifies new weights. Short: the cache has no blocks and ends with each call."""
+    """Length of the response that is compared after updates. Short: the cache has no blocks and ends with each call."""
 
     def __init__(self, model_path: Path, config: GeneratorConfig, dtype: str) -> None:
         torch.set_num_threads(config.threads)
-        self._config = config
+        self._config, self._dtype = config, getattr(torch, dtype)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=getattr(torch, dtype))
+        model = AutoModelForCausalLM.from_pretrained(model_path, dtype=self._dtype)
         decode_as_sdpa(model)
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
@@ -66,6 +67,10 @@ class TransformersEngine:
             parameter.data = parameter.data.new_empty(0)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
+
+    def weight_hashes(self) -> dict[str, str]:
+        self._check_awake()
+        return {name: weight_hash(tensor, self._dtype) for name, tensor in self._model.state_dict().items()}
 
     @torch.no_grad()
     def _load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:

@@ -1,4 +1,4 @@
-"""The vLLM engine, in this process. Only this file and `vllm_transfer.py` touch vLLM's internals.
+"""The vLLM engine, in this process. Only the `vllm_*.py` files touch vLLM's internals.
 
 Facts about vLLM 0.32 that it relies on:
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from transformers import AutoConfig
 from raypoly.config import GeneratorConfig
 from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.transfer import Parcel
+from raypoly.engines.vllm_hashes import LoadedWeights
 from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
 from raypoly.errors import UsageError
 from raypoly.values import Float32, Int32
@@ -70,6 +72,7 @@ class VllmEngine:
                 **config.engine_args,
             )
         )
+        (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
         self._submitted = 0
         self.decoded = 0
         """Engine steps so far: shows progress within a long group."""
@@ -113,6 +116,12 @@ class VllmEngine:
             self._engine.collective_rpc("start_weight_update")
             self._engine.collective_rpc("update_weights", kwargs={"update_info": info})
             self._engine.collective_rpc("finish_weight_update")
+
+    def weight_hashes(self) -> dict[str, str]:
+        """As `LoadedWeights.hashes`, which says what they prove on a CPU."""
+        self._check_awake()
+        hashes: dict[str, str] = self._loaded.hashes()
+        return hashes
 
     def sleep(self) -> None:
         self._asleep = True

@@ -1,6 +1,6 @@
 """Weight transfer into vLLM: its own backends for the GPU, and ours for a CPU registered beside them.
 
-Only this file and `vllm_engine.py` touch vLLM's internals. An engine receives a parcel by vLLM's own three calls
+An engine receives a parcel by vLLM's own three calls
 (start, update, finish) with every backend, so a CPU tests that route too; only the bytes take another way. The
 learner's side of CUDA IPC needs torch alone, as in vLLM's own trainer (one handle a parameter, nothing is copied). For
 NCCL vLLM's trainer sends the packed buckets.

@@ -64,6 +64,8 @@ RUN_METRICS = (
     RunMetric("entropy", "Mean token entropy of the sampling policy, in nats."),
     RunMetric("mismatch_max", "Largest difference of a sampled log-probability between engine and learner."),
     RunMetric("mismatch_k3", "KL of the sampling engine to the learner, nats a token."),
+    RunMetric("probe_mean", "Mean difference of a log-probability between them, right after the step's weight sync."),
+    RunMetric("probe_q99", "The 0.99 quantile of these differences."),
     RunMetric("importance_ess", "Effective sample size of the learner/sampler ratios, as a share of the tokens."),
     RunMetric("ratio_clipped_low", "Share of tokens whose loss the lower bound of the ratio decided."),
     RunMetric("ratio_clipped_high", "Share of tokens whose loss the upper bound of the ratio decided."),

@@ -26,7 +26,7 @@ from raypoly.errors import UsageError
 from raypoly.policy.activation_checkpointing import Recomputing, recompute
 from raypoly.policy.attention import PACKED, attend
 from raypoly.policy.packing import MicroBatch, pack
-from raypoly.policy.policy_model import TOLERANCE, layers_of, response_logprobs
+from raypoly.policy.policy_model import TOLERANCE, layers_of, logprob_distance, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
 
 BACKEND = "inductor"
@@ -63,10 +63,10 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
             f"train.compile=true, but PyTorch can't compile this model here ({reason}). A C++ compiler has to be "
             "installed (apt install g++, xcode-select --install), on a GPU Triton too; or set train.compile=false."
         ) from error
-    worst, off = float((compiled_T - logp_T).abs().max()), abs(compiled_norm / norm - 1)
-    if not (worst <= TOLERANCE[bf16] and off <= _TOLERATED[bf16]):
+    moved, off = logprob_distance(compiled_T, logp_T, bf16), abs(compiled_norm / norm - 1)
+    if not (moved <= TOLERANCE[bf16] and off <= _TOLERATED[bf16]):
         raise UsageError(
-            f"Compiled, this model ({type(model).__name__}) differs: a log-probability is off by {worst:.2g}, "
+            f"Compiled, this model ({type(model).__name__}) differs: log-probabilities are off by {moved:.2g}, "
             f"the gradient's norm by {off:.2g} of itself. Set train.compile=false."
         )
 

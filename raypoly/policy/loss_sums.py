@@ -79,8 +79,8 @@ def check_mismatch(measured: LossStats, limit: float | None, version: int, sampl
     """Raise `WeightsMismatch` if a step's mean mismatch is NaN or above `limit` (`train.max_mismatch`).
 
     `version` is the learner's, `sampled_by` are those of the step's rows; their difference is the rows' staleness.
-    `workflows/step/weight_sync.py` verifies new weights with one prompt and one response. This check covers every
-    trained token, so it also detects an engine that fails later.
+    `workflows/step/weight_sync.py` proves which weights an engine has, not what it computes with them. This check
+    covers every trained token, so it also detects an engine that fails later.
     """
     found = measured.mismatch_mean
     if limit is None or found <= limit:

@@ -43,6 +43,7 @@ from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.seeds import derive
 from raypoly.values import Float32, Int32
+from raypoly.weight_hash import weight_hash
 
 _MODEL = ModelConfig.model_validate({})
 _BLANK = TrainingRow(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), 0.0, 0)
@@ -241,6 +242,11 @@ class PolicyLearner:
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Copies of `weights` on the host; empty on ranks other than 0."""
         return {name: tensor.cpu().numpy().copy() for name, tensor in self.weights() if self._ranks.rank == 0}
+
+    def weight_hashes(self) -> dict[str, str]:
+        """`weight_hash` of each of `weights` in `model.dtype`; empty on ranks other than 0."""
+        dtype = torch.bfloat16 if self._bf16 else torch.float32
+        return {name: weight_hash(tensor, dtype) for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
         """SHA-256 of the trained weights (all, or the adapters): equal iff they are bit-identical."""

@@ -57,6 +57,8 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         first, second = await learners.each("update", lambda rank: rank.offer.remote("objects", "generator"))
         assert "lm_head.weight" in first.weights
         assert second.weights == {}
+        hashed = await learners.each("update", lambda rank: rank.weight_hashes.remote())
+        assert [set(each) for each in hashed] == [set(first.weights), set()]
         await begin(learners, 1)
         victim = pid(learners.actors["learner-1"])
         os.kill(victim, signal.SIGSTOP)

@@ -79,8 +79,8 @@ class OpenRun:
         config, services, durability, observers = self.config, self.services, self.durability, self.observers
         self.stages = StageRunner(config, self.objective, services, observers.judge_pause, durability.commit)
         self.estimator = AdvantageEstimator(config, self.objective)
-        self.weights = WeightSync(config, services, self.problems.splits["train"])
-        self.sealer = StepSealer(config, services, durability, observers, self.stages)
+        self.weights = WeightSync(config, services, self.problems.splits["train"], observers.progress.note)
+        self.sealer = StepSealer(config, services, durability, observers, self.stages, self.weights)
 
     def restore(self) -> None:
         """Restore the numbers and the objective's memory from the completed steps."""

@@ -165,6 +165,10 @@ class LearnerSession:
         """Free the memory that the next step does not need."""
         await self._patiently(lambda: self._learners.call("update", lambda rank: rank.release.remote()))
 
+    async def weight_hashes(self) -> dict[str, str]:
+        """Of the current weights in the engines' dtype, by name."""
+        return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.weight_hashes.remote()))
+
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return await self._patiently(
             lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))

@@ -17,6 +17,7 @@ from workflows.step.services import Services
 from workflows.step.stages import StageRunner
 from workflows.step.step_metrics import metrics_row
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.weight_sync import WeightSync
 
 
 class StepSealer:
@@ -29,8 +30,9 @@ class StepSealer:
         durability: RunDurability,
         observers: RunObservers,
         stages: StageRunner,
+        weights: WeightSync,
     ) -> None:
-        self._config, self._services, self._stages = config, services, stages
+        self._config, self._services, self._stages, self._weights = config, services, stages, weights
         self._durability, self._observers = durability, observers
         self._groups = self._unjudged = 0
 
@@ -81,6 +83,7 @@ class StepSealer:
             await observers.judge_numbers(self._services.judge),
             self._stages.stages,
         )
+        row |= self._weights.difference.row()
         row["off_policy_groups"] = min(self._services.learner.off_policy(step), len(groups))
         if train.refill:
             row |= {"refilled": len(groups) - train.prompts_per_step, CURSOR: cursor}

@@ -1,5 +1,6 @@
 """What must change nothing beyond rounding, and what float32 master weights are for."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from raypoly.policy.attention import PACKED
 from raypoly.policy.compiled_layers import compile_layers
 from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.policy_model import load_model, response_logprobs
+from raypoly.policy.policy_model import TOLERANCE, load_model, logprob_distance, response_logprobs
 from tests.support.random_model import random_model
 from tests.support.random_rows import NORMALISERS, random_rows
 
@@ -64,6 +65,15 @@ def kept(folder: Path, kind: Recomputing = "off", bf16: bool = False, compiled: 
     assert logp_T.requires_grad
     sizes = {tensor.data_ptr(): tensor.untyped_storage().nbytes() for tensor in held}
     return sum(size for address, size in sizes.items() if address not in weights)
+
+
+def test_one_token_that_bf16_rounds_far_off_refuses_no_model_but_in_float32_any_token_does() -> None:
+    own, one_off = torch.zeros(8), torch.zeros(8)
+    one_off[3] = 0.6
+    assert logprob_distance(one_off, own, bf16=True) <= TOLERANCE[True]
+    assert logprob_distance(one_off / 100, own, bf16=False) > TOLERANCE[False]
+    assert logprob_distance(own + 0.6, own, bf16=True) > TOLERANCE[True]
+    assert not logprob_distance(own * math.nan, own, bf16=True) <= TOLERANCE[True]
 
 
 def test_a_gradient_that_is_no_number_changes_no_weight(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.sharding import assign_writers
 from raypoly.policy.snapshots import HEAD, META
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.weight_hash import weight_hash
 from tests.raypoly.policy.test_packing import SIZES
 from tests.raypoly.policy.test_packing import folder as random_folder
 from tests.support.compilers import needs_compiler
@@ -68,6 +69,7 @@ class Told:
     stats: list[UpdateStats]
     logprobs: list[float]
     weights: Weights
+    hashes: Mapping[str, str]
     saved: Files
     folder: Files
 
@@ -77,9 +79,9 @@ def trained(ranks: Ranks, case: Case, folder: Path) -> Told:
     prompt = np.arange(5, dtype=np.int32)
     stats = []
     for _ in case.counts:
-        logp_T = one.logprobs(prompt, prompt, 1.0)  # between updates, as the proof of new weights asks for them
+        logp_T = one.logprobs(prompt, prompt, 1.0)  # between updates, as weight sync asks for them
         stats.append(case.update(one))
-    return Told(stats, logp_T.tolist(), one.export(), one.save(), one.save_pretrained())
+    return Told(stats, logp_T.tolist(), one.export(), one.weight_hashes(), one.save(), one.save_pretrained())
 
 
 def gone_on(ranks: Ranks, case: Case, folder: Path, parts: Sequence[Files]) -> tuple[Files, UpdateStats | None]:
@@ -120,6 +122,8 @@ def assert_same(several: list[Told], one: Told) -> None:
         assert repr(told.stats) == repr(several[0].stats), "ranks tell different things"
         assert told.logprobs == pytest.approx(one.logprobs, abs=5e-6)
         assert told.weights.keys() == (one.weights.keys() if told is several[0] else set())
+        exported = {name: torch.from_numpy(weight) for name, weight in told.weights.items()}
+        assert told.hashes == {name: weight_hash(tensor, torch.float32) for name, tensor in exported.items()}
     for got, want in zip(several[0].stats, one.stats, strict=True):
         assert got.loss == pytest.approx(want.loss, abs=1e-6)
         assert numbers(got) == pytest.approx(numbers(want), rel=2e-5, abs=1e-6, nan_ok=True)

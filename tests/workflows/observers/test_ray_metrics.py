@@ -36,6 +36,7 @@ PAGE = ROOT / "docs" / "cluster.md"
 ROW = {
     **metrics_row(0),
     **dict.fromkeys(("unjudged", "entropy", "mismatch_max", "clip_share", "truncated"), 0.1),
+    **dict.fromkeys(("probe_mean", "probe_q99"), 0.02),
     **dict.fromkeys(("mismatch_k3", "importance_ess", "ratio_clipped_low", "ratio_clipped_high", "kl_reference"), 0.01),
     **dict.fromkeys(("judge_agreement", "strategies_structural"), 0.5),
     "objective/sets": 6.0,

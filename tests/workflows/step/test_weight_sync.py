@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,19 @@ import ray
 from ray.exceptions import RayTaskError
 
 from actors.generator import deal_requests
-from raypoly.engines import SampleRequest
+from raypoly.engines import Sample, SampleRequest
+from raypoly.errors import WeightsMismatch
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.values import Float32, Int32
 from tests.support.local_driver import LocalDriver
+from tests.support.service_times import Times
+from tests.support.timed_run import close_run, open_timed_run, timed_config
+from tests.support.timed_services import TimedGenerator
+from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
 from workflows.step.learner_session import LearnerSession
-from workflows.step.weight_sync import WeightSync
+from workflows.step.weight_sync import ProbeDifference, WeightSync
 
 ROUTES = {
     "colocated": ("generator.placement=colocated", "generator.transport=shared_memory"),
@@ -32,6 +39,83 @@ def test_groups_are_dealt_to_engines_in_slot_order_whatever_the_order_of_asking(
     slots = [[request.slot for request in part] for part in deal_requests(requests, 2)]
     assert slots == [[0, 2, 4], [1, 3]]
     assert [len(part) for part in deal_requests(requests, 7)] == [1, 1, 1, 1, 1, 0, 0]
+
+
+class Chosen(TimedGenerator):
+    """One engine whose hashes, and the error of whose first log-probability, are the test's."""
+
+    def __init__(self) -> None:
+        super().__init__(Times.drawn(1, 4), False)
+        self.hashes: dict[str, str] | None = {}
+        self.error = 0.0
+
+    async def weight_hashes(self) -> dict[str, Any]:
+        return {"generator-7": self.hashes}
+
+    async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
+        ((sample, fixed),) = (await super().probe(tokens, seed)).values()
+        fixed[0] += self.error
+        return {"generator-7": (sample, fixed)}
+
+
+def chosen(folder: Path, work: Callable[[WeightSync, Chosen], Awaitable[None]], *overrides: str) -> list[str]:
+    """The notes that a weight sync makes, whose learner has no weights."""
+    notes: list[str] = []
+
+    async def main() -> None:
+        generator = Chosen()
+        own = timed_config(4, 2, 1, "generator.engine=transformers", *overrides)
+        opened = await open_timed_run(folder, Times.drawn(1, 4), config=own, generator=generator)
+        try:
+            await work(WeightSync(own, opened.services, opened.problems.splits["train"], notes.append), generator)
+        finally:
+            await close_run(opened)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    return notes
+
+
+def test_other_weights_stop_the_run_with_engine_version_and_three_names(tmp_path: Path) -> None:
+    async def sync(weights: WeightSync, generator: Chosen) -> None:
+        generator.hashes = dict.fromkeys(("e", "d", "c", "b", "a"), "1")
+        await weights.sync()
+
+    said = (
+        r"version 0 the engine transformers \(generator-7\) has other weights .*: a .*, b .*, c \([a-z ]+\) and 2 more"
+    )
+    with pytest.raises(WeightsMismatch, match=said):
+        chosen(tmp_path, sync)
+
+
+@pytest.mark.parametrize(("dtype", "small"), [("bfloat16", 0.5), ("float32", 5e-3)])
+def test_a_log_probability_that_is_far_off_gives_a_note_when_the_mean_rises_and_nothing_more(
+    tmp_path: Path, dtype: str, small: float
+) -> None:
+    async def sync(weights: WeightSync, generator: Chosen) -> None:
+        for generator.error in (small, 50.0, 60.0, small, math.nan):
+            await weights.sync()
+            seen.append(weights.difference)
+
+    seen: list[ProbeDifference] = []
+    notes = chosen(tmp_path, sync, f"model.dtype={dtype}")
+    assert len(notes) == 2, "one for each rise"
+    assert "engine transformers (generator-7) and the learner differ by" in notes[0]
+    tokens = 50 / seen[1].mean
+    assert seen[0].mean == pytest.approx(small / tokens)
+    assert 50 < tokens < 110
+    assert seen[0].row().keys() == {"probe_mean", "probe_q99"}
+    assert set(seen[4].row().values()) == {None}
+
+
+def test_an_engine_that_cannot_hash_is_told_of_once(tmp_path: Path) -> None:
+    async def sync(weights: WeightSync, generator: Chosen) -> None:
+        generator.hashes = None
+        await weights.sync()
+        await weights.sync()
+
+    (note,) = chosen(tmp_path, sync)
+    assert note.startswith("The engine transformers has no weight_hashes(): nothing proves")
 
 
 @pytest.mark.usefixtures("joined")

@@ -1,0 +1,71 @@
+"""A hash of a tensor's bits, computed where the tensor is. Equal ones prove that an engine has the learner's weights.
+
+    weight_hash(tensor, torch.bfloat16)      # "bfloat16[96, 32]:0c5f...", for a float32 tensor of the learner too
+
+Definition. The tensor is rounded to the dtype and read row by row. The bits of element i are a signed integer x(i) of
+its size. All that follows is modulo 2**64, with B = 2**14:
+
+    hash = sum over i of  x(i) * m(i mod B) * m(B + i div B)
+    m(k) = the (k + 1)th output of splitmix64 from the seed 0 (G. Steele et al., OOPSLA 2014), its lowest bit set
+
+Odd factors have inverses, so a single changed element always changes the hash. Elements, rows or tensors in another
+order change it but for chance: at worst 1 in 2**48 for two bf16 elements, in 2**32 for two float32 ones, less for more.
+It detects mistakes, not an adversary.
+
+Sums of integers are exact in every order: CPU, GPU and any division into chunks give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_BLOCK = 1 << 14
+_CHUNK = {"cpu": 1 << 18}
+"""Elements at a time, eight bytes each: on a CPU as many as its caches hold."""
+_LARGE_CHUNK = 1 << 22
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def weight_hash(tensor: Tensor, dtype: torch.dtype, chunk: int | None = None) -> str:
+    """Dtype, shape and hash of the tensor rounded to `dtype`; integers keep their type.
+
+    `chunk`: elements at a time, a multiple of 2**14.
+    """
+    flat = tensor.detach().reshape(-1)
+    kept = dtype if tensor.is_floating_point() else tensor.dtype
+    size, within = chunk or _CHUNK.get(flat.device.type, _LARGE_CHUNK), _within_block(flat.device)
+    total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    room = torch.empty(min(size, flat.numel()), dtype=torch.int64, device=flat.device)  # one, for all chunks
+    for start in range(0, flat.numel(), size):
+        bits = flat[start : start + size].to(kept).view(_INTEGERS[kept.itemsize])
+        products, blocks = room[: bits.numel()].copy_(bits), bits.numel() // _BLOCK
+        whole, rest = products[: blocks * _BLOCK].view(blocks, _BLOCK), products[blocks * _BLOCK :]
+        sums = torch.cat([whole.mul_(within).sum(1), rest.mul_(within[: rest.numel()]).sum()[None]])
+        total += (sums * _multipliers(_BLOCK + start // _BLOCK, blocks + 1).to(flat.device)).sum()
+    return f"{str(kept).removeprefix('torch.')}{list(tensor.shape)}:{int(total) % 2**64:016x}"
+
+
+def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+    """The names whose hashes differ, in order, with what is wrong where one side has no such name."""
+    wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
+    wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
+    wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
+    return [wrong[name] for name in sorted(wrong)]
+
+
+@cache
+def _within_block(device: torch.device) -> Tensor:
+    return _multipliers(0, _BLOCK).to(device)
+
+
+def _multipliers(first: int, count: int) -> Tensor:
+    """m(first) and those after it, int64 [count]."""
+    z = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return torch.from_numpy(((z ^ (z >> np.uint64(31))) | np.uint64(1)).view(np.int64))
