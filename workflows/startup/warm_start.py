@@ -33,8 +33,8 @@ from raypoly.caches import cache_root
 from raypoly.config import Config, WarmStartConfig
 from raypoly.errors import RaypolyError
 from raypoly.folder_cache import FolderCache
+from raypoly.policy import learning_rate, supervised_examples, tiny_model
 from raypoly.policy import supervised as warm_start
-from raypoly.policy import supervised_examples, tiny_model
 from raypoly.policy.supervised import SupervisedTrainer
 from raypoly.policy.supervised_examples import Recipe, tokenizer_texts
 from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder, tokenizer_from_json
@@ -81,7 +81,15 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
     """
     digest = hashlib.sha256()
     digest.update(json.dumps([config.model_dump(), [p.words for p in puzzles], _THREADS, torch.__version__]).encode())
-    for module in (supervised_examples, tiny_model, warm_start, puzzle_language, puzzle_solutions, puzzle_mistakes):
+    for module in (
+        supervised_examples,
+        tiny_model,
+        warm_start,
+        learning_rate,
+        puzzle_language,
+        puzzle_solutions,
+        puzzle_mistakes,
+    ):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()
 

@@ -55,8 +55,20 @@ def test_a_config_for_h200_fits_one_and_says_what_it_takes(
     assert "in all, evaluations apart" in said
 
 
-@pytest.mark.parametrize("name", GPU_CONFIGS)
-def test_a_config_for_h200_opens_with_what_it_needs_and_costs(name: str) -> None:
+@pytest.mark.parametrize("gpu", ["rtx4090", "l4", "a10g"])
+@pytest.mark.parametrize(
+    "changes",
+    [(), ("model.path=Qwen/Qwen3-1.7B-Base", "model.lora_rank=32", "generator.gpu_memory_fraction=0.3")],
+    ids=["all weights", "adapters of a larger model"],
+)
+def test_the_config_for_a_card_of_24_gb_fits_one(gpu: str, changes: tuple[str, ...], problems: Path) -> None:
+    assert (
+        dry_run("--gpu", gpu, "--config", str(CONFIGS / "qwen3_24gb.yaml"), f"problems.path={problems}", *changes) == 0
+    )
+
+
+@pytest.mark.parametrize("name", [*GPU_CONFIGS, "qwen3_24gb"])
+def test_a_config_for_a_gpu_opens_with_what_it_needs_and_costs(name: str) -> None:
     head = (CONFIGS / f"{name}.yaml").read_text().partition("\nmodel:")[0]
     assert all(line.startswith("#") for line in head.splitlines() if line)
     for word in ("# For: ", "# Needs: ", "# Costs: "):
