@@ -6,6 +6,8 @@ UV := $(VENV)/bin/uv
 TORCH := torch==2.13.0
 BUILD := $(if $(shell command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep GPU),cuda,cpu)
 READY := $(VENV)/.ready-$(BUILD)
+# The CUDA build brings CUDA 13.0's libraries, which need a driver of this branch or a newer one.
+DRIVER := 580
 ARGS ?=
 
 # uv installs without bytecode, and many images forbid Python to write it. Then every process of a run compiles its
@@ -28,6 +30,12 @@ setup: $(READY)
 
 # Each stamp is made last, so an interrupted setup goes on at the step where it stopped.
 $(VENV)/.made:
+ifeq ($(BUILD),cuda)
+	@found=$$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1); \
+	test "$${found%%.*}" -ge $(DRIVER) 2>/dev/null || { \
+	  echo "The NVIDIA driver here is $${found:-unknown}; the CUDA 13.0 build of PyTorch and vLLM needs $(DRIVER) or newer. Update it and run make again; where CUDA's compatibility package stands in for that, run make DRIVER=0."; \
+	  exit 1; }
+endif
 	@command -v python3.11 >/dev/null || { \
 	  echo "raypoly needs python3.11 on the PATH. Install it (apt install python3.11-venv, brew install python@3.11, pyenv install 3.11) and run make again."; \
 	  exit 1; }
