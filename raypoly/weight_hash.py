@@ -17,7 +17,6 @@ Sums of integers are exact in every order: CPU, GPU and any division into chunks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -48,14 +47,6 @@ def weight_hash(tensor: Tensor, dtype: torch.dtype, chunk: int | None = None) ->
         sums = torch.cat([whole.mul_(within).sum(1), rest.mul_(within[: rest.numel()]).sum()[None]])
         total += (sums * _multipliers(_BLOCK + start // _BLOCK, blocks + 1).to(flat.device)).sum()
     return f"{str(kept).removeprefix('torch.')}{list(tensor.shape)}:{int(total) % 2**64:016x}"
-
-
-def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
-    """The names whose hashes differ, in order, with what is wrong where one side has no such name."""
-    wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
-    wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
-    wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
-    return [wrong[name] for name in sorted(wrong)]
 
 
 @cache

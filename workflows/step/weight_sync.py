@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,6 @@ from raypoly.config import Config
 from raypoly.errors import WeightsMismatch
 from raypoly.seeds import derive
 from raypoly.values import Float32, Int32, Problem
-from raypoly.weight_hash import differing_weights
 from workflows.step.rollouts import encode_prompts
 from workflows.step.services import Services
 
@@ -128,6 +127,14 @@ class WeightSync:
             first = await encode_prompts(self.services.generator, self._config, self._problems[:limit])
             self._probe = np.resize(np.concatenate(first), limit)
         return self._probe
+
+
+def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+    """The names whose hashes differ, in order, with what is wrong where one side has no such name."""
+    wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
+    wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
+    wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
+    return [wrong[name] for name in sorted(wrong)]
 
 
 def _difference(sampled: Float32, fixed: Float32) -> ProbeDifference:

@@ -20,10 +20,11 @@ from raypoly.engines.vllm_hashes import LoadedWeights
 from raypoly.losses import build as build_loss
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
-from raypoly.weight_hash import differing_weights, weight_hash
+from raypoly.weight_hash import weight_hash
 from tests.raypoly.engines.test_engines import changed
 from tests.raypoly.engines.test_transfer import Pair
 from tests.support.random_model import TEXTS, random_model
+from workflows.step.weight_sync import differing_weights
 
 Weights = dict[str, Tensor]
 ATTENTION = "model.layers.0.self_attn"
