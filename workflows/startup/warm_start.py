@@ -25,7 +25,6 @@ import ray.train
 import torch
 from numpy.typing import NDArray
 from ray.data import ExecutionOptions
-from ray.exceptions import RaySystemError
 from ray.train.torch import TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -131,8 +130,10 @@ def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
             last = over.wait(0.5)
             try:
                 lines = ray.get(inbox.lines.remote(known))
-            except RaySystemError:  # the run has ended
-                return
+            except Exception:  # of many kinds, by how far Ray has ended
+                if ray.is_initialized():
+                    raise
+                return  # the run has ended
             for line in lines:
                 say(line)
                 known += 1

@@ -150,7 +150,7 @@ def test_a_stopped_job_leaves_no_actor_and_the_same_command_goes_on(head: Head, 
 
 @pytest.mark.slow
 def test_a_job_that_is_stopped_in_its_warm_start_leaves_no_worker(head: Head, tmp_path: Path) -> None:
-    run = LocalDriver(tmp_path / "run", [*SMALL, "generator.engine=transformers"])
+    run = LocalDriver(tmp_path / "run", [*SMALL, "generator.engine=transformers", "warm_start.steps=60"])
     job = ("--working-dir", ".", "--", "python", *run.command[1:])
     head.job("submit", "--no-wait", "--submission-id=warm", *job)
 
@@ -164,6 +164,6 @@ def test_a_job_that_is_stopped_in_its_warm_start_leaves_no_worker(head: Head, tm
     assert "Traceback" not in log, log
     wait_for(lambda: not any(map(title, left)) and not workers(), 60)
 
-    again = head.job("submit", *job, "model.warm_start.steps=20", "run.fresh=true")
+    again = head.job("submit", *job)
     assert again.returncode == 0, again.stdout
     assert run.summary["state"] == "finished"
