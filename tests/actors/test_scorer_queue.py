@@ -171,6 +171,18 @@ def test_slow_actors_hold_up_the_end_of_a_step_by_little() -> None:
     assert pool.programs_run == 96
 
 
+def test_free_cpus_make_up_for_slow_actors() -> None:
+    """Two of six actors ten times slower, and CPUs free for two more: as fast as six within a fifth."""
+    took: dict[int, float] = {}
+
+    async def work(pool: NotingScorers) -> None:
+        took[len(took)] = await ended(pool, programs([0.5] * 96, "many"))
+
+    in_virtual_time(6, work)
+    in_virtual_time(6, work, slow=2, places=2, max_workers=8)
+    assert took[1] < 1.2 * took[0]
+
+
 def test_a_slow_program_is_not_given_to_a_second_actor() -> None:
     async def work(pool: NotingScorers) -> None:
         await pool.score(PROBLEM, programs([0.1] * 8, "first"))
