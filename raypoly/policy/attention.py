@@ -5,8 +5,9 @@
     model.base_model(ids_1S, position_ids=positions_1S, segments=segments, use_cache=False)
 
 Segments are one behind the other in [1, S]. Each is causal within itself. A response also sees all of its prompt, which
-is stored once for all responses. On CUDA in bf16 that is one call of PyTorch's flash kernel for variable
-lengths. Elsewhere each segment has a call of its own: on a CPU that is faster than padding to one length.
+is stored once for all responses. In a layer with a sliding window of W a token sees itself and the W - 1 tokens before
+it, of its prompt and its response. On CUDA in bf16 that is one call of PyTorch's flash kernel for variable lengths.
+Elsewhere each segment has a call of its own: on a CPU that is faster than padding to one length.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ PACKED = "raypoly_packed"
 """The name under which transformers finds `attend` (`raypoly.policy.policy_model` registers it)."""
 _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
 """Several heads share a key. PyTorch 2.11 supports this without the argument."""
+_WIDEST = 256
+"""The largest head of the flash kernel."""
+
+
+class ScoresChanged(UsageError):
+    """Attention whose scores have a cap or sinks, which packed attention and PyTorch's own leave out."""
 
 
 def attend(
@@ -38,24 +45,27 @@ def attend(
     scaling: float | None = None,
     segments: Segments | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention as transformers calls it: [1, heads, S, head size] to [1, S, heads, head size].
 
-    Key and value may have fewer heads. Raises `UsageError` for a layer that sees a window only.
+    Key and value may have fewer heads. Raises `ScoresChanged` for a cap on scores (`softcap`) or sinks (`s_aux`).
     """
     if segments is None or attention_mask is not None:
         raise ValueError("packed attention takes segments, and no mask")
-    if sliding_window is not None:
-        raise UsageError("The learner has no sliding-window attention: use a model whose layers all see the whole row.")
+    if softcap is not None or s_aux is not None:
+        raise ScoresChanged("Packed attention has neither a cap on scores nor sinks.")
     # Rotary embeddings and norms leave queries and keys in float32 under autocast.
     query, key = query.to(value.dtype), key.to(value.dtype)
-    flash = value.is_cuda and value.dtype in (torch.bfloat16, torch.float16)
-    out = _flash(query, key, value, segments, scaling) if flash else _by_segment(query, key, value, segments, scaling)
-    return out, None
+    flash = value.is_cuda and value.dtype in (torch.bfloat16, torch.float16) and query.shape[-1] <= _WIDEST
+    return (_flash if flash else _by_segment)(query, key, value, segments, scaling, sliding_window), None
 
 
-def _flash(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None) -> Tensor:
+def _flash(
+    query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None, window: int | None
+) -> Tensor:
     """One call of the flash kernel. It aligns queries and keys at their ends, so causal masks fit a prompt too."""
     query_SHD = query[0].transpose(0, 1)
     key_SHD, value_SHD = (x[0].transpose(0, 1).index_select(0, segments.seen) for x in (key, value))
@@ -72,22 +82,29 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scalin
         max(segments.lengths),
         max(seen),
         scale=scaling,
-        window_size=(-1, 0),
+        window_size=(-1 if window is None else window - 1, 0),
         **_GROUPED,
     )
     assert isinstance(out_SHD, Tensor)
     return out_SHD[None]
 
 
-def _by_segment(query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None) -> Tensor:
+def _by_segment(
+    query: Tensor, key: Tensor, value: Tensor, segments: Segments, scaling: float | None, window: int | None
+) -> Tensor:
     lengths = list(segments.lengths)
     queries, keys, values = (torch.split(x, lengths, dim=2) for x in (query, key, value))
     outs = []
     for own, prompt in enumerate(segments.prompts):
-        k, v, mask = keys[own], values[own], None
+        k, v, mask, before = keys[own], values[own], None, 0
         if prompt is not None:
+            before = lengths[prompt]
             k, v = torch.cat([keys[prompt], k], dim=2), torch.cat([values[prompt], v], dim=2)
-            mask = torch.ones(lengths[own], k.shape[2], dtype=torch.bool, device=k.device).tril(lengths[prompt])
+        narrow = window is not None and window < k.shape[2]
+        if prompt is not None or narrow:
+            mask = torch.ones(lengths[own], k.shape[2], dtype=torch.bool, device=k.device).tril(before)
+        if mask is not None and window is not None and narrow:
+            mask = mask.triu(before - window + 1)
         outs.append(
             scaled_dot_product_attention(
                 queries[own], k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=True

@@ -26,7 +26,7 @@ from raypoly.errors import UsageError
 from raypoly.policy.activation_checkpointing import Recomputing, recompute
 from raypoly.policy.attention import PACKED, attend
 from raypoly.policy.packing import MicroBatch, pack
-from raypoly.policy.policy_model import TOLERANCE, layers_of, logprob_distance, response_logprobs
+from raypoly.policy.policy_model import TOLERANCE, is_packed, layers_of, logprob_distance, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
 
 BACKEND = "inductor"
@@ -41,6 +41,11 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     compile, or the compiled layers compute something else."""
     from torch._dynamo.exc import TorchDynamoException  # takes seconds to import
 
+    if not is_packed(model):
+        raise UsageError(
+            f"train.compile=true, but rows of this model ({type(model).__name__}) are padded to one length, which the "
+            "learner does not compile: set train.compile=false."
+        )
     for name in _SWITCHES:
         if os.environ.get(name) == "1":
             raise UsageError(f"train.compile=true, but {name}=1 switches compilation off: unset one of the two.")

@@ -10,6 +10,9 @@ With z = head @ hidden / temperature and p = softmax(z):
     logp = z[target] - logsumexp(z)       d logp / dz_j    = [j = target] - p_j
     entropy = -sum_j p_j log p_j          d entropy / dz_j = -p_j (log p_j + entropy)
 
+Where a model caps its logits x = head @ hidden (Gemma), z = cap tanh(x / cap) / temperature and
+dz / dx = (1 - tanh^2) / temperature.
+
 PyTorch's own `linear_cross_entropy` gives the first line only, so it can't train an entropy or a KL term.
 """
 
@@ -25,19 +28,25 @@ from torch.autograd.function import once_differentiable
 
 MIB = 1 << 20
 CHUNK_MIB = 512
-"""Memory of a chunk's float32 logits. A pass holds up to three such arrays. Much smaller chunks are slow on a GPU,
-which adds the head's gradient, as large as the head, for each chunk."""
+"""Memory of a chunk's float32 logits. A pass holds up to three such arrays, four with a cap on logits. Much smaller
+chunks are slow on a GPU, which adds the head's gradient, as large as the head, for each chunk."""
 _TILE = 128
 """Larger chunks are multiples of this, for the matrix units."""
 
 
 def token_logprobs(
-    hidden_TH: Tensor, head_VH: Tensor, targets_T: Tensor, temperature: float, chunk_mib: int = CHUNK_MIB
+    hidden_TH: Tensor,
+    head_VH: Tensor,
+    targets_T: Tensor,
+    temperature: float,
+    chunk_mib: int = CHUNK_MIB,
+    cap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log-probability and entropy (nats) of each target, [T] each, both differentiable in `hidden_TH` and `head_VH`.
 
     Matrices are multiplied in autocast's type if it is on; softmax, sums and both results are in float32, or in
-    float64 for float64 input. `chunk_mib` bounds the memory of the logits that exist at one time.
+    float64 for float64 input. `chunk_mib` bounds the memory of the logits that exist at one time; `cap` is the model's
+    soft cap on logits.
     """
     device = hidden_TH.device.type
     how = _How(
@@ -45,6 +54,7 @@ def token_logprobs(
         tokens=tokens_of_chunk(head_VH.shape[0], chunk_mib),
         product=torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_TH.dtype,
         exact=torch.float64 if hidden_TH.dtype == torch.float64 else torch.float32,
+        cap=cap,
     )
     logp_T, entropy_T = _TokenLogprobs.apply(hidden_TH, head_VH, targets_T, how)  # type: ignore[no-untyped-call]
     return logp_T, entropy_T
@@ -65,6 +75,15 @@ class _How:
     """Of the factors of matrix products."""
     exact: torch.dtype
     """Of everything else."""
+    cap: float | None
+    """Of logits, before the temperature."""
+
+    def logits(self, hidden_CH: Tensor, head_VH: Tensor) -> Tensor:
+        """z of a chunk, [C, V]."""
+        z_CV = _product(hidden_CH, head_VH.T, self.exact)
+        if self.cap is not None:
+            z_CV.div_(self.cap).tanh_().mul_(self.cap)
+        return z_CV.div_(self.temperature)
 
     def chunks(self, tokens: int) -> Iterator[slice]:
         return (slice(start, start + self.tokens) for start in range(0, tokens, self.tokens))
@@ -77,7 +96,7 @@ class _TokenLogprobs(torch.autograd.Function):
         with torch.autocast(hidden_TH.device.type, enabled=False):
             head = head_VH.to(how.product)
             for chunk in how.chunks(len(targets_T)):
-                z_CV = _product(hidden_TH[chunk].to(how.product), head.T, how.exact).div_(how.temperature)
+                z_CV = how.logits(hidden_TH[chunk].to(how.product), head)
                 norm_T[chunk] = z_CV.logsumexp(-1)
                 z_CV.sub_(norm_T[chunk, None])
                 logp_T[chunk] = z_CV.gather(1, targets_T[chunk, None]).squeeze(1)
@@ -101,9 +120,13 @@ class _TokenLogprobs(torch.autograd.Function):
             head = head_VH.to(how.product)
             for chunk in how.chunks(len(targets_T)):
                 hidden = hidden_TH[chunk].to(how.product)
-                logp_CV = _product(hidden, head.T, how.exact).div_(how.temperature).sub_(norm_T[chunk, None])
+                logp_CV = how.logits(hidden, head)
+                slope_CV = None if how.cap is None else 1 - (logp_CV * (how.temperature / how.cap)).square_()
+                logp_CV.sub_(norm_T[chunk, None])
                 g_entropy_C = None if g_entropy_T is None else g_entropy_T[chunk] / how.temperature
                 g_CV = _logit_gradient(logp_CV, targets_T[chunk], entropy_T[chunk], g_scaled_T[chunk], g_entropy_C)
+                if slope_CV is not None:
+                    g_CV *= slope_CV
                 g_CV = g_CV.to(how.product)
                 if g_hidden_TH is not None:
                     g_hidden_TH[chunk] = g_CV @ head

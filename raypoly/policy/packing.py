@@ -7,6 +7,9 @@
 A round is what `ranks` micro-batches of `Packer` hold, cut anew so that the largest is as small as possible: every rank
 gets as many micro-batches, and about as many tokens. The cuts depend on the rows' order alone; on one rank they are the
 packer's. All ranks take part in every round, because a layer's weights are whole only while all of them compute it.
+
+Rows of a model that can't be packed are padded on the right to one length (`Segments.padded`); a micro-batch then has
+as many tokens as rows times the longest, prompts included.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.values import Int32
@@ -54,6 +58,17 @@ class Segments:
             seen=torch.cat(seen),
             seen_starts=torch.tensor(seen_ends, dtype=torch.int32),
         )
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """Each response behind its prompt as a row of its own: int64 [B, L], the position in S of each token, any after
+        a row's end; and int64 [S], the place in B x L of each token in S (of a shared prompt, in its last row)."""
+        seen = torch.split(self.seen, self.seen_starts.diff().tolist())
+        rows = [own for own, prompt in zip(seen, self.prompts, strict=True) if prompt is not None]
+        index_BL = pad_sequence(rows, batch_first=True)
+        place_S = torch.empty(sum(self.lengths), dtype=torch.int64)
+        for number, row in enumerate(rows):
+            place_S[row] = number * index_BL.shape[1] + torch.arange(len(row))
+        return index_BL, place_S
 
     def to(self, device: torch.device) -> Segments:
         tensors = {name: getattr(self, name).to(device) for name in ("starts", "seen", "seen_starts")}
@@ -122,33 +137,40 @@ def _share_prompt(row: TrainingRow, other: TrainingRow) -> bool:
 
 
 class Packer:
-    """Cuts a stream of rows into micro-batches of at most a budget of tokens, shared prompts counted once.
+    """Cuts a stream of rows into micro-batches of at most a budget of tokens, shared prompts counted once; with
+    `padded`, every row as long as the longest.
 
     A batch closes when the next row would overflow it, so the cuts depend on the rows' order alone, not on the
     pieces in which they arrive. Packed rows waste nothing, and a group's rows are neighbours: no other order would
     save work.
     """
 
-    def __init__(self, token_budget: int) -> None:
-        self._budget = token_budget
+    def __init__(self, token_budget: int, padded: bool = False) -> None:
+        self._budget, self._padded = token_budget, padded
         self._open: list[TrainingRow] = []
         self._tokens = 0
 
     def add(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
         """The micro-batches that these rows complete, for `pack`. A row longer than the budget gets one of its own."""
         for row in rows:
-            shared = bool(self._open) and _share_prompt(self._open[-1], row)
-            tokens = len(row.tokens) if shared else row.length
-            if self._open and self._tokens + tokens > self._budget:
+            tokens = self._tokens_with(row)
+            if self._open and tokens > self._budget:
                 yield self._close()
                 tokens = row.length
             self._open.append(row)
-            self._tokens += tokens
+            self._tokens = tokens
 
     def flush(self) -> Iterator[list[TrainingRow]]:
         """The last, partly filled micro-batch, if there is one."""
         if self._open:
             yield self._close()
+
+    def _tokens_with(self, row: TrainingRow) -> int:
+        """Tokens of the open micro-batch and this row."""
+        if self._padded:
+            return (len(self._open) + 1) * max(other.length for other in (*self._open, row))
+        shared = bool(self._open) and _share_prompt(self._open[-1], row)
+        return self._tokens + (len(row.tokens) if shared else row.length)
 
     def _close(self) -> list[TrainingRow]:
         rows, self._open, self._tokens = self._open, [], 0
@@ -158,9 +180,9 @@ class Packer:
 class RankPartitioner:
     """Reads all rows of a step, in prompt and rollout order, and gives one rank its part."""
 
-    def __init__(self, token_budget: int, rank: int = 0, ranks: int = 1) -> None:
-        self._budget, self._rank, self._ranks = token_budget, rank, ranks
-        self._packer = Packer(token_budget)
+    def __init__(self, token_budget: int, rank: int = 0, ranks: int = 1, padded: bool = False) -> None:
+        self._budget, self._rank, self._ranks, self._padded = token_budget, rank, ranks, padded
+        self._packer = Packer(token_budget, padded)
         self._round: list[list[TrainingRow]] = []
 
     def add(self, rows: Sequence[TrainingRow]) -> Iterator[list[TrainingRow]]:
@@ -179,22 +201,22 @@ class RankPartitioner:
     def _part(self) -> list[TrainingRow]:
         batches, self._round = self._round, []
         if self._ranks > 1:
-            batches = even([row for batch in batches for row in batch], self._ranks, self._budget)
+            batches = even([row for batch in batches for row in batch], self._ranks, self._budget, self._padded)
         return batches[self._rank] if self._rank < len(batches) else []
 
 
-def even(rows: Sequence[TrainingRow], parts: int, token_budget: int) -> list[list[TrainingRow]]:
+def even(rows: Sequence[TrainingRow], parts: int, token_budget: int, padded: bool = False) -> list[list[TrainingRow]]:
     """Rows that fit into `parts` micro-batches of the budget, in at most so many, the largest as small as possible."""
     low, high = 0, max(token_budget, *(row.length for row in rows))  # too small, large enough
     while high - low > 1:
         middle = (low + high) // 2
-        if len(_cut(rows, middle)) <= parts:
+        if len(_cut(rows, middle, padded)) <= parts:
             high = middle
         else:
             low = middle
-    return _cut(rows, high)
+    return _cut(rows, high, padded)
 
 
-def _cut(rows: Sequence[TrainingRow], token_budget: int) -> list[list[TrainingRow]]:
-    packer = Packer(token_budget)
+def _cut(rows: Sequence[TrainingRow], token_budget: int, padded: bool) -> list[list[TrainingRow]]:
+    packer = Packer(token_budget, padded)
     return [*packer.add(rows), *packer.flush()]

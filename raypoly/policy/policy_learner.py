@@ -35,7 +35,14 @@ from raypoly.policy.learning_rate import learning_rate
 from raypoly.policy.loss_heads import make_head, run_head
 from raypoly.policy.loss_sums import LossSums, check_mismatch
 from raypoly.policy.packing import MicroBatch, RankPartitioner, pack
-from raypoly.policy.policy_model import ModelOutputs, forward, load_model, pretrained_config, pretrained_files
+from raypoly.policy.policy_model import (
+    ModelOutputs,
+    forward,
+    is_packed,
+    load_model,
+    pretrained_config,
+    pretrained_files,
+)
 from raypoly.policy.ranks import ONE, Ranks, device
 from raypoly.policy.reference_model import ReferenceModel
 from raypoly.policy.snapshots import Snapshot
@@ -294,7 +301,8 @@ class PolicyLearner:
         return self._step
 
     def _partition(self) -> RankPartitioner:
-        return RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size)
+        padded = not is_packed(self._model)
+        return RankPartitioner(self._config.token_budget, self._ranks.rank, self._ranks.size, padded)
 
     def _groups(self) -> list[dict[str, Any]]:
         """The optimizer's groups: the model's parameters, and the head's with their own learning rate."""

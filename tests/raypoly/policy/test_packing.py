@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
-    Gemma2Config,
     LlamaConfig,
     PhiConfig,
     PreTrainedConfig,
@@ -122,27 +121,18 @@ def test_a_row_does_not_see_its_neighbours(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        Gemma2Config(**SIZES, head_dim=16),
-        PhiConfig(**{**SIZES, "num_key_value_heads": 4}),
-        Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=4, max_window_layers=0),
-    ],
-    ids=["gemma2", "phi", "qwen2 with a window"],
-)
-def test_a_model_that_is_not_computed_as_transformers_does_is_refused(config: PreTrainedConfig, tmp_path: Path) -> None:
-    path = folder(config, tmp_path)
-    if config.model_type == "phi":  # a fresh model's bias on logits is zero
-        model = AutoModelForCausalLM.from_pretrained(path)
-        torch.nn.init.normal_(model.lm_head.bias)
-        model.save_pretrained(path)
-    with pytest.raises(UsageError):
-        load_model(path, torch.device("cpu"))
+def test_a_model_that_is_not_computed_as_transformers_does_is_refused(tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_config(PhiConfig(**{**SIZES, "num_key_value_heads": 4}))
+    torch.nn.init.normal_(model.lm_head.bias)  # a fresh model's is zero
+    model.save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"does not compute this model \(PhiForCausalLM\)"):
+        load_model(tmp_path, torch.device("cpu"))
 
 
-def test_the_flash_kernel_is_asked_for_the_same_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel runs on CUDA alone; here it is written out as documented: the last query sees the last key."""
+@pytest.mark.parametrize("window", [None, 1, 4, 25])
+def test_the_flash_kernel_is_asked_for_the_same_attention(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel runs on CUDA alone; here it is written out as documented: the last query sees the last key, and so
+    many keys before its own as the window says."""
 
     def kernel(
         query: Tensor,
@@ -154,13 +144,18 @@ def test_the_flash_kernel_is_asked_for_the_same_attention(monkeypatch: pytest.Mo
         most_seen: int,
         **how: Any,
     ) -> Tensor:
-        assert (how["window_size"], how["enable_gqa"]) == ((-1, 0), True)
+        assert how["enable_gqa"]
+        before, after = how["window_size"]
+        assert after == 0
         assert (longest, most_seen) == (int(starts.diff().max()), int(seen_starts.diff().max()))
         outs = []
         for (a, b), (c, d) in zip(pairwise(starts.tolist()), pairwise(seen_starts.tolist()), strict=True):
             keys, values = (x[c:d].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
             scores_HQK = torch.einsum("qhd,khd->hqk", query[a:b], keys) * how["scale"]
-            hidden_QK = torch.ones(b - a, d - c, dtype=torch.bool).triu(1 + (d - c) - (b - a))
+            whole_QK = torch.ones(b - a, d - c, dtype=torch.bool)
+            hidden_QK = whole_QK.triu(1 + (d - c) - (b - a))
+            if before >= 0:
+                hidden_QK |= whole_QK.tril((d - c) - (b - a) - before - 1)
             outs.append(torch.einsum("hqk,khd->qhd", scores_HQK.masked_fill(hidden_QK, -torch.inf).softmax(-1), values))
         return torch.cat(outs)
 
@@ -170,7 +165,8 @@ def test_the_flash_kernel_is_asked_for_the_same_attention(monkeypatch: pytest.Mo
     tokens = sum(segments.lengths)
     query, key, value = (torch.randn(1, heads, tokens, 8, dtype=torch.float64) for heads in (4, 2, 2))
     torch.testing.assert_close(
-        attention._flash(query, key, value, segments, 0.3), attention._by_segment(query, key, value, segments, 0.3)
+        attention._flash(query, key, value, segments, 0.3, window),
+        attention._by_segment(query, key, value, segments, 0.3, window),
     )
 
 
