@@ -4,6 +4,7 @@ All is in float64 here. transformers computes norms, rotary angles, softmax and 
 for float32 it gets float64.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,11 @@ from transformers import (
     Qwen3Config,
     Qwen3MoeConfig,
 )
+from transformers.models.mistral.modeling_mistral import MistralAttention
 
 from raypoly.errors import UsageError
 from raypoly.policy.packing import pack
-from raypoly.policy.policy_model import describe_rows, is_packed, load_model, response_logprobs
+from raypoly.policy.policy_model import describe_rows, forward, is_packed, load_model, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
 from tests.raypoly.policy.test_packing import SIZES, VOCABULARY, folder, some_rows
 
@@ -101,22 +103,71 @@ def results(model: PreTrainedModel, logp_T: Tensor, entropy_T: Tensor) -> dict[s
     return {"logp": logp_T.detach(), "entropy": entropy_T.detach(), "loss": loss.detach(), **named}
 
 
-@pytest.mark.parametrize("name", [*PACKED, *PADDED])
-def test_log_probabilities_loss_and_gradients_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+WAYS = [*((name, "packed") for name in PACKED), *((name, "padded") for name in [*PACKED, *PADDED])]
+
+
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_log_probabilities_loss_and_gradients_are_those_of_transformers(name: str, way: str, tmp_path: Path) -> None:
     path = folder((PACKED | PADDED)[name], tmp_path)
     model = load_model(path, CPU).double()
     assert is_packed(model) is (name in PACKED)
     assert ("rows packed" in describe_rows(model)) is (name in PACKED)
+    if is_packed(model) and way == "padded":  # as if packing were impossible
+        model.set_attn_implementation("sdpa")
     own = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").double()
     rows = [*some_rows(0, 3, 1, 1, 4), TrainingRow(*some_tokens(90), np.zeros(40, np.float32), 1.0, 0)]
     with Exact():
         want = results(own, *own_logprobs(own, rows, 0.7))
-        got = results(model, *response_logprobs(model, pack(rows), 0.7, bf16=False, chunk_mib=1))
+        outputs = forward(model, pack(rows), 0.7, bf16=False, chunk_mib=1, prompts=True)
+        got = results(model, outputs.logp_T, outputs.entropy_T)
+        means = [
+            own.base_model(torch.from_numpy(row.prompt_tokens.astype(np.int64))[None]).last_hidden_state[0].mean(0)
+            for row in rows
+        ]
     assert want.keys() == got.keys()
     assert len(want) > 3 + 8
     assert {value.dtype for value in got.values()} == {torch.float64}
+    assert outputs.prompt_hidden_SH is not None
+    want["prompt means"], got["prompt means"] = torch.stack(means).detach(), outputs.prompt_hidden_SH.detach()
     apart = {key: float((want[key] - got[key]).abs().max()) for key in want}
     assert max(apart.values()) < 1e-8, apart
+
+
+@pytest.mark.parametrize("window", [1, 2, 5, 11, 12, 40])
+def test_a_window_is_as_wide_as_in_transformers(window: int, tmp_path: Path) -> None:
+    """The prompt has 6 tokens, the response 6: windows end within each, at a border, and behind both."""
+    path = folder(MistralConfig(**SIZES, sliding_window=window), tmp_path)
+    model = load_model(path, CPU).double()
+    assert is_packed(model)
+    own = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64, attn_implementation="eager")
+    tokens = np.arange(2, 14, dtype=np.int32)
+    rows = [TrainingRow(tokens[:6], tokens[6:], np.zeros(6, np.float32), 1.0, 0)] * 2
+    with torch.no_grad(), Exact():
+        got, _ = response_logprobs(model, pack(rows), 1.0, bf16=False)
+        want, _ = own_logprobs(own, rows, 1.0)
+        model.config.sliding_window = window + 1
+        wider, _ = response_logprobs(model, pack(rows), 1.0, bf16=False)
+    assert float((got - want).abs().max()) < 1e-8
+    assert (float((wider - want).abs().max()) > 1e-4) is (window < 11)
+
+
+def test_a_window_that_is_left_out_of_attention_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check's rows are longer than the window, so such a model is padded instead."""
+    path = folder(MistralConfig(**SIZES, sliding_window=90), tmp_path)
+    monkeypatch.setattr(MistralAttention, "forward", without_window(MistralAttention.forward))
+    assert not is_packed(load_model(path, CPU))
+
+
+def without_window(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(self: MistralAttention, *args: Any, **kwargs: Any) -> Any:
+        self.config, config = copy.copy(self.config), self.config
+        try:
+            self.config.sliding_window = None
+            return forward(self, *args, **kwargs)
+        finally:
+            self.config = config
+
+    return changed
 
 
 def some_tokens(length: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
