@@ -49,6 +49,8 @@ class Standing:
     """Of its weights."""
     exact: bool
     """Whether a repeated update gives the same bits."""
+    rows: str
+    """How rows go through its model, in a sentence."""
 
 
 class LearnerActor(Watched):
@@ -91,7 +93,7 @@ class LearnerActor(Watched):
         )
         if checkpoint is not None:
             self._learner.load(*checkpoint.share(ranks.rank, ranks.size))
-        return Standing(self._learner.version, self._learner.exact)
+        return Standing(self._learner.version, self._learner.exact, self._learner.rows)
 
     def begin(self, step: int, normalisers: Normalisers) -> None:
         self._learner.begin(step, normalisers)

@@ -50,7 +50,7 @@ class Decoding:
         self._row_B = torch.arange(len(seeds), device=device)
         self._alive_B = torch.ones(len(seeds), dtype=torch.bool, device=device)
         longest = max(len(request.prompt_tokens) for request in requests)
-        self._cache = growing_cache(longest + most_tokens)
+        self._cache = growing_cache(model, longest + most_tokens)
 
     @torch.no_grad()
     def groups(self, beat: Callable[[], None]) -> Iterator[tuple[int, list[Sample]]]:

@@ -1,10 +1,11 @@
 """The key-value cache of decoding with transformers, and faster attention to it on a CPU, with the same bits.
 
     decode_as_sdpa(model)
-    model(ids, past_key_values=growing_cache(most=len(prompt) + max_tokens))
+    model(ids, past_key_values=growing_cache(model, most=len(prompt) + max_tokens))
 
 transformers copies the whole cache for every token: to append to it, and again for each head if heads share a key. On a
-CPU that is a third of a small model's time.
+CPU that is a third of a small model's time. A layer with a sliding window keeps all keys, and a mask hides the old
+ones; a layer of linear attention has a state of fixed size.
 """
 
 from __future__ import annotations
@@ -16,9 +17,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionLayer,
+)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+from raypoly.errors import UsageError
 
 DECODING = "raypoly_decoding"
 """The name under which transformers finds `attend`."""
@@ -27,14 +36,31 @@ _ROOM = 32
 
 
 def decode_as_sdpa(model: PreTrainedModel) -> None:
-    """Make a model that uses torch's attention (sdpa) use `attend` while it decodes. Other models are unchanged."""
-    if model.config._attn_implementation == "sdpa":
+    """Make a model that uses torch's attention (sdpa) use `attend` while it decodes. One with a cap on scores, which
+    that leaves out, uses transformers' own. Other models are unchanged."""
+    if getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None:
+        model.set_attn_implementation("eager")
+    elif model.config._attn_implementation == "sdpa":
         model.set_attn_implementation(DECODING)
 
 
-def growing_cache(most: int) -> Cache:
-    """An empty cache that reserves room for up to `most` tokens a row, and more on demand."""
-    return Cache(layer_class_to_replicate=partial(GrowingLayer, most))
+def growing_cache(model: PreTrainedModel, most: int) -> Cache:
+    """An empty cache that reserves room for up to `most` tokens a row, and more on demand.
+
+    Raises `UsageError` for a model with layers of another kind.
+    """
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    unknown = kinds - {DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer}
+    if unknown:
+        names = ", ".join(sorted(kind.__name__ for kind in unknown))
+        raise UsageError(
+            f"generator.engine=transformers has no cache for layers of this model ({type(model).__name__}: {names}): "
+            "set generator.engine=vllm."
+        )
+    if LinearAttentionLayer not in kinds:
+        return Cache(layer_class_to_replicate=partial(GrowingLayer, most))
+    layers = DynamicCache(config=model.config).layers
+    return Cache([StateLayer() if isinstance(layer, LinearAttentionLayer) else GrowingLayer(most) for layer in layers])
 
 
 def attend(
@@ -96,6 +122,14 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         room = states.new_empty(rows, heads, max(least, min(wanted, self._most)), size)
         room[:, :, :length] = states
         return room
+
+
+class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
+    """The state of a layer of linear attention, of which rows can be taken."""
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep only these rows."""
+        self.reorder_cache(indices)
 
 
 AttentionInterface.register(DECODING, attend)

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from raypoly.config import GeneratorConfig
 from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.batch_decoding import Decoding
-from raypoly.engines.kv_cache import decode_as_sdpa
+from raypoly.engines.kv_cache import decode_as_sdpa, growing_cache
 from raypoly.engines.transfer import RECEIVERS, Parcel, build_receiver
 from raypoly.errors import WeightsMismatch
 from raypoly.values import Float32, Int32
@@ -35,6 +35,7 @@ class TransformersEngine:
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = AutoModelForCausalLM.from_pretrained(model_path, dtype=self._dtype)
         decode_as_sdpa(model)
+        growing_cache(model, most=1)  # refuses layers that have none
         self._model = model.to(self._device).eval()
         self._receiver = build_receiver(config.transport) if config.transport in RECEIVERS else None
         self._shapes: dict[int, torch.Size] = {}

@@ -37,6 +37,7 @@ from raypoly.policy.loss_sums import LossSums, check_mismatch
 from raypoly.policy.packing import MicroBatch, RankPartitioner, pack
 from raypoly.policy.policy_model import (
     ModelOutputs,
+    describe_rows,
     forward,
     is_packed,
     load_model,
@@ -132,6 +133,11 @@ class PolicyLearner:
     def exact(self) -> bool:
         """Whether the same rows always give the same bits: on a CPU, not on a GPU."""
         return self._device.type == "cpu"
+
+    @property
+    def rows(self) -> str:
+        """How rows go through the model, in a sentence."""
+        return describe_rows(self._model)
 
     @property
     def midway(self) -> bool:

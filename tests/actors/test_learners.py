@@ -48,6 +48,7 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
     async def main() -> None:
         standing = await learners.start(None)
         assert (standing.version, standing.exact) == (0, True)
+        assert standing.rows == "Qwen3ForCausalLM: rows packed, prompts shared"
         assert list(learners.actors) == ["learner-0", "learner-1"]
         await begin(learners, 0)
         await accumulate(learners, random_rows())

@@ -244,6 +244,8 @@ class LearnerSession:
         checkpoint = await asyncio.to_thread(self._saver.checkpoints.newest_valid)
         standing = await self._learners.start(checkpoint.reader if checkpoint else None)
         self.exact = standing.exact
+        if self._learners.started == 1:
+            self._note(standing.rows)
         return checkpoint
 
     async def _begin(self, step: int) -> None:
