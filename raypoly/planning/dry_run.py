@@ -22,6 +22,7 @@ from raypoly.planning.gpus import Device, DeviceLayout, choose_device, layout_of
 from raypoly.planning.learner_memory import checkpoint_bytes, trained_weights
 from raypoly.planning.memory_parts import PHASES, DeviceMemory, format_bytes
 from raypoly.planning.model_shape import ModelShape, shape_of
+from raypoly.planning.row_layout import describe_layout, row_layout
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
 from raypoly.problems import ProblemSet
 from raypoly.problems.without_tests import require_tests
@@ -73,6 +74,7 @@ def _step_lines(config: Config) -> Iterator[str]:
     tokens = train.steps * rollouts * config.generator.max_tokens
     model = config.model.path or f"the tiny model, warm-started with seed {config.warm_start.seed}"
     yield f"model: {model}"
+    yield describe_layout(config, row_layout(config.model.path))
     yield (
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
         f"= {train.steps * rollouts:,} rollouts, at most {tokens:,} sampled tokens, by {config.objective.name}"
@@ -113,7 +115,10 @@ def _memory(config: Config, shape: ModelShape | None, device: Device, layout: De
     model = config.model.path or "the tiny model"
     yield f"# memory: {device.name}, {format_bytes(device.memory)}"
     if shape is None:
-        yield f"unknown: the sizes of {model} are neither in a folder here, the hub's cache nor raypoly's own table"
+        yield (
+            f"unknown: the sizes of {model} are neither in a folder here, the hub's cache nor raypoly's own table, or "
+            "its architecture is none that is counted (Qwen2, Qwen3, Llama, Mistral)"
+        )
         return
     trained = trained_weights(config, shape)
     only = "" if trained == shape.parameters else f", of adapters {trained:,} are trained"

@@ -3,7 +3,7 @@
     shape = shape_of("Qwen/Qwen3-4B-Base")      # a local folder, what the hub's cache holds, or a published model
     shape.parameters                            # 4_022_468_096
 
-Known architectures are those that the learner trains: Qwen2 (2.5 with it), Qwen3 and Llama. Any other is None: unknown.
+Known architectures are Qwen2 (2.5 with it), Qwen3, Llama and Mistral. Any other is None: unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIZES = {
     "heads": "num_attention_heads",
 }
 """Without one of them a config tells nothing."""
-_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def shape_of(path: str | None) -> ModelShape | None:
     """The shape of `model.path`; None where neither the folder, the hub's cache nor the table above knows it."""
     if path is None:
         return TINY
-    found = _config(path)
+    found = config_of(path)
     if found is not None:
         return from_config(found)
     name = path
@@ -153,7 +153,7 @@ def shape_of(path: str | None) -> ModelShape | None:
     return PUBLISHED.get(name)
 
 
-def _config(path: str) -> dict[str, Any] | None:
+def config_of(path: str) -> dict[str, Any] | None:
     """What `config.json` says, of a folder here or of one that the hub's cache has; None where there is none."""
     folder = Path(path).expanduser()
     file: object = folder / "config.json"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from raypoly.planning.model_shape import PUBLISHED, TINY, from_config, shape_of
 from raypoly.policy.adapters import add_adapters
@@ -38,8 +38,9 @@ def on_meta(config: Any) -> Any:
         Qwen2Config(**SIZES),
         LlamaConfig(**SIZES),
         LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
+        MistralConfig(**SIZES, sliding_window=512),
     ],
-    ids=["qwen3", "qwen3 with biases", "qwen2", "llama", "llama with biases"],
+    ids=["qwen3", "qwen3 with biases", "qwen2", "llama", "llama with biases", "mistral"],
 )
 def test_a_shape_counts_the_weights_that_transformers_makes(config: Any, tied: bool, tmp_path: Path) -> None:
     config.tie_word_embeddings = tied
