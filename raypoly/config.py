@@ -406,7 +406,10 @@ class TrainConfig(Section):
         "above this. Default: no limit; each update's weights are proved in the engine anyway.",
     )
     token_budget: int = Field(
-        2048, ge=1, description="Tokens in a micro-batch. A prompt counts once for its responses."
+        2048,
+        ge=1,
+        description="Tokens in a micro-batch. A prompt counts once for its responses; padded rows each count as the "
+        "longest.",
     )
     logits_mib: int = Field(
         512, ge=1, description="Memory of the logits that exist at one time, in MiB. Up to three times as much is used."
