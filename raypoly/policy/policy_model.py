@@ -80,9 +80,11 @@ def is_packed(model: PreTrainedModel) -> bool:
 
 def describe_rows(model: PreTrainedModel) -> str:
     """How rows go through this model, in a sentence."""
-    if is_packed(model):
-        return f"{type(model).__name__}: rows packed, prompts shared"
-    return f"{type(model).__name__}: rows padded to one length, prompt computed for each response"
+    name, window = type(model).__name__, _window(model.config.get_text_config())
+    if not is_packed(model):
+        return f"{name}: rows padded to one length, prompt computed for each response"
+    unchecked = f" (nothing was checked beyond a window of {window:,} tokens)" if _LEAST + window > _MOST else ""
+    return f"{name}: rows packed, prompts shared{unchecked}"
 
 
 def _choose_attention(model: PreTrainedModel, bf16: bool) -> None:
@@ -130,6 +132,11 @@ def forward(
         divisor, cap = temperature * _logit_divisor(config), getattr(config, "final_logit_softcapping", None)
         logp_T, entropy_T = token_logprobs(hidden_TH, head_VH, batch.targets.to(device), divisor, chunk_mib, cap)
     return ModelOutputs(logp_T, entropy_T, prompt_means(hidden_SH, batch.segments) if prompts else None)
+
+
+def _window(config: PreTrainedConfig) -> int:
+    """Tokens of the model's sliding window; 0 without one."""
+    return getattr(config, "sliding_window", None) or 0
 
 
 def _logit_divisor(config: PreTrainedConfig) -> float:
@@ -197,7 +204,7 @@ def check_model(model: PreTrainedModel, bf16: bool) -> None:
     dropout. Raises `UsageError`.
     """
     way, config = model.config._attn_implementation, model.config.get_text_config()
-    window = getattr(config, "sliding_window", None) or 0
+    window = _window(config)
     length = _LEAST + (window if _LEAST + window <= _MOST else 0)
     length = min(length, getattr(config, "max_position_embeddings", None) or length)
     tokens = np.arange(length, dtype=np.int32) % config.vocab_size

@@ -158,6 +158,11 @@ def test_a_window_that_is_left_out_of_attention_is_noticed(tmp_path: Path, monke
     assert not is_packed(load_model(path, CPU))
 
 
+def test_a_window_that_no_check_reaches_is_said(tmp_path: Path) -> None:
+    model = load_model(folder(MistralConfig(**SIZES, sliding_window=4096), tmp_path), CPU)
+    assert describe_rows(model).endswith("prompts shared (nothing was checked beyond a window of 4,096 tokens)")
+
+
 def without_window(forward: Callable[..., Any]) -> Callable[..., Any]:
     def changed(self: MistralAttention, *args: Any, **kwargs: Any) -> Any:
         self.config, config = copy.copy(self.config), self.config
