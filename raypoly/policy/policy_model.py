@@ -80,7 +80,7 @@ def is_packed(model: PreTrainedModel) -> bool:
 
 def describe_rows(model: PreTrainedModel) -> str:
     """How rows go through this model, in a sentence."""
-    name, window = type(model).__name__, _window(model.config.get_text_config())
+    name, window = type(model).__name__.removeprefix("FSDP"), _window(model.config.get_text_config())
     if not is_packed(model):
         return f"{name}: rows padded to one length, prompt computed for each response"
     unchecked = f" (nothing was checked beyond a window of {window:,} tokens)" if _LEAST + window > _MOST else ""
