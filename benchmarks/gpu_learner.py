@@ -1,21 +1,24 @@
 """What one update costs on one GPU, and whether its gradient is right: Qwen3-4B's shape with random weights.
 
-    python -m benchmarks.gpu_learner [--gib 78] [--json FILE]     # on a GPU; some 8 minutes on an H100, reckoned
-    python -m benchmarks.gpu_learner --plan --gib 78              # the plan alone, as on any machine without a GPU
-    python -m benchmarks.gpu_learner --tiny                       # all of it on a small shape, also on a CPU
+    python -m benchmarks.gpu_learner [--gib 78] [--json FILE]     # on a GPU: 7 minutes on an H100, reckoned
+    python -m benchmarks.gpu_learner --plan --gib 78              # only the plan, as on a machine without a GPU
+    python -m benchmarks.gpu_learner --tiny                       # all of it on a small shape, on a CPU in a minute
 
 Needs torch (2.11 or newer) and transformers 5, and nothing else: no Ray, no engine, no pydantic. It writes random bf16
 weights (8 GB) to the temporary folder. The learner is the one that trains: float32 weights, gradients and AdamW, bf16
-products, packed rows; as PyTorch runs it (eager), and with `train.compile`. First its gradient is compared with a
-float32 reference on four layers of the shape. Then one update is timed, after one that allocates what it needs, for
-responses of each length; groups of eight share their prompt of some 400 tokens. `--gib` bounds the memory: from what
-fits, activation checkpointing and the token budget are chosen, and fewer layers if the whole model never fits.
+products, packed rows; as PyTorch runs it (eager), and with `train.compile`.
 
-Model FLOPs utilisation is what the mathematics needs over the GPU's dense bf16 peak. A prompt counts once a group, the
-head at response tokens alone; what is computed again does not count. The update is gradients and AdamW. The digest of
-the new weights, which a run keeps for each step, and the hashes that prove them in an engine are timed once.
+First the gradient of four layers of the shape is compared with a float32 reference. Then one update is timed for each
+mean length of responses, after a small one that allocates what it needs; eight responses share a prompt of some 400
+tokens. From what fits into `--gib` the cheapest activation checkpointing and token budget are chosen, and fewer layers
+if all never fit. So `--recompute products --token-budget 8192` shows an H200's setting on an H100, on fewer layers.
 
-Exit code 1: a gradient is wrong, or a plan's memory did not hold.
+Model FLOPs utilisation is what the mathematics needs (`model_flops`) over the GPU's dense bf16 peak: a prompt counts
+once a group, the head at response tokens alone, and what is computed again not at all. The update is gradients and
+AdamW. The digest of the new weights, which a run keeps for each step, and the hashes that prove them in an engine are
+timed once.
+
+Exit code 1: a gradient is wrong, or the plan's memory did not hold.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -170,7 +174,7 @@ def _synchronise() -> None:
 
 
 def _collect() -> None:
-    """Free the learner before, which compiled code may keep."""
+    """Free the last model, which compiled code may keep."""
     torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():
@@ -179,23 +183,26 @@ def _collect() -> None:
 
 
 def run(plans: Sequence[LearnerPlan], checked: Sequence[TrainingRow], numbers: dict[str, Any]) -> None:
-    """Fill `numbers` and print them as they come. Raises `SystemExit` at the end where a gradient is wrong."""
-    faults = []
-    model = plans[0].model
+    """Fill `numbers` and print them as they come. Raises `SystemExit` at the end if a gradient is wrong."""
+
+    def tell(name: str, found: GradientErrors | Result) -> None:
+        numbers[name] = asdict(found)
+        print(f"\n{name}\n{table(numbers[name])}", flush=True)
+
+    faults, model = [], plans[0].model
     with tempfile.TemporaryDirectory() as name:
         few = write_model(first_layers(model, min(CHECKED, model.num_hidden_layers)), Path(name, "few"))
-        reference = GradientReference.of(few, checked, ranks.device())
         whole = write_model(model, Path(name, "whole"))
-        for i, plan in enumerate(plans):
-            if plan.layers not in [before.layers for before in plans[:i]]:
-                _collect()
-                errors = check_gradients(reference, few, plan)
-                numbers[f"{plan.layers} gradient"] = asdict(errors)
-                print(f"\n{plan.layers} gradient\n{table(numbers[f'{plan.layers} gradient'])}", flush=True)
-                faults += [f"{plan.layers}: {errors.fault}"] if errors.fault else []
+        reference = GradientReference.of(few, checked, ranks.device())
+        for layers, of_layers in groupby(plans, key=lambda plan: plan.layers):
+            mine = list(of_layers)
             _collect()
-            numbers[plan.name] = asdict(measure(plan, whole, hashes=i == 0))
-            print(f"\n{plan.name}\n{table(numbers[plan.name])}", flush=True)
+            errors = check_gradients(reference, few, mine[0])
+            tell(f"{layers} gradient", errors)
+            faults += [f"{layers}: {errors.fault}"] if errors.fault else []
+            for plan in mine:
+                _collect()
+                tell(plan.name, measure(plan, whole, hashes=plan is plans[0]))
     if faults:
         raise SystemExit("\n".join(faults))
 
@@ -263,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.gib is not None and torch.cuda.is_available():  # so that it is the plan that is tried
             torch.cuda.set_per_process_memory_fraction(min(1.0, memory / torch.cuda.mem_get_info()[1]))
         checked = sample_rows(
-            3, 3, (8, 16) if given.tiny else (48, 80), (24, 48) if given.tiny else (96, 192), model.vocab_size
+            3, 3, (8, 16) if given.tiny else (100, 200), (24, 48) if given.tiny else (100, 300), model.vocab_size
         )
         run(plans, checked, numbers)
     except UsageError as error:  # where nothing can be compiled, what was measured before still counts

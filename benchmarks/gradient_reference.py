@@ -27,8 +27,8 @@ from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 
 BOUNDS = {"gradient_error": 0.1, "norm_error": 0.02, "worst_tensor_error": 0.15, "logp_error": 0.05}
-"""Five times or more what bf16 alone gives at Qwen3-4B's width, measured on a CPU: 0.019, 0.002, 0.031 and 0.012 with
-four layers, of random weights and a vocabulary of 8,192."""
+"""Four times or more what bf16 alone gives at Qwen3-4B's width, measured on a CPU: 0.019, 0.002, 0.031 and 0.012 (four
+layers, random weights, a vocabulary of 8,192)."""
 
 
 @dataclass(frozen=True)

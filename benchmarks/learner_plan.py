@@ -34,7 +34,7 @@ MODEL = ModelConfig.model_validate({"dtype": "bfloat16"})
 _SPARE = 0.03
 """Share of the memory that a plan leaves free, for what the formulas miss."""
 _WORK = {"off": 1.0, "products": 1.1, "layers": 4 / 3}
-"""Of a token, with what is computed again: a forward pass is a third of all."""
+"""Of a token, with what is computed again; a forward pass is a third of it. A guess for `products`."""
 _MICRO_BATCH = 800
 """Tokens that take as long as adding a micro-batch's gradients to those before: 20 bytes a weight, beside 6 operations
 a weight and token, at some 250 operations for each byte."""
@@ -128,10 +128,11 @@ def _cut(rows: Sequence[TrainingRow], budget: int) -> tuple[int, int]:
 
 
 def _memory(model: Qwen3Config, train: TrainConfig, rows: Sequence[TrainingRow], layout: DeviceLayout) -> DeviceMemory:
-    prompt, response = (
-        max(map(len, parts)) for parts in zip(*((r.prompt_tokens, r.tokens) for r in rows), strict=True)
-    )
-    limits = GeneratorConfig.model_validate({"max_prompt_tokens": prompt, "max_tokens": response})
+    longest = {
+        "max_prompt_tokens": max(len(row.prompt_tokens) for row in rows),
+        "max_tokens": max(len(row.tokens) for row in rows),
+    }
+    limits = GeneratorConfig.model_validate(longest)
     config = Config.model_validate({"train": train, "model": MODEL, "generator": limits})
     return DeviceMemory("here", tuple(learner_parts(config, _shape(model), layout)))
 
