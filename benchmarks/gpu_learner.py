@@ -1,17 +1,24 @@
-"""What one update costs on one GPU: Qwen3-4B's shape with random weights, 256 sequences of 1k to 4k tokens.
+"""What one update costs on one GPU, and whether its gradient is right: Qwen3-4B's shape with random weights.
 
-    python -m benchmarks.gpu_learner [--recompute products] [--token-budget 8192] [--json FILE]     # H200, minutes
-    python -m benchmarks.gpu_learner --tiny                                                         # CPU, a minute
+    python -m benchmarks.gpu_learner [--gib 78] [--json FILE]     # on a GPU: 7 minutes on an H100, reckoned
+    python -m benchmarks.gpu_learner --plan --gib 78              # only the plan, as on a machine without a GPU
+    python -m benchmarks.gpu_learner --tiny                       # all of it on a small shape, on a CPU in a minute
 
-Needs torch (2.11 or newer) and transformers 5, and nothing else: no Ray, no engine, no pydantic. The learner is the one
-that trains: float32 weights, gradients and AdamW, bf16 products, packed rows; once as PyTorch runs it, and once with
-`train.compile` (`--layers eager` or `compiled` for one of them). It writes and reads a folder of random bf16 weights
-(8 GB) in the temporary folder.
+Needs torch (2.11 or newer) and transformers 5, and nothing else: no Ray, no engine, no pydantic. It writes random bf16
+weights (8 GB) to the temporary folder. The learner is the one that trains: float32 weights, gradients and AdamW, bf16
+products, packed rows; as PyTorch runs it (eager), and with `train.compile`.
 
-Model FLOPs utilisation counts what the mathematics needs (2 a weight and token forward, 4 backward, the head at
-response tokens alone, attention to the tokens before) and not what is computed again, over the GPU's dense bf16 peak.
-The update is gradients and AdamW; the digest of the new weights, which a run keeps for each step, and the hashes that
-prove them in an engine are told apart.
+First the gradient of four layers of the shape is compared with a float32 reference. Then one update is timed for each
+mean length of responses, after a small one that allocates what it needs; eight responses share a prompt of some 400
+tokens. From what fits into `--gib` the cheapest activation checkpointing and token budget are chosen, and fewer layers
+if all never fit. So `--recompute products --token-budget 8192` shows an H200's setting on an H100, on fewer layers.
+
+Model FLOPs utilisation is what the mathematics needs (`model_flops`) over the GPU's dense bf16 peak: a prompt counts
+once a group, the head at response tokens alone, and what is computed again not at all. The update is gradients and
+AdamW. The digest of the new weights, which a run keeps for each step, and the hashes that prove them in an engine are
+timed once.
+
+Exit code 1: a gradient is wrong, or the plan's memory did not hold.
 """
 
 from __future__ import annotations
@@ -22,218 +29,257 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
-from benchmarks import plain  # noqa: F401  (a stand-in for pydantic, before raypoly asks for it)
-from raypoly.config import ModelConfig, TrainConfig
+from benchmarks.gradient_reference import GradientErrors, GradientReference
+from benchmarks.learner_plan import (
+    BUDGETS,
+    KINDS,
+    MODEL,
+    LearnerPlan,
+    describe,
+    first_layers,
+    micro_batches,
+    minutes,
+    plan_within,
+)
+from raypoly.config import TrainConfig
 from raypoly.errors import UsageError
+from raypoly.free_resources import this_machine
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
+from raypoly.planning.gpus import GIB, Device, DeviceLayout, parse_nvidia_smi
 from raypoly.policy import ranks
 from raypoly.policy.packing import pack
 from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.policy_model import load_model, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
 from tests.support.learner_load import QWEN3_4B, TINY, model_flops, sample_rows
 
-PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
-"""Dense bf16, by a part of the device's name; SXM boards."""
-GIB = 1 << 30
+T = TypeVar("T")
+GROUP = 8
+"""Responses that share a prompt."""
+CHECKED = 4
+"""Layers whose gradient is compared."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Of one update. What is unknown is None."""
+    """Of one update. What is unknown, or was measured before, is None."""
 
-    layers: str
-    """`eager` or `compiled`."""
     device: str
-    weights: int
+    model_layers: int
     sequences: int
     tokens: int
-    """Prompts and responses."""
+    """Of prompts, once a group, and responses."""
+    activation_checkpointing: str
+    token_budget: int
+    micro_batches: int
     start_seconds: float
     """Until it can train: loading, checking, compiling."""
     update_seconds: float
-    digest_seconds: float
-    hash_seconds: float
-    """An engine takes as long again for its own."""
     tokens_per_second: float
     flops_per_second: float
     utilisation: float | None
     """None where the device's peak is not known."""
+    planned_gib: float
+    """With 1.5 GiB for CUDA's context and what the allocator can't use."""
     peak_gib: float
     """Allocated on the GPU, or the process's largest size on a CPU."""
     reserved_gib: float | None
     """Held by PyTorch's allocator on the GPU."""
-    reference_loss_error: float
-    """|loss - reference| / |reference| by transformers' attention and full logits, a few sequences, same precision."""
-    reference_logp_error: float
-    """Largest |difference| of a token's log-probability there."""
+    digest_seconds: float | None
+    hash_seconds: float | None
+    """An engine takes as long again for its own."""
 
 
-def against_reference(
-    folder: Path, rows: Sequence[TrainingRow], device: torch.device, chunk_mib: int
-) -> tuple[float, float]:
-    """Relative error of the loss, and the largest of a log-probability, against one row at a time and full logits."""
-    model = load_model(folder, device, bf16=True)
-    with torch.no_grad():
-        got, _ = response_logprobs(model, pack(rows), 1.0, bf16=True, chunk_mib=chunk_mib)
-        model.set_attn_implementation("sdpa")
-        want = []
-        for row in rows:
-            ids = torch.from_numpy(np.concatenate([row.prompt_tokens, row.tokens]).astype(np.int64)).to(device)
-            with torch.autocast(device.type, dtype=torch.bfloat16):
-                logits_LV = model(ids[None], use_cache=False).logits[0, len(row.prompt_tokens) - 1 : -1]
-            targets = ids[len(row.prompt_tokens) :, None]
-            want.append(logits_LV.float().log_softmax(-1).gather(1, targets).squeeze(1))
-    loss, reference = float(got.mean()), float(torch.cat(want).mean())
-    return abs(loss - reference) / abs(reference), float((got - torch.cat(want)).abs().max())
+def write_model(shape: Qwen3Config, folder: Path) -> Path:
+    """Random bf16 weights, made on the device."""
+    with ranks.device():
+        AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
 
 
-def write_model(shape: Qwen3Config, folder: Path, device: torch.device) -> int:
-    """A folder of random bf16 weights, made on the device; how many they are."""
-    with device:
-        model = AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16)
-    model.save_pretrained(folder)
-    return int(model.num_parameters())
+def check_gradients(reference: GradientReference, folder: Path, plan: LearnerPlan) -> GradientErrors:
+    """The plan's kind of learner. One micro-batch ends within a group, and one has several prompts."""
+    budget = pack(reference.rows).input_ids.shape[1] * 5 // 8
+    kept = {key: getattr(plan.train, key) for key in ("logits_mib", "activation_checkpointing", "compile")}
+    train = TrainConfig.model_validate({"lr": 1e-6, "token_budget": budget, "max_grad_norm": 1e9, **kept})
+    return reference.compare(folder, train, MODEL)
 
 
-def measure(shape: Qwen3Config, rows: Sequence[TrainingRow], trains: Sequence[TrainConfig]) -> Iterator[Result]:
-    """One update of each, after a small one that allocates what every update needs."""
-    device = ranks.device()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        weights = write_model(shape, folder, device)
-        errors = against_reference(folder, _shortest(rows), device, trains[0].logits_mib)
-        for train in trains:
-            _collect(device)
-            yield _measured(folder, shape, rows, train, weights, errors)
+def measure(plan: LearnerPlan, folder: Path, hashes: bool) -> Result:
+    """One update of a new learner, after a small one; with `hashes` also its digest and hashes."""
+    on_gpu = torch.cuda.is_available()
+    device = _gpu() if on_gpu else Device("CPU", 0, gpu=False)
+    learner, start_seconds = _timed(lambda: PolicyLearner(folder, plan.train, build("policy_gradient"), 1.0, MODEL))
+    longest = max(len(row.tokens) for row in plan.rows)
+    learner.begin(0, Normalisers(prompts=len(plan.rows), rollouts=1, t_max=longest))
 
+    def update(rows: Sequence[TrainingRow]) -> None:
+        learner.accumulate(rows)
+        learner.update()
 
-def _measured(
-    folder: Path,
-    shape: Qwen3Config,
-    rows: Sequence[TrainingRow],
-    train: TrainConfig,
-    weights: int,
-    errors: tuple[float, float],
-) -> Result:
-    device = ranks.device()
-    started = time.perf_counter()
-    model = ModelConfig.model_validate({"dtype": "bfloat16"})
-    learner = PolicyLearner(folder, train, build("policy_gradient"), 1.0, model)
-    start_seconds = time.perf_counter() - started
-    _update(learner, _shortest(rows), device)
-    _collect(device)
-    update_seconds, digest_seconds = _update(learner, rows, device)
-    hashing = time.perf_counter()
-    learner.weight_hashes()
-    hash_seconds = time.perf_counter() - hashing
-    tokens, flops = sum(row.length for row in rows), model_flops(shape, rows) / update_seconds
-    on_gpu = device.type == "cuda"
-    named = torch.cuda.get_device_name() if on_gpu else "CPU"
-    peak = next((peak for part, peak in PEAK_FLOPS.items() if part in named), None)
+    update(next(micro_batches(plan.rows, plan.train.token_budget)))
+    _, seconds = _timed(lambda: update(plan.rows))
     process_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    tokens, flops = pack(plan.rows).input_ids.shape[1], model_flops(plan.model, plan.rows) / seconds
     return Result(
-        layers="compiled" if train.compile else "eager",
-        device=named,
-        weights=weights,
-        sequences=len(rows),
+        device=device.name,
+        model_layers=plan.model.num_hidden_layers,
+        sequences=len(plan.rows),
         tokens=tokens,
+        activation_checkpointing=plan.train.activation_checkpointing,
+        token_budget=plan.train.token_budget,
+        micro_batches=plan.micro_batches,
         start_seconds=start_seconds,
-        update_seconds=update_seconds,
-        digest_seconds=digest_seconds,
-        hash_seconds=hash_seconds,
-        tokens_per_second=tokens / update_seconds,
+        update_seconds=seconds,
+        tokens_per_second=tokens / seconds,
         flops_per_second=flops,
-        utilisation=None if peak is None else flops / peak,
+        utilisation=None if device.flops is None else flops / device.flops,
+        planned_gib=plan.memory.needed / GIB,
         peak_gib=(torch.cuda.max_memory_allocated() if on_gpu else process_bytes) / GIB,
         reserved_gib=torch.cuda.max_memory_reserved() / GIB if on_gpu else None,
-        reference_loss_error=errors[0],
-        reference_logp_error=errors[1],
+        digest_seconds=_timed(learner.digest)[1] if hashes else None,
+        hash_seconds=_timed(learner.weight_hashes)[1] if hashes else None,
     )
 
 
-def _shortest(rows: Sequence[TrainingRow]) -> list[TrainingRow]:
-    return sorted(rows, key=lambda row: row.length)[:3]
+def _gpu() -> Device:
+    """The GPU here; its memory is what is free."""
+    free, total = torch.cuda.mem_get_info()
+    found = parse_nvidia_smi(f"{torch.cuda.get_device_name()},{total >> 20},0")
+    assert found is not None
+    return replace(found, memory=free)
 
 
-def _update(learner: PolicyLearner, rows: Sequence[TrainingRow], device: torch.device) -> tuple[float, float]:
-    """Seconds of gradients and AdamW, and of the digest of the weights."""
-    longest = max(len(row.tokens) for row in rows)
-    _synchronise(device)
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    """Its result and seconds."""
+    _synchronise()
     started = time.perf_counter()
-    learner.begin(learner.version, Normalisers(prompts=len(rows), rollouts=1, t_max=longest))
-    learner.accumulate(rows)
-    learner.apply()
-    _synchronise(device)
-    applied = time.perf_counter()
-    learner.digest()
-    digest = time.perf_counter() - applied
-    return applied - started - digest, digest
+    result = work()
+    _synchronise()
+    return result, time.perf_counter() - started
 
 
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
+def _synchronise() -> None:
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def _collect(device: torch.device) -> None:
+def _collect() -> None:
+    """Free the last model, which compiled code may keep."""
+    torch.compiler.reset()
     gc.collect()
-    if device.type == "cuda":
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 
 
-def table(result: Result) -> str:
-    """One line a number, and an empty one."""
-    lines = [f"{key.replace('_', ' '):22} {_shown(value)}" for key, value in asdict(result).items()]
-    return "\n".join([*lines, ""])
+def run(plans: Sequence[LearnerPlan], checked: Sequence[TrainingRow], numbers: dict[str, Any]) -> None:
+    """Fill `numbers` and print them as they come. Raises `SystemExit` at the end if a gradient is wrong."""
+
+    def tell(name: str, found: GradientErrors | Result) -> None:
+        numbers[name] = asdict(found)
+        print(f"\n{name}\n{table(numbers[name])}", flush=True)
+
+    faults, model = [], plans[0].model
+    with tempfile.TemporaryDirectory() as name:
+        few = write_model(first_layers(model, min(CHECKED, model.num_hidden_layers)), Path(name, "few"))
+        whole = write_model(model, Path(name, "whole"))
+        reference = GradientReference.of(few, checked, ranks.device())
+        for layers, of_layers in groupby(plans, key=lambda plan: plan.layers):
+            mine = list(of_layers)
+            _collect()
+            errors = check_gradients(reference, few, mine[0])
+            tell(f"{layers} gradient", errors)
+            faults += [f"{layers}: {errors.fault}"] if errors.fault else []
+            for plan in mine:
+                _collect()
+                tell(plan.name, measure(plan, whole, hashes=plan is plans[0]))
+    if faults:
+        raise SystemExit("\n".join(faults))
+
+
+def table(numbers: Mapping[str, Any]) -> str:
+    """One line a number."""
+    shown = {key: value for key, value in numbers.items() if not isinstance(value, dict)}
+    return "\n".join(f"{key.replace('_', ' '):24} {_shown(value)}" for key, value in shown.items())
 
 
 def _shown(value: float | str | None) -> str:
     if value is None:
-        return "unknown"
+        return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def plan_of(given: argparse.Namespace) -> tuple[list[LearnerPlan], int, Qwen3Config]:
+    """The plans, the memory that they are for, and the whole model. Raises `UsageError` where that is unknown."""
+    on_gpu = torch.cuda.is_available()
+    model, prompt = (TINY, (8, 16)) if given.tiny else (QWEN3_4B, (300, 500))
+    if given.gib is None and not on_gpu and not given.tiny:
+        raise UsageError("There is no GPU here: say how much memory to plan for, such as --gib 78.")
+    here = _gpu().memory if on_gpu else this_machine(Path(tempfile.gettempdir())).memory
+    memory = here if given.gib is None else round(given.gib * GIB)
+    lengths = given.response_tokens or ([24] if given.tiny else [600, 2048])
+    groups = 2 if given.tiny else given.groups
+    loads = {
+        length: sample_rows(groups, GROUP, prompt, (length * 3 // 4, length * 5 // 4), model.vocab_size)
+        for length in lengths
+    }
+    plans = plan_within(
+        memory,
+        model,
+        loads,
+        ("eager", "compiled") if given.layers == "both" else (given.layers,),
+        DeviceLayout("cpu" if given.tiny and not on_gpu else "split"),
+        logits_mib=1 if given.tiny else given.logits_mib,
+        kinds=(given.recompute,) if given.recompute else KINDS,
+        budgets=(given.token_budget,) if given.token_budget else (256,) if given.tiny else BUDGETS,
+    )
+    return plans, memory, model
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="a small shape and short sequences")
-    parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--gib", type=float, help="GiB of GPU memory to plan within; default: what is free")
+    parser.add_argument("--plan", action="store_true", help="only print the plan")
+    parser.add_argument("--tiny", action="store_true", help="a small shape and short responses")
+    parser.add_argument("--response-tokens", type=int, nargs="+", help="mean lengths of responses; default: 600 2048")
+    parser.add_argument("--groups", type=int, default=8, help="prompts, each with eight responses")
     parser.add_argument("--layers", choices=("eager", "compiled", "both"), default="both")
-    parser.add_argument("--recompute", choices=("off", "products", "layers"), default="products")
-    parser.add_argument("--token-budget", type=int, default=8192)
-    parser.add_argument("--logits-mib", type=int, default=1024)
-    parser.add_argument("--json", type=Path, help="also write the numbers here: of `eager`, of `compiled`")
+    parser.add_argument("--recompute", choices=KINDS, help="train.activation_checkpointing; default: planned")
+    parser.add_argument("--token-budget", type=int, help="default: planned")
+    parser.add_argument("--logits-mib", type=int, default=512)
+    parser.add_argument("--json", type=Path, help="also write the numbers here, by what is printed above them")
     given = parser.parse_args(arguments)
-    shape, lengths = (TINY, (24, 96)) if given.tiny else (QWEN3_4B, (1024, 4096))
-    rows = sample_rows(8 if given.tiny else given.sequences, *lengths, shape.vocab_size)
-    values = {
-        "lr": 1e-6,
-        "token_budget": 256 if given.tiny else given.token_budget,
-        "logits_mib": 1 if given.tiny else given.logits_mib,
-        "activation_checkpointing": given.recompute,
-    }
-    kinds = ("eager", "compiled") if given.layers == "both" else (given.layers,)
-    trains = [TrainConfig.model_validate({**values, "compile": kind == "compiled"}) for kind in kinds]
-    results = {}
+    numbers: dict[str, Any] = {}
     try:
-        for result in measure(shape, rows, trains):
-            print(table(result), flush=True)
-            results[result.layers] = asdict(result)
+        plans, memory, model = plan_of(given)
+        print(describe(plans, memory, model), flush=True)
+        if not given.tiny:
+            print(f"\nabout {minutes(plans):.0f} minutes on an H100, reckoned", flush=True)
+        if given.plan or not (given.tiny or torch.cuda.is_available()):
+            return
+        if given.gib is not None and torch.cuda.is_available():  # so that it is the plan that is tried
+            torch.cuda.set_per_process_memory_fraction(min(1.0, memory / torch.cuda.mem_get_info()[1]))
+        checked = sample_rows(
+            3, 3, (8, 16) if given.tiny else (100, 200), (24, 48) if given.tiny else (100, 300), model.vocab_size
+        )
+        run(plans, checked, numbers)
     except UsageError as error:  # where nothing can be compiled, what was measured before still counts
         raise SystemExit(str(error)) from error
+    except torch.OutOfMemoryError as error:
+        raise SystemExit(f"The plan's memory did not hold: name less than it with --gib. {error}") from error
     finally:
-        if given.json is not None:
-            given.json.write_text(json.dumps(results, indent=2))
+        if given.json is not None and numbers:
+            given.json.write_text(json.dumps(numbers, indent=2))
 
 
 if __name__ == "__main__":

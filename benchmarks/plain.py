@@ -14,6 +14,8 @@ from typing import Any, Self
 class BaseModel:
     """What the learner needs of pydantic's."""
 
+    model_extra = None
+
     def __init__(self, **values: Any) -> None:
         names = [name for kind in reversed(type(self).__mro__) for name in vars(kind).get("__annotations__", ())]
         unknown = set(values) - set(names)

@@ -25,13 +25,13 @@ def run(*overrides: str) -> Config:
 
 def test_operations_are_those_that_the_benchmark_counts_but_for_what_is_computed_again() -> None:
     assert from_config(BENCHMARKED.to_dict()) == SHAPE
-    rows = sample_rows(6, 3072, 3072, 1000)
+    rows = sample_rows(2, 3, (384, 384), (2688, 2688), 1000)
     config = run("generator.max_prompt_tokens=384")
     again = 2.0 * SHAPE.head * sum(len(row.tokens) for row in rows)
-    counted = operations(config, SHAPE, prompts=6, rollouts=6, response=3072 - 384)
+    counted = operations(config, SHAPE, prompts=2, rollouts=6, response=2688)
     assert counted == pytest.approx(model_flops(BENCHMARKED, rows) + again, rel=1e-9)
     layers = run("generator.max_prompt_tokens=384", "train.activation_checkpointing=layers")
-    assert 1.2 < operations(layers, SHAPE, 6, 6, 2688) / counted < 1.4
+    assert 1.2 < operations(layers, SHAPE, 2, 6, 2688) / counted < 1.4
 
 
 def test_longer_responses_and_more_of_them_take_longer() -> None:
