@@ -232,6 +232,11 @@ class PolicyLearner:
         do not write to them."""
         return merging(self._model, self._ranks.whole)
 
+    def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """`weights`; in `model.dtype` where there are several ranks, which hold copies until an engine has them."""
+        dtype = torch.bfloat16 if self._bf16 and self._ranks.size > 1 else torch.float32
+        return ((name, tensor.to(dtype)) for name, tensor in self.weights())
+
     def release(self) -> None:
         """Free the last step's gradients and the memory that CUDA's allocator keeps."""
         if self._step is None:
