@@ -119,7 +119,8 @@ class PolicyLearner:
         self._peaks = [group["lr"] for group in self._optimizer.param_groups]
         self.version = 0
         self._step: _StepInProgress | None = None
-        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head)
+        hashed = self._device.type != "cpu"
+        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head, hashed)
 
     @property
     def exact(self) -> bool:
@@ -254,7 +255,7 @@ class PolicyLearner:
         return {name: weight_hash(tensor, dtype) for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
-        """SHA-256 of the trained weights (all, or the adapters): equal iff they are bit-identical."""
+        """`weight_digest` of the trained weights (all, or the adapters); on a GPU the one of hashes."""
         return self._state.digest()
 
     def save_pretrained(self) -> dict[str, bytes]:
