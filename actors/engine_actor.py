@@ -135,6 +135,13 @@ class EngineClient:
         """Actors started so far."""
         self.repeated = 0
         """Groups that were sampled again because an actor was lost."""
+        self.proved = False
+        """Whether the hashes of its current weights are the learner's. An engine without `weight_hashes` has none."""
+
+    @property
+    def kind(self) -> str:
+        """`generator.engine`."""
+        return self._arguments[1].engine
 
     async def start(self) -> None:
         """Start an actor and send it the current weights."""

@@ -8,8 +8,8 @@ again; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 from actors.calls import LOST, START, CallContext
 from actors.engine_actor import EngineClient, Sampled
@@ -19,8 +19,6 @@ from raypoly.config import Config
 from raypoly.engines import Sample, SampleRequest
 from raypoly.placement import ON_CPU, Placement
 from raypoly.values import Float32, Int32
-
-T = TypeVar("T")
 
 
 class Generator:
@@ -55,11 +53,19 @@ class Generator:
         """Groups that were sampled again because an actor was lost."""
         return sum(engine.repeated for engine in self._engines)
 
+    @property
+    def proved(self) -> bool:
+        """Whether every engine has proved that it has the learner's weights."""
+        return all(engine.proved for engine in self._engines)
+
     async def start(self) -> None:
         await asyncio.gather(*(engine.start() for engine in self._engines))
 
     async def update_weights(self, source: WeightSource, version: int) -> None:
-        """Weight sync: wake every engine and send it the learner's weights, which must be of this version."""
+        """Weight sync: wake every engine and send it the learner's weights, which must be of this version.
+
+        Raises `WeightsMismatch` where an engine has others afterwards.
+        """
         self._idle.clear()
         if self._placement.sleeps:
             await source.release()
@@ -90,11 +96,11 @@ class Generator:
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
         """By the engine's name: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens`."""
 
-        return await self._each(lambda actor: actor.probe.remote(tokens, seed))
+        async def answer(engine: EngineClient) -> tuple[Sample, Float32]:
+            return await engine.retry(lambda: engine.call("update", engine.actor.probe.remote(tokens, seed)))
 
-    async def weight_hashes(self) -> dict[str, Mapping[str, str] | None]:
-        """By the engine's name: hashes of its weights by theirs; None if it can't hash them."""
-        return await self._each(lambda actor: actor.weight_hashes.remote())
+        answers = await asyncio.gather(*(answer(engine) for engine in self._engines))
+        return {engine.name: found for engine, found in zip(self._engines, answers, strict=True)}
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[Sampled]:
         """Groups as they finish, each once. If an actor is lost, its whole part is repeated in the same order."""
@@ -124,15 +130,6 @@ class Generator:
     def stop(self) -> None:
         for engine in self._engines:
             engine.stop()
-
-    async def _each(self, ask: Callable[[Any], Awaitable[T]]) -> dict[str, T]:
-        """Each engine's answer, after an update, by its name."""
-
-        async def answer(engine: EngineClient) -> T:
-            return await engine.retry(lambda: engine.call("update", ask(engine.actor)))
-
-        answers = await asyncio.gather(*(answer(engine) for engine in self._engines))
-        return {engine.name: found for engine, found in zip(self._engines, answers, strict=True)}
 
     async def _deliver(self, engine: EngineClient) -> None:
         if self._delivery is not None:

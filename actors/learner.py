@@ -16,6 +16,7 @@ from actors.model_files import ModelFiles
 from actors.watched import Watched
 from raypoly.config import Config
 from raypoly.engines.transfer import Parcel, Sender, build_sender
+from raypoly.errors import WeightsMidway
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.training_rows import TrainingRow
@@ -88,6 +89,7 @@ class LearnerActor(Watched):
             from raypoly.policy.sharding import ShardedRanks  # imports FSDP, which one rank does not need
 
             ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
+        self._ranks = ranks
         self._learner = PolicyLearner(
             self._model.here(), config.train, of_run(config), config.generator.temperature, config.model, ranks
         )
@@ -137,19 +139,26 @@ class LearnerActor(Watched):
 
     def listen(self, transport: str, peer: str) -> Mapping[str, Any]:
         """Make a sender for the engine, in place of an earlier one. Returns what the engine's `connect` needs."""
-        sender = self._senders[peer] = build_sender(transport, self._config.model.dtype)
+        sender = self._senders[peer] = build_sender(transport, self._config.model.dtype, self._ranks.rank)
         return sender.listen(ray.util.get_node_ip_address())
 
     def connect(self, peer: str) -> None:
         self._senders[peer].connect()
 
     def offer(self, transport: str, peer: str) -> Parcel:
-        """The parcel of the current weights; empty where this actor has not met the engine."""
+        """The parcel of the current weights; empty where this actor has not met the engine.
+
+        Raises `WeightsMidway` between the updates of a step.
+        """
         version = self._learner.version
+        if self._learner.midway:
+            raise WeightsMidway(f"Step {version} is between its updates.")
         if transport == "objects":
             return Parcel(version, weights=self._learner.export())
         sender = self._senders.get(peer)
-        return Parcel(version) if sender is None else sender.offer(self._learner.weights(), version)
+        if sender is None:
+            return Parcel(version)
+        return sender.merge(self._ranks.gather(sender.offer(self._learner.whole_weights(), version)))
 
     def weight_hashes(self) -> dict[str, str]:
         return self._learner.weight_hashes()

@@ -72,11 +72,6 @@ class LearnerGroup:
         """Call every rank; rank 0's answer when all have answered. Raises one of `LOST` where a rank is lost."""
         return (await self.each(stage, ask))[0]
 
-    async def first(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
-        """Call rank 0 alone. Raises as `call`."""
-        who, actor = next(iter(self.actors.items()))
-        return await self._one(stage, who, actor, ask(actor))
-
     async def reference(self, stage: str, ask: Callable[[Any], Any]) -> Any:
         """Call every rank; the reference to rank 0's answer, owned by this process."""
         asked: list[Any] = []

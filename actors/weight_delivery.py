@@ -1,5 +1,9 @@
 """Weight sync: sends new weights from the learner to an engine, by a transport of `raypoly.engines.transfer` or as a
-Ray object.
+Ray object, and the proof that they arrived.
+
+The proof is identity. The engine hashes the weights that it has (`raypoly/weight_hash.py`), the learner hashes its own
+in the engine's dtype, and every name must be there with the same hash: a stale head, a half update or one wrong bit
+stops the run. A replacement proves its weights as the engine before it did.
 
 The driver makes the calls of both sides, so it notices a lost side while the other one waits. A collective waits for
 its partner for ever: the side that is left is ended too, and both are replaced and get the current weights.
@@ -8,7 +12,8 @@ its partner for ever: the side that is left is ended too, and both are replaced 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ray.exceptions import ObjectLostError
@@ -16,10 +21,13 @@ from ray.exceptions import ObjectLostError
 from actors.calls import LOST
 from actors.engine_actor import EngineClient
 from raypoly.engines.transfer import COLLECTIVE
-from raypoly.errors import TransferBroken
+from raypoly.errors import TransferBroken, WeightsMismatch
 
 _GRACE_SECONDS = 5.0
 """How long one side of a collective may take to notice by itself that the other one failed."""
+
+_NAMED = 3
+"""The most wrong tensors that an error names."""
 
 Links = dict[str, tuple[int, int]]
 """Which actors are connected: by the engine's first name, the learner's and the engine's count of starts."""
@@ -31,6 +39,10 @@ class WeightSource(Protocol):
     @property
     def started(self) -> int:
         """Learner actors started so far."""
+        ...
+
+    def lent(self) -> AbstractContextManager[None]:
+        """Inside, the weights do not change."""
         ...
 
     async def listen(self, transport: str, peer: str) -> Any: ...
@@ -45,6 +57,10 @@ class WeightSource(Protocol):
 
     async def withdraw(self, peer: str) -> None: ...
 
+    async def weight_hashes(self) -> Mapping[str, str]:
+        """`weight_hash` of the current weights in the engines' dtype, by name."""
+        ...
+
     async def release(self) -> None:
         """Free the memory that the learner does not need until its next step."""
         ...
@@ -58,16 +74,48 @@ class WeightDelivery:
     def __init__(self, source: WeightSource, version: int, transport: str, links: Links) -> None:
         """`links` is kept over versions."""
         self._source, self._version, self._transport, self._links = source, version, transport, links
-        self._object: Any = None
+        self._object: tuple[Any, int] | None = None
+        """A reference, and `started` of the learner whose weights these are."""
+        self._hashes: tuple[asyncio.Future[Mapping[str, str]], int] | None = None
+        """The same of its hashes."""
         self._turn = asyncio.Lock()
 
     async def to(self, engine: EngineClient) -> None:
-        """Return when the engine has the weights. Raises the errors that `EngineClient.retry` handles."""
-        if self._transport == "objects":
-            await self._as_object(engine)
-            return
+        """Return when the engine has the weights and has proved it, if it can.
+
+        Raises the errors that `EngineClient.retry` handles, and `WeightsMismatch` where it has others.
+        """
+        send = self._as_object if self._transport == "objects" else self._by_transport
+        with self._source.lent():
+            while not await self._proved(engine, await send(engine)):
+                self._object = self._hashes = None
+
+    async def _proved(self, engine: EngineClient, started: int) -> bool:
+        """Compare hashes by name; the learner's are asked for once. `started`: of the learner that sent the weights.
+
+        False where another learner may have answered: on a GPU its replay may have given other weights.
+        """
+        if self._hashes is None or self._hashes[1] != started:
+            self._hashes = asyncio.ensure_future(self._source.weight_hashes()), started
+        hashes = self._hashes[0]
+        got = await engine.call("update", engine.actor.weight_hashes.remote())
+        wrong = [] if got is None else differing_weights(await hashes, got)
+        engine.proved = got is not None and not wrong
+        if wrong and self._source.started != started:
+            return False
+        if wrong:
+            more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            raise WeightsMismatch(
+                f"After the update to version {self._version} the engine {engine.kind} ({engine.name}) has other "
+                f"weights than the learner: {', '.join(wrong[:_NAMED])}{more}. Try generator.engine=transformers and "
+                "report this."
+            )
+        return True
+
+    async def _by_transport(self, engine: EngineClient) -> int:
+        """Returns `started` of the learner that sent the weights, as `_as_object`."""
         async with self._turn:  # the learner serves one engine at a time
-            peer, parcel = engine.first_name, await self._connected(engine)
+            peer, (parcel, started) = engine.first_name, await self._connected(engine)
             receive = engine.call("update", engine.actor.receive.remote(parcel, self._version))
             try:
                 if self._transport in COLLECTIVE:
@@ -76,19 +124,23 @@ class WeightDelivery:
                     await receive
             finally:
                 await self._source.withdraw(peer)
+        return started
 
-    async def _as_object(self, engine: EngineClient) -> None:
+    async def _as_object(self, engine: EngineClient) -> int:
         async with self._turn:
             if self._object is None:
-                self._object = await self._source.offer(self._transport, engine.first_name)
+                offered = await self._source.offer(self._transport, engine.first_name)
+                self._object = offered, self._source.started
+            parcel, started = self._object
         try:
-            await engine.call("update", engine.actor.receive.remote(self._object, self._version))
+            await engine.call("update", engine.actor.receive.remote(parcel, self._version))
         except ObjectLostError:
             self._object = None
             raise
+        return started
 
-    async def _connected(self, engine: EngineClient) -> Any:
-        """The parcel, after the learner's and the engine's current actors are connected."""
+    async def _connected(self, engine: EngineClient) -> tuple[Any, int]:
+        """The parcel, after the learner's and the engine's current actors are connected, and which learner's it is."""
         peer = engine.first_name
         while True:
             if self._links.get(peer) != (self._source.started, engine.started):
@@ -99,7 +151,15 @@ class WeightDelivery:
                 self._links[peer] = (started, engine.started)
             parcel = await self._source.offer(self._transport, peer)
             if self._links[peer][0] == self._source.started:
-                return parcel
+                return parcel, self._source.started
+
+
+def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
+    """The names whose hashes differ, in order, with what is wrong where one side has no such name."""
+    wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
+    wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
+    wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
+    return [wrong[name] for name in sorted(wrong)]
 
 
 async def both(

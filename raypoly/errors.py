@@ -76,6 +76,10 @@ class WeightsMismatch(RaypolyError):
     """The engine's weights are not the learner's after an update."""
 
 
+class WeightsMidway(RaypolyError):
+    """The learner is between the updates of a step: its weights have no version."""
+
+
 class TransferBroken(RaypolyError):
     """The other side of a weight transfer is gone. It is replaced, and the weights are sent again."""
 

@@ -79,7 +79,7 @@ def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows:
             f"generator.placement={kind} needs {needed} GPUs ({_shares(kind, ranks, config.engines)}) and the cluster "
             f"has {gpus}: use fewer engines or ranks, or another placement."
         )
-    return Placement(kind, _route(config, kind, gpus > 0, ranks), on_gpu=kind != "cpu" and gpus > 0)
+    return Placement(kind, _route(config, kind, gpus > 0), on_gpu=kind != "cpu" and gpus > 0)
 
 
 def _fitting(gpus: int) -> Kind:
@@ -90,18 +90,13 @@ def _shares(kind: Kind, ranks: int, engines: int) -> str:
     return f"one a rank of the learner, {ranks}" + (f"; one an engine, {engines}" if kind == "split" else "")
 
 
-def _route(config: GeneratorConfig, kind: Kind, gpu: bool, ranks: int) -> Transport:
+def _route(config: GeneratorConfig, kind: Kind, gpu: bool) -> Transport:
     if config.transport == "auto":
-        return ROUTES[kind][0] if gpu and config.engine == "vllm" and ranks == 1 else "objects"
+        return ROUTES[kind][0] if gpu and config.engine == "vllm" else "objects"
     if config.transport not in ROUTES[kind]:
         raise UsageError(
             f"generator.transport={config.transport} does not work with placement {kind}: use "
             f"{' or '.join(ROUTES[kind])}."
-        )
-    if config.transport != "objects" and ranks > 1:
-        raise UsageError(
-            f"generator.transport={config.transport} needs a learner of one rank, and train.ranks is {ranks}: use "
-            "generator.transport=objects."
         )
     if config.transport in _ON_GPU and not (gpu and config.engine == "vllm"):
         raise UsageError(

@@ -9,7 +9,8 @@ NCCL vLLM's trainer sends the packed buckets.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -58,7 +59,7 @@ def update_info(transport: str, parcel: Parcel) -> dict[str, Any]:
 
 
 class IpcSender(Sender):
-    """Handles of the learner's own float32 tensors; the engine rounds while it copies."""
+    """Handles of the given tensors on this rank's GPU; the engine rounds float32 ones while it copies."""
 
     def __init__(self, dtype: str) -> None:
         self._held: list[torch.Tensor] = []
@@ -75,6 +76,12 @@ class IpcSender(Sender):
         handles = [{gpu: reduce_tensor(tensor)[1]} for tensor in self._held]  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         return Parcel(version, pieces_of(named), {"ipc_handles": handles})
+
+    def merge(self, parcels: Sequence[Parcel]) -> Parcel:
+        """For each tensor the handles of all GPUs: an engine opens that of its own."""
+        of_ranks = zip(*(parcel.details["ipc_handles"] for parcel in parcels), strict=True)
+        merged = [{gpu: handle for of_rank in handles for gpu, handle in of_rank.items()} for handles in of_ranks]
+        return replace(parcels[0], details={"ipc_handles": merged})
 
     def withdraw(self) -> None:
         self._held = []

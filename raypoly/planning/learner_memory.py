@@ -147,6 +147,10 @@ def _state(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[
         yield MemoryPart("the loss's head, trained", _share(16 * head, ranks), keys=("loss.name",))
     if layout.kind == "cpu":
         yield MemoryPart("AdamW's temporaries", 4 * trained, ADAMW, keys)
+    if ranks > 1 and not layout.through_host:
+        yield MemoryPart(
+            "whole weights for the engine", width(config.model.dtype == "bfloat16") * shape.parameters, HAND_OVER
+        )
     if lora:
         yield MemoryPart("merged weights", 4 * shape.layers * shape.layer_matrices, HAND_OVER)
 

@@ -12,7 +12,7 @@ again; the head at response tokens, whose logits are computed twice, 8; attentio
 Log-probabilities behind several prompts, if the objective needs them: only the forward operations, of every response
 behind each of its group's prompts.
 
-AdamW reads and writes 28 bytes a trained weight, and a digest is taken of the weights on the host, 4 bytes each.
+AdamW reads and writes 28 bytes a trained weight, and the hash of a weight, for the digest of all, 40.
 
 Hand-over: 4 bytes a weight, through the host copied COPIES times at HOST bytes a second, else read and written once.
 
@@ -41,8 +41,8 @@ _LAUNCH = 4e-3
 """Seconds of a decoding step beside reading: launches, and one random draw a sequence with a seed of its own."""
 HOST, COPIES = 5e9, 3
 """Bytes a second of a copy from or within the host, and copies of a weight on its way from learner to engine."""
-_HASHED = 1.5e9
-"""Bytes a second of SHA-256 on one core."""
+_HASHING = 40
+"""Bytes that the hash of a float32 weight reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ def step_seconds(
     speed = device.flops * _TRAINING[train.compile] * layout.ranks
     crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
     trained, parameters = trained_weights(config, shape), shape.parameters
-    digest = 4 * (trained if config.model.lora_rank else parameters + shape.tied * shape.head) / _HASHED
+    digested = trained if config.model.lora_rank else parameters + shape.tied * shape.head
     return StepSeconds(
         sampling=sampling,
         gradients=operations(config, shape, prompts, rollouts, response) / speed,
-        update=28 * trained / layout.ranks / _bandwidth(device) + digest,
+        update=(28 * trained / layout.ranks + _HASHING * digested) / _bandwidth(device),
         hand_over=4 * parameters * (COPIES / HOST if layout.through_host else 2 / _bandwidth(device)),
         crossing=forward_operations(config, shape, prompts, crossed, response) / speed if crossed else 0.0,
     )

@@ -22,7 +22,7 @@ from raypoly.errors import CorruptData, UsageError
 from raypoly.policy.adapters import trained_weights
 from raypoly.policy.loss_heads import PREFIX, named_weights
 from raypoly.policy.ranks import Ranks
-from raypoly.policy.snapshots import ADAPTERS, HEAD, META, OPTIMIZER, Snapshot
+from raypoly.policy.snapshots import ADAPTERS, HASHED, HEAD, META, OPTIMIZER, Snapshot
 from raypoly.store.shards import WEIGHTS
 
 
@@ -36,16 +36,17 @@ class CheckpointState:
         ranks: Ranks,
         adapters: bool,
         head: Module | None = None,
+        hashed: bool = False,
     ) -> None:
-        """`adapters`: only the model's adapters are trained. `head`: the loss's."""
-        self._head = head
+        """`adapters`: only the model's adapters are trained. `head`: the loss's. `hashed`: digests are of hashes."""
+        self._head, self._hashed = head, hashed
         self._model, self._optimizer, self._ranks, self._adapters = model, optimizer, ranks, adapters
         self._part = ADAPTERS if adapters else WEIGHTS
         self._digest: str | None = None
 
-    def digest(self) -> str:
-        """SHA-256 of the trained weights of all ranks, as they are now: equal iff they are bit-identical."""
-        self._digest = self._ranks.digest(self._state())
+    def digest(self, hashed: bool | None = None) -> str:
+        """`weight_digest` of the trained weights of all ranks, as they are now."""
+        self._digest = self._ranks.digest(self._state(), self._hashed if hashed is None else hashed)
         return self._digest
 
     def mark_changed(self) -> None:
@@ -82,7 +83,8 @@ class CheckpointState:
         self._load_weights(_tensors(parts, self._part) | _tensors(heads, HEAD))
         self._load_moments(_tensors(parts, OPTIMIZER))
         version = int(meta["version"])
-        if self.digest() != meta["weight_digest"]:
+        saved = meta["weight_digest"]
+        if self.digest(saved.startswith(HASHED)) != saved:
             raise CorruptData(f"the checkpoint of version {version} does not restore the weights that were saved")
         return version
 

@@ -127,7 +127,8 @@ class PolicyLearner:
         self._peaks = [group["lr"] for group in self._optimizer.param_groups]
         self.version = 0
         self._step: _StepInProgress | None = None
-        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head)
+        hashed = self._device.type != "cpu"
+        self._state = CheckpointState(self._model, self._optimizer, ranks, self._adapters, self._head, hashed)
 
     @property
     def exact(self) -> bool:
@@ -245,6 +246,11 @@ class PolicyLearner:
         do not write to them."""
         return merging(self._model, self._ranks.whole)
 
+    def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """`weights`; in `model.dtype` where there are several ranks, which hold copies until an engine has them."""
+        dtype = torch.bfloat16 if self._bf16 and self._ranks.size > 1 else torch.float32
+        return ((name, tensor.to(dtype)) for name, tensor in self.weights())
+
     def release(self) -> None:
         """Free the last step's gradients and the memory that CUDA's allocator keeps."""
         if self._step is None:
@@ -262,7 +268,7 @@ class PolicyLearner:
         return {name: weight_hash(tensor, dtype) for name, tensor in self.weights() if self._ranks.rank == 0}
 
     def digest(self) -> str:
-        """SHA-256 of the trained weights (all, or the adapters): equal iff they are bit-identical."""
+        """`weight_digest` of the trained weights (all, or the adapters); on a GPU the one of hashes."""
         return self._state.digest()
 
     def save_pretrained(self) -> dict[str, bytes]:

@@ -43,9 +43,9 @@ class Ranks:
         """Each rank's value, in rank order."""
         return [value]
 
-    def digest(self, weights: Mapping[str, Tensor]) -> str:
+    def digest(self, weights: Mapping[str, Tensor], hashed: bool) -> str:
         """`weight_digest` of the whole weights."""
-        return weight_digest(weights)
+        return weight_digest(weights, hashed)
 
     def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the host of the whole tensors that this rank writes. Each tensor is written by one rank."""

@@ -12,7 +12,6 @@ summed in float32, not averaged: a step's normalisers are those of all its rows.
 
 from __future__ import annotations
 
-import hashlib
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -28,7 +27,7 @@ from torch.nn import Linear, Module
 
 from raypoly.policy.policy_model import layers_of
 from raypoly.policy.ranks import M, P, Ranks
-from raypoly.policy.snapshots import add_weight, host_copy
+from raypoly.policy.snapshots import WeightDigest, host_copy
 
 T = TypeVar("T")
 _WHOLE = "with_whole_weights"
@@ -84,13 +83,13 @@ class ShardedRanks(Ranks):
         dist.all_gather_object(values, value)
         return values
 
-    def digest(self, weights: Mapping[str, Tensor]) -> str:
-        sha = hashlib.sha256()
+    def digest(self, weights: Mapping[str, Tensor], hashed: bool) -> str:
+        digest = WeightDigest(hashed)
         for name in sorted(weights):
             tensor = self.whole(weights[name])
             if self.rank == 0:
-                add_weight(sha, name, tensor)
-        return self.gather(sha.hexdigest())[0]
+                digest.add(name, tensor)
+        return self.gather(digest.hex())[0]
 
     def owned_copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         owners = assign_writers({name: tensor.numel() for name, tensor in tensors.items()}, self.size)

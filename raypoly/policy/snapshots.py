@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 import torch
 from safetensors.torch import save as save_safetensors
 
+from raypoly.weight_hash import weight_hash
+
 OPTIMIZER = "optimizer.safetensors"
 META = "learner.json"
 ADAPTERS = "adapters.safetensors"
 """Replaces `raypoly.store.shards.WEIGHTS` if only adapters are trained."""
 HEAD = "loss_head.safetensors"
 """The loss's head, for a loss that has one."""
+HASHED = "hashed-"
+"""The beginning of a digest of hashes."""
 _FORMAT = {"format": "pt"}
 
 
@@ -60,15 +64,31 @@ def host_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 
-def weight_digest(weights: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over names and bytes of all weights, hex: equal iff the weights are bit-identical."""
-    sha = hashlib.sha256()
+class WeightDigest:
+    """The digest of weights that are added in the order of their names; equal iff they are bit-identical.
+
+    SHA-256 over names and bytes. With `hashed` it is over names and each weight's `weight_hash` and begins with
+    `HASHED`: that stays on the weights' device, where bytes would take a GPU's learner as long as its gradients, and
+    other weights have the same digest by chance alone.
+    """
+
+    def __init__(self, hashed: bool = False) -> None:
+        self._hashed, self._sha = hashed, hashlib.sha256()
+
+    def add(self, name: str, tensor: torch.Tensor) -> None:
+        self._sha.update(name.encode())
+        if self._hashed:
+            self._sha.update(weight_hash(tensor, tensor.dtype).encode())
+        else:
+            self._sha.update(tensor.detach().cpu().contiguous().numpy().data)
+
+    def hex(self) -> str:
+        return HASHED * self._hashed + self._sha.hexdigest()
+
+
+def weight_digest(weights: Mapping[str, torch.Tensor], hashed: bool = False) -> str:
+    """The `WeightDigest` of all weights."""
+    digest = WeightDigest(hashed)
     for name, tensor in sorted(weights.items()):
-        add_weight(sha, name, tensor)
-    return sha.hexdigest()
-
-
-def add_weight(sha: hashlib._Hash, name: str, tensor: torch.Tensor) -> None:
-    """Add one weight to `weight_digest`; weights are in the order of their names."""
-    sha.update(name.encode())
-    sha.update(tensor.detach().cpu().contiguous().numpy().data)
+        digest.add(name, tensor)
+    return digest.hex()

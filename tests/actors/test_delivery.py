@@ -1,12 +1,16 @@
-"""A collective ends on both sides, however one of them fails, and what is raised is what went wrong."""
+"""A collective ends on both sides, however one of them fails; and every engine proves the weights that it got."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from actors.weight_delivery import both
+from actors.weight_delivery import WeightDelivery, both
 from raypoly.errors import TransferBroken, WeightsMismatch
 
 
@@ -63,3 +67,91 @@ def test_both_sides_are_waited_for() -> None:
         assert sorted(done) == ["engine", "learner"]
 
     asyncio.run(main())
+
+
+class Source:
+    """A learner whose hashes are the test's."""
+
+    def __init__(self, *hashes: dict[str, str]) -> None:
+        self.started, self.offered, self.asked = 1, 0, 0
+        self._hashes, self.borrowed = iter(hashes), False
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        self.borrowed = True
+        yield
+        self.borrowed = False
+
+    async def offer(self, transport: str, peer: str) -> str:
+        assert self.borrowed
+        self.offered += 1
+        return "parcel"
+
+    async def weight_hashes(self) -> dict[str, str]:
+        self.asked += 1
+        return next(self._hashes)
+
+
+class HashingEngine:
+    """An engine that answers at once, with these hashes."""
+
+    def __init__(self, hashes: dict[str, str] | None, name: str = "generator-7") -> None:
+        self.first_name, self.name, self.kind, self.proved = "generator", name, "vllm", False
+        self.received = 0
+        self.actor = SimpleNamespace(
+            receive=SimpleNamespace(remote=self._receive), weight_hashes=SimpleNamespace(remote=lambda: hashes)
+        )
+
+    def _receive(self, parcel: str, version: int) -> None:
+        self.received += 1
+
+    async def call(self, stage: str, answer: Any) -> Any:
+        await asyncio.sleep(0)
+        return answer
+
+
+def deliver(source: Source, *engines: HashingEngine) -> None:
+    async def main() -> None:
+        delivery = WeightDelivery(source, 3, "objects", {})  # type: ignore[arg-type]
+        for engine in engines:
+            await delivery.to(engine)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_other_weights_stop_the_run_with_engine_version_and_three_names() -> None:
+    said = r"version 3 the engine vllm \(generator-7\) has other weights .*: a, b \(missing\), c \(unkn.* and 2 more"
+    engine = HashingEngine({"a": "0", "c": "1", "d": "1", "e": "1"})
+    with pytest.raises(WeightsMismatch, match=said):
+        deliver(Source({"a": "1", "b": "1"}), engine)
+    assert not engine.proved
+
+
+def test_every_engine_and_replacement_proves_its_weights_by_hashes_that_the_learner_computes_once() -> None:
+    source, engines = Source({"a": "1"}), [HashingEngine({"a": "1"}, name) for name in ("generator", "generator-2")]
+    deliver(source, *engines)
+    assert [engine.proved for engine in engines] == [True, True]
+    assert (source.offered, source.asked) == (1, 1)
+    with pytest.raises(WeightsMismatch):
+        deliver(Source({"a": "1"}), HashingEngine({"a": "1"}), HashingEngine({"a": "2"}))
+
+
+def test_an_engine_that_cannot_hash_is_unproved() -> None:
+    engine = HashingEngine(None)
+    deliver(Source({"a": "1"}), engine)
+    assert not engine.proved
+
+
+def test_hashes_of_a_learner_that_replaced_the_sender_are_no_proof_against_the_engine() -> None:
+    """A replay on a GPU may give other weights, which are sent then."""
+
+    class Replaced(Source):
+        async def weight_hashes(self) -> dict[str, str]:
+            found = await super().weight_hashes()
+            self.started = 2
+            return found
+
+    source, engine = Replaced({"a": "drifted"}, {"a": "1"}), HashingEngine({"a": "1"})
+    deliver(source, engine)
+    assert engine.proved
+    assert (source.offered, source.asked, engine.received) == (2, 2, 2)

@@ -14,6 +14,7 @@ import ray
 from actors.calls import LOST, CallContext
 from actors.learner_group import LearnerGroup
 from actors.model_files import ModelFiles
+from raypoly.engines.transfer import build_receiver
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
@@ -58,6 +59,12 @@ def test_ranks_update_together_and_the_death_of_one_is_the_loss_of_all(learners:
         first, second = await learners.each("update", lambda rank: rank.offer.remote("objects", "generator"))
         assert "lm_head.weight" in first.weights
         assert second.weights == {}
+        await learners.each("update", lambda rank: rank.listen.remote("shared_memory", "generator"))
+        parcels = await learners.each("update", lambda rank: rank.offer.remote("shared_memory", "generator"))
+        shared = dict(build_receiver("shared_memory").receive(parcels[0]))
+        assert {name: array.numpy().tolist() for name, array in shared.items()} == {
+            name: array.tolist() for name, array in first.weights.items()
+        }
         hashed = await learners.each("update", lambda rank: rank.weight_hashes.remote())
         assert [set(each) for each in hashed] == [set(first.weights), set()]
         await begin(learners, 1)

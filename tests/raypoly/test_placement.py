@@ -75,9 +75,8 @@ def test_gpus_that_an_autoscaler_may_bring_count(
 
 
 def test_a_learner_of_several_ranks_takes_as_many_gpus() -> None:
-    assert resolve_placement(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "objects", on_gpu=True)
-    assert resolve_placement(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2).kind == "colocated"
+    assert resolve_placement(GeneratorConfig(), gpus=3, ranks=2) == Placement("split", "nccl", on_gpu=True)
+    both = resolve_placement(GeneratorConfig(placement="colocated", engines=2), gpus=2, ranks=2)
+    assert both == Placement("colocated", "ipc", on_gpu=True)
     with pytest.raises(UsageError, match="needs 4 GPUs"):
         resolve_placement(GeneratorConfig(engines=2), gpus=3, ranks=2)
-    with pytest.raises(UsageError, match=r"needs a learner of one rank, and train\.ranks is 2"):
-        resolve_placement(GeneratorConfig(transport="nccl"), gpus=3, ranks=2)

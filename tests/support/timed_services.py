@@ -65,6 +65,8 @@ class _Method:
 class TimedGenerator:
     """Groups come out when the times say; `shared`: the learner's device is free when the last one has."""
 
+    proved = True
+
     def __init__(self, times: Times, shared: bool) -> None:
         self._times, self._shared, self._over = times, shared, asyncio.Event()
 
@@ -94,9 +96,6 @@ class TimedGenerator:
 
     async def update_weights(self, source: Any, version: int) -> None:
         await asyncio.sleep(SYNC)
-
-    async def weight_hashes(self) -> dict[str, dict[str, str]]:
-        return {"generator": {}}
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
         return {"generator": (Sample(_TOKENS, _LOGPROBS, "stop"), np.zeros(len(tokens) - 1, np.float32))}
@@ -158,9 +157,6 @@ class _TimedLearner:
         await asyncio.sleep(APPLY)
         self._version += 1
         return UpdateStats(self._version, "timed", 0.0, 1.0, False, 1.0, 1, 1, LossStats(), 3e-4)
-
-    async def weight_hashes(self) -> dict[str, str]:
-        return {}
 
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return np.zeros(len(tokens), np.float32)

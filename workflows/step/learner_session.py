@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
@@ -20,7 +20,7 @@ from actors.learner_group import LearnerGroup
 from actors.model_files import ModelFiles
 from raypoly import objectives
 from raypoly.config import Config
-from raypoly.errors import WeightsMismatch
+from raypoly.errors import WeightsMidway, WeightsMismatch
 from raypoly.losses import Loss, of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.objectives.objective_hooks import needed_stages
@@ -70,6 +70,8 @@ class LearnerSession:
         self._context = context or CallContext()
         self._learners = LearnerGroup(config, model, options, self._context)
         self._restoring = asyncio.Lock()
+        self._borrowers, self._returned = 0, asyncio.Event()
+        self._returned.set()
         self.version = 0
         """Steps applied to the weights."""
         self.checkpoint: Checkpoint | None = None
@@ -122,12 +124,14 @@ class LearnerSession:
                 at += len(ready)
                 counted = [trained for trained in ready if trained is not None and self._counts(trained)]
                 for piece in self._pieces(counted, taken):
+                    await self._returned.wait()
                     if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
                         return await attempt()
                     with watch.stage("learn"):
                         await self._take(piece, taken)
                     taken += len(piece)
                     watch.done("learn", len(piece))
+            await self._returned.wait()
             if self.started != begun:
                 return await attempt()
             with watch.stage("learn"):
@@ -139,27 +143,51 @@ class LearnerSession:
         self._latest = (step, taken, stats.weight_digest, self._config.train.ranks)
         return stats
 
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Inside, no update of a step begins: the weights are on their way to an engine."""
+        self._borrowers += 1
+        self._returned.clear()
+        try:
+            yield
+        finally:
+            self._borrowers -= 1
+            if not self._borrowers:
+                self._returned.set()
+
     async def offer(self, transport: str, peer: str) -> Any:
-        """A reference to the parcel of the current weights, owned by this process, so that it outlives the actor."""
-        return await self._patiently(
-            lambda: self._learners.reference("update", lambda rank: rank.offer.remote(transport, peer))
-        )
+        """A reference to the parcel of the current weights, owned by this process, so that it outlives the actor.
+
+        Between the updates of a step the learner goes back to the step's start: only those weights have a version.
+        """
+
+        async def attempt() -> Any:
+            return await self._learners.reference("update", lambda rank: rank.offer.remote(transport, peer))
+
+        async def from_the_start() -> Any:
+            try:
+                return await attempt()
+            except WeightsMidway:
+                self.stop()
+                return await attempt()  # finds the learner lost
+
+        return await self._patiently(from_the_start)
 
     async def listen(self, transport: str, peer: str) -> Any:
         return await self._patiently(
-            lambda: self._learners.first("update", lambda rank: rank.listen.remote(transport, peer))
+            lambda: self._learners.call("update", lambda rank: rank.listen.remote(transport, peer))
         )
 
     async def connect(self, peer: str) -> None:
-        await self._learners.first("update", lambda rank: rank.connect.remote(peer))
+        await self._learners.call("update", lambda rank: rank.connect.remote(peer))
 
     async def send(self, peer: str) -> None:
-        await self._learners.first("update", lambda rank: rank.send.remote(peer))
+        await self._learners.call("update", lambda rank: rank.send.remote(peer))
 
     async def withdraw(self, peer: str) -> None:
         """Does nothing if the actor is lost: its end withdraws all."""
         with suppress(*LOST):
-            await self._learners.first("update", lambda rank: rank.withdraw.remote(peer))
+            await self._learners.call("update", lambda rank: rank.withdraw.remote(peer))
 
     async def release(self) -> None:
         """Free the memory that the next step does not need."""

@@ -1,10 +1,6 @@
-"""Weight sync: the learner's new weights go to every engine, and the proof that they arrived.
+"""Weight sync: the learner's new weights go to every engine, which proves them (`actors/weight_delivery.py`).
 
-The proof is identity. Each engine hashes the weights it has (`raypoly/weight_hash.py`), the learner hashes its own in
-the engine's dtype, and every name must be there with the same hash: a stale head, a half update or one wrong bit stops
-the run.
-
-Engine and learner also compute the same log-probabilities: of a fixed prompt, and of a response sampled after it, which
+Engine and learner then compute the same log-probabilities: of a fixed prompt, and of a response sampled after it, which
 spans several blocks of the KV cache, where it has any. That covers what no hash sees, such as a stale prefix cache or
 other kernels. But rounding moves single tokens further than an update does, so it is measured, and never stops a run.
 """
@@ -13,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from raypoly.config import Config
-from raypoly.errors import WeightsMismatch
 from raypoly.seeds import derive
 from raypoly.values import Float32, Int32, Problem
 from workflows.step.rollouts import encode_prompts
@@ -30,8 +25,6 @@ _WORRYING = {"float32": 1e-3, "bfloat16": 0.1}
 7.6e-6 apart at most in fp32; in bf16 0.025 in the mean, while single tokens reach 0.52 (a model of 135M weights)."""
 _PROBE_TOKENS = 100
 """Tokens of the fixed prompt: more than three KV blocks of 32."""
-_NAMED = 3
-"""The most wrong tensors that an error names."""
 
 
 @dataclass(frozen=True)
@@ -65,29 +58,13 @@ class WeightSync:
         """Return when every engine has the learner's weights. Raises `WeightsMismatch` where one has others."""
         generator, learner = self.services.generator, self.services.learner
         await generator.update_weights(learner, learner.version)
-        await self._prove()
-        await self._measure()
-
-    async def _prove(self) -> None:
-        """Compare hashes by name. Raises `WeightsMismatch`."""
-        hashed, want = await asyncio.gather(
-            self.services.generator.weight_hashes(), self.services.learner.weight_hashes()
-        )
-        for name, got in hashed.items():
-            wrong = [] if got is None else differing_weights(want, got)
-            if wrong:
-                more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-                raise WeightsMismatch(
-                    f"After the update to version {self.services.learner.version} the engine {self._engine} ({name}) "
-                    f"has other weights than the learner: {', '.join(wrong[:_NAMED])}{more}. Try "
-                    "generator.engine=transformers and report this."
-                )
-        if None in hashed.values() and not self._unproved:
+        if not generator.proved and not self._unproved:
             self._unproved = True
             self._note(
                 f"The engine {self._engine} has no weight_hashes(): nothing proves that it gets the learner's weights, "
                 "and log-probabilities give a warning at most."
             )
+        await self._measure()
 
     async def _measure(self) -> None:
         """Set `difference`. Makes a note each time that its mean becomes worrying."""
@@ -127,14 +104,6 @@ class WeightSync:
             first = await encode_prompts(self.services.generator, self._config, self._problems[:limit])
             self._probe = np.resize(np.concatenate(first), limit)
         return self._probe
-
-
-def differing_weights(want: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
-    """The names whose hashes differ, in order, with what is wrong where one side has no such name."""
-    wrong = {name: name for name in want.keys() & got.keys() if want[name] != got[name]}
-    wrong |= {name: f"{name} (missing)" for name in want.keys() - got.keys()}
-    wrong |= {name: f"{name} (unknown to the learner)" for name in got.keys() - want.keys()}
-    return [wrong[name] for name in sorted(wrong)]
 
 
 def _difference(sampled: Float32, fixed: Float32) -> ProbeDifference:

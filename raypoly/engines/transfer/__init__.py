@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,6 +40,9 @@ RECEIVERS: Mapping[str, str] = {
 """vLLM itself receives the GPU's transports (`raypoly.engines.vllm_transfer`)."""
 COLLECTIVE = ("gloo", "nccl")
 """Transports whose two sides work at the same time; in the others `send` does nothing."""
+EVERY_RANK = ("ipc",)
+"""Transports in which each rank of the learner offers whole weights to the engine on its GPU. In the others rank 0
+sends them, and the other ranks only take part in gathering them."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,28 @@ class Sender(ABC):
     def offer(self, weights: Named, version: int) -> Parcel:
         """Prepare the weights, which must not change before `withdraw`."""
 
+    def merge(self, parcels: Sequence[Parcel]) -> Parcel:
+        """The engine's parcel, from those of all ranks in rank order. Default: rank 0's."""
+        return parcels[0]
+
     def send(self) -> None:  # noqa: B027
         """Return when the receiver has all weights. Default: at once, since receivers read by themselves."""
 
     @abstractmethod
     def withdraw(self) -> None:
         """Release the offered weights."""
+
+
+class GatheringRank(Sender):
+    """For a rank whose weights rank 0 sends: it takes part in gathering them."""
+
+    def offer(self, weights: Named, version: int) -> Parcel:
+        for _ in weights:
+            pass
+        return Parcel(version)
+
+    def withdraw(self) -> None:
+        """Nothing is held."""
 
 
 class Receiver(ABC):
@@ -114,8 +133,10 @@ class Receiver(ABC):
         """
 
 
-def build_sender(transport: str, dtype: str) -> Sender:
-    """The sender of a transport; `dtype` is the engine's type."""
+def build_sender(transport: str, dtype: str, rank: int = 0) -> Sender:
+    """The sender of a transport for a rank of the learner; `dtype` is the engine's type."""
+    if rank and transport not in EVERY_RANK:
+        return GatheringRank()
     sender: Sender = load_plugin(transport, SENDERS, "generator.transport")(dtype)
     return sender
 

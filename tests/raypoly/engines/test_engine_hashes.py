@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from actors.weight_delivery import differing_weights
 from raypoly.config import GeneratorConfig, ModelConfig, TrainConfig
 from raypoly.engines import build
 from raypoly.engines.transfer import COLLECTIVE
@@ -24,7 +25,6 @@ from raypoly.weight_hash import weight_hash
 from tests.raypoly.engines.test_engines import changed
 from tests.raypoly.engines.test_transfer import Pair
 from tests.support.random_model import TEXTS, random_model
-from workflows.step.weight_sync import differing_weights
 
 Weights = dict[str, Tensor]
 ATTENTION = "model.layers.0.self_attn"

@@ -101,7 +101,7 @@ def test_placement_ranks_and_engines_are_planned_for_as_a_run_would_have_them() 
     h200, cpu = find_board("h200"), Device("this machine's CPU", 1 << 34, gpu=False)
     one, four = (load(str(CONFIGS / f"{name}.yaml")) for name in GPU_CONFIGS)
     assert layout_of(one, h200) == DeviceLayout("colocated", through_host=False)
-    assert layout_of(four, h200) == DeviceLayout("colocated", 4, 4)
+    assert layout_of(four, h200) == DeviceLayout("colocated", 4, 4, through_host=False)
     split = load(None, ["generator.placement=split", "generator.engines=2"])
     assert layout_of(split, h200).gpus == 3
     assert layout_of(load(None), cpu) == DeviceLayout("cpu")

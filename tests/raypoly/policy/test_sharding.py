@@ -16,12 +16,12 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from raypoly.config import ModelConfig, TrainConfig
 from raypoly.engines import Weights
-from raypoly.errors import UsageError
+from raypoly.errors import CorruptData, UsageError
 from raypoly.losses import build
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.ranks import ONE, Ranks
 from raypoly.policy.sharding import assign_writers
-from raypoly.policy.snapshots import HEAD, META
+from raypoly.policy.snapshots import HASHED, HEAD, META
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.weight_hash import weight_hash
 from tests.raypoly.policy.test_packing import SIZES
@@ -214,6 +214,33 @@ def test_a_checkpoint_of_some_ranks_goes_on_on_any_number_of_ranks(
     assert again == first
     for other in steps:
         assert numbers(other) == pytest.approx(numbers(step), rel=2e-5, abs=1e-6, nan_ok=True)
+
+
+def digested(ranks: Ranks, folder: Path, parts: Sequence[Files], hashed: bool) -> tuple[list[str], Files]:
+    """Digests of a learner as a GPU has them, or not: as loaded, and an update later; and what it saves then."""
+    one = Case().learner(ranks, folder)
+    one._state._hashed = hashed
+    if parts:
+        one.load(*parts[ranks.rank :: ranks.size])
+    digests = [one.digest(), Case().update(one).weight_digest]
+    return digests, one.save()
+
+
+def test_a_gpu_s_digest_is_of_hashes_and_its_checkpoint_loads_anywhere(together: RankProcesses, folder: Path) -> None:
+    (before, after), saved = digested(ONE, folder, [], hashed=True)
+    assert before.startswith(HASHED)
+    assert before != after
+    assert Case().learner(ONE, folder).digest() == digested(ONE, folder, [], hashed=False)[0][0] != before
+    answers = together.run(2, digested, folder, [saved], hashed=True)
+    for digests, _ in answers:
+        assert digests[0] == after
+    parts = [files for _, files in answers]
+    assert HASHED.encode() in parts[0][META]
+    two = digested(ONE, folder, parts, hashed=False)
+    assert len(two[0][0]) == len(after) - len(HASHED)
+    parts[0] = parts[0] | {META: parts[0][META].replace(HASHED.encode(), HASHED.encode() + b"0")}
+    with pytest.raises(CorruptData, match="version 2"):
+        Case().learner(ONE, folder).load(*parts)
 
 
 def test_weights_of_another_model_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
