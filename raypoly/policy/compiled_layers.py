@@ -39,9 +39,9 @@ _TOLERATED = {False: 1e-3, True: 0.1}
 def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compiled: bool | None) -> str:
     """Compile the layers, or let PyTorch recompute what `kind` says. Returns which of it, in words; empty on a CPU.
 
-    `compiled`: `train.compile`. None compiles on a GPU in bf16, and does without where that fails.
+    `compiled`: `train.compile`. None compiles where a layer is one graph, and does without where that fails.
     """
-    if compiled is None and model.device.type == "cuda" and bf16 and is_packed(model):
+    if compiled is None and is_packed(model) and _has_flash(model, bf16):
         try:
             compile_layers(model, bf16, kind)
             return "layers compiled"
@@ -105,9 +105,11 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
 
 
 def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
+    """Whether the flash kernel computes every layer. Gemma 4's have heads of two sizes."""
     config = model.config.get_text_config()
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return has_flash(model.device, torch.bfloat16 if bf16 else torch.float32, head_size)
+    sizes = [size for name, size in config.to_dict().items() if name.endswith("head_dim") and isinstance(size, int)]
+    widest = max(sizes, default=config.hidden_size // config.num_attention_heads)
+    return has_flash(model.device, torch.bfloat16 if bf16 else torch.float32, widest)
 
 
 def _batch() -> MicroBatch:

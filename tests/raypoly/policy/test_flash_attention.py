@@ -92,3 +92,24 @@ def test_a_compiled_layer_is_one_graph_for_rows_of_any_number_and_length(
         (row, *_) = random_rows(1)
         one.logprobs(row.prompt_tokens, row.tokens, 1.0)
     assert distance(want, got) < 0.02
+
+
+def test_by_default_layers_are_compiled_where_that_works_and_the_learner_says_which(
+    folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = learner(folder, "bfloat16")
+    want = gradients(plain)
+    assert plain.rows.endswith("prompts shared"), "not on a CPU"
+    request.getfixturevalue("flash")
+    assert learner(folder, "bfloat16").rows.endswith("; layers compiled")
+    assert learner(folder).rows.endswith("prompts shared"), "not in float32"
+
+    def no_compiler(graph: object, inputs: object) -> None:
+        raise RuntimeError("No working C++ compiler found")
+
+    torch.compiler.reset()
+    monkeypatch.setattr(compiled_layers, "BACKEND", no_compiler)
+    one = learner(folder, "bfloat16", activation_checkpointing="products")
+    assert "; layers not compiled (" in one.rows
+    assert "C++ compiler" in one.rows
+    assert distance(want, gradients(one)) < 0.02
