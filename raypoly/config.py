@@ -419,10 +419,10 @@ class TrainConfig(Section):
         description="What the backward pass recomputes: everything but each layer's input (`layers`: least memory, a "
         "third more work), or everything but matrix products and attention (`products`).",
     )
-    compile: bool = Field(
-        False,
-        description="Compile what lies between a layer's matrix products (`torch.compile`), for large models on GPUs "
-        "(docs/gpu.md). It takes a minute at the start.",
+    compile: bool | None = Field(
+        None,
+        description="Compile the model's layers (`torch.compile`, docs/gpu.md), which takes a minute at the start. "
+        "Default: on a GPU with `model.dtype: bfloat16`, where rows are packed and it works; the start says so.",
     )
     ranks: int = resumable(
         1,

@@ -33,7 +33,7 @@ CONFIG_KEY = "config.json"
 STARTS = "starts/epoch-"
 _OURS_BEFORE_CONFIG = {"lease.lock", "lease.json", "lease"}
 _NOT_IDENTITY = {"run.name"}
-_EARLIER_DEFAULTS = {"scorer.memory_mib": 256}
+_EARLIER_DEFAULTS = {"scorer.memory_mib": 256, "train.compile": False}
 """Defaults of earlier versions. A run that began with one goes on with today's."""
 
 
@@ -182,7 +182,9 @@ def _checked_changes(store: Store, config: Config) -> tuple[Change, ...]:
     changes = diff_configs(first.model_dump(mode="json"), config)
     free = keys_without_effect(Config)
     moved = {
-        key: (old, default) for key, default in dotted_values(Config()).items() if (old := _EARLIER_DEFAULTS.get(key))
+        key: (old, default)
+        for key, default in dotted_values(Config()).items()
+        if (old := _EARLIER_DEFAULTS.get(key)) is not None
     }
     refused = [
         change for change in changes if change.key not in free and moved.get(change.key) != (change.old, change.new)

@@ -120,6 +120,12 @@ CONTEXT = 3 << 29
 """1.5 GiB of a process on a GPU: the context, libraries' workspaces, and what the allocator can't use. An estimate."""
 
 
+def is_compiled(config: Config, layout: DeviceLayout) -> bool:
+    """Whether the learner compiles its layers, by `train.compile` or its default."""
+    chosen = config.train.compile
+    return layout.kind != "cpu" and config.model.dtype == "bfloat16" if chosen is None else chosen
+
+
 def learner_parts(config: Config, shape: ModelShape, layout: DeviceLayout) -> Iterator[MemoryPart]:
     """The parts of the rank with the most memory."""
     yield from _state(config, shape, layout)
@@ -159,7 +165,7 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
     train, bf16 = config.train, config.model.dtype == "bfloat16"
     kind, generator = train.activation_checkpointing, config.generator
     longest = generator.max_prompt_tokens + generator.max_tokens
-    each = Activations(shape, bf16, kind, longest if layout.kind == "cpu" else None, train.compile)
+    each = Activations(shape, bf16, kind, longest if layout.kind == "cpu" else None, is_compiled(config, layout))
     budget = ("train.token_budget",)
     keys = budget if kind == "layers" else (*budget, "train.activation_checkpointing")
     yield MemoryPart("activations", train.token_budget * each.kept, GRADIENTS, keys)

@@ -28,7 +28,7 @@ from raypoly.config import Config
 from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.gpus import Device, DeviceLayout
-from raypoly.planning.learner_memory import trained_weights, width
+from raypoly.planning.learner_memory import is_compiled, trained_weights, width
 from raypoly.planning.model_shape import ModelShape
 
 _READING = 0.6
@@ -78,7 +78,7 @@ def step_seconds(
     sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
     if sampling is None:
         return None
-    speed = device.flops * _TRAINING[train.compile] * layout.ranks
+    speed = device.flops * _TRAINING[is_compiled(config, layout)] * layout.ranks
     crossed = each * rollouts if "cross_logprobs" in objective.needs else 0
     trained, parameters = trained_weights(config, shape), shape.parameters
     digested = trained if config.model.lora_rank else parameters + shape.tied * shape.head

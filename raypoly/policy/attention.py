@@ -30,6 +30,7 @@ _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(
 """Several heads share a key. PyTorch 2.11 supports this without the argument."""
 _WIDEST = 256
 """The largest head of the flash kernel."""
+FLASH_DEVICES = ("cuda",)
 
 
 class ScoresChanged(UsageError):
@@ -59,8 +60,13 @@ def attend(
         raise ScoresChanged("Packed attention has neither a cap on scores nor sinks.")
     # Rotary embeddings and norms leave queries and keys in float32 under autocast.
     query, key = query.to(value.dtype), key.to(value.dtype)
-    flash = value.is_cuda and value.dtype in (torch.bfloat16, torch.float16) and query.shape[-1] <= _WIDEST
+    flash = has_flash(value.device, value.dtype, query.shape[-1])
     return (_flash if flash else _by_segment)(query, key, value, segments, scaling, sliding_window), None
+
+
+def has_flash(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
+    """Whether the flash kernel computes it: one call, which torch.compile can trace."""
+    return device.type in FLASH_DEVICES and dtype in (torch.bfloat16, torch.float16) and head_size <= _WIDEST
 
 
 def _flash(
@@ -69,18 +75,14 @@ def _flash(
     """One call of the flash kernel. It aligns queries and keys at their ends, so causal masks fit a prompt too."""
     query_SHD = query[0].transpose(0, 1)
     key_SHD, value_SHD = (x[0].transpose(0, 1).index_select(0, segments.seen) for x in (key, value))
-    seen = (
-        length if prompt is None else length + segments.lengths[prompt]
-        for length, prompt in zip(segments.lengths, segments.prompts, strict=True)
-    )
     out_SHD = varlen_attn(
         query_SHD,
         key_SHD,
         value_SHD,
         segments.starts,
         segments.seen_starts,
-        max(segments.lengths),
-        max(seen),
+        segments.longest,
+        segments.longest_seen,
         scale=scaling,
         window_size=(-1 if window is None else window - 1, 0),
         **_GROUPED,

@@ -1,10 +1,10 @@
 """Compiles the learner's layers with `torch.compile`: fewer kernels between matrix products.
 
-    compile_layers(model, bf16=True, kind="products")       # in place, once, before the first update
+    prepare_layers(model, bf16=True, kind="products", compiled=None)       # in place, once, before the first update
 
 In a 4B model's layer norms, rotations, gates and roundings read and write 30 GB for 8,192 tokens, forward and backward:
-on an H200 that takes as long as its products. Attention is not compiled. Other lengths and numbers of rows do not
-compile again.
+on an H200 that takes as long as its products. There a layer is one graph, in which attention is an operator. Other
+lengths and numbers of rows do not compile again.
 
 `train.activation_checkpointing` decides what the compiler keeps for the backward pass:
 
@@ -24,7 +24,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from raypoly.errors import UsageError
 from raypoly.policy.activation_checkpointing import Recomputing, recompute
-from raypoly.policy.attention import PACKED, attend
+from raypoly.policy.attention import PACKED, attend, has_flash
 from raypoly.policy.packing import MicroBatch, pack
 from raypoly.policy.policy_model import TOLERANCE, is_packed, layers_of, logprob_distance, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
@@ -34,6 +34,32 @@ _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Environment variables that silently switch off PyTorch's compiler."""
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
+
+
+def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compiled: bool | None) -> str:
+    """Compile the layers, or let PyTorch recompute what `kind` says. Returns which of it, in words; empty on a CPU.
+
+    `compiled`: `train.compile`. None compiles where a layer is one graph, and does without where that fails.
+    """
+    if compiled is None and is_packed(model) and _has_flash(model, bf16):
+        try:
+            compile_layers(model, bf16, kind)
+            return "layers compiled"
+        except UsageError as error:
+            _undo(model)
+            recompute(model, kind)
+            return f"layers not compiled ({error})"
+    if compiled:
+        compile_layers(model, bf16, kind)
+        return "layers compiled"
+    recompute(model, kind)
+    return ""
+
+
+def _undo(model: PreTrainedModel) -> None:
+    AttentionInterface.register(PACKED, attend)
+    for layer in layers_of(model):
+        layer._compiled_call_impl = None
 
 
 def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> None:
@@ -54,8 +80,10 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     batch = _batch()
     logp_T, norm = _gradient(model, batch, bf16)
     partitioning.aggressive_recomputation = kind == "products"
-    # One graph before attention and one after it: segments change each time.
-    AttentionInterface.register(PACKED, torch.compiler.disable(attend))  # type: ignore[no-untyped-call]
+    partitioning.is_non_builtin_to_include = True  # attention's operator is not recomputed either
+    # The loop over segments changes each time, so a CPU's layer is one graph before attention and one after it.
+    traced = attend if _has_flash(model, bf16) else torch.compiler.disable(attend)  # type: ignore[no-untyped-call]
+    AttentionInterface.register(PACKED, traced)
     for layer in layers_of(model):
         layer.compile(dynamic=True, backend=BACKEND)
     try:
@@ -74,6 +102,14 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
             f"Compiled, this model ({type(model).__name__}) differs: log-probabilities are off by {moved:.2g}, "
             f"the gradient's norm by {off:.2g} of itself. Set train.compile=false."
         )
+
+
+def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
+    """Whether the flash kernel computes every layer. Gemma 4's have heads of two sizes."""
+    config = model.config.get_text_config()
+    sizes = [size for name, size in config.to_dict().items() if name.endswith("head_dim") and isinstance(size, int)]
+    widest = max(sizes, default=config.hidden_size // config.num_attention_heads)
+    return has_flash(model.device, torch.bfloat16 if bf16 else torch.float32, widest)
 
 
 def _batch() -> MicroBatch:

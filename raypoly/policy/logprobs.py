@@ -2,8 +2,9 @@
 
     logp_T, entropy_T = token_logprobs(hidden_TH, model.lm_head.weight, targets_T, temperature=1.0)
 
-Logits exist for one chunk of tokens at a time. The forward pass keeps two numbers for each token. The backward pass
-recomputes a chunk's logits (not the model's body) and adds its part of the gradients.
+The forward pass has the logits of some tokens at a time, and keeps two numbers for each token. The backward pass
+recomputes them (not the model's body), for some words at a time: so each part of the head's gradient, which is as large
+as the head, is written once.
 
 With z = head @ hidden / temperature and p = softmax(z):
 
@@ -28,8 +29,7 @@ from torch.autograd.function import once_differentiable
 
 MIB = 1 << 20
 CHUNK_MIB = 512
-"""Memory of a chunk's float32 logits. A pass holds up to three such arrays, four with a cap on logits. Much smaller
-chunks are slow on a GPU, which adds the head's gradient, as large as the head, for each chunk."""
+"""Memory of a chunk's float32 logits. A pass holds up to three such arrays, four with a cap on logits."""
 _TILE = 128
 """Larger chunks are multiples of this, for the matrix units."""
 
@@ -51,7 +51,7 @@ def token_logprobs(
     device = hidden_TH.device.type
     how = _How(
         temperature=temperature,
-        tokens=tokens_of_chunk(head_VH.shape[0], chunk_mib),
+        chunk_mib=chunk_mib,
         product=torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_TH.dtype,
         exact=torch.float64 if hidden_TH.dtype == torch.float64 else torch.float32,
         cap=cap,
@@ -61,16 +61,15 @@ def token_logprobs(
 
 
 def tokens_of_chunk(vocabulary: int, chunk_mib: int) -> int:
-    """The number of tokens whose float32 logits fit into `chunk_mib`; at least one."""
-    tokens = max(1, chunk_mib * MIB // (4 * vocabulary))
+    """The number of tokens whose float32 logits fit into `chunk_mib`, or of words for so many tokens; at least one."""
+    tokens = max(1, chunk_mib * MIB // (4 * max(1, vocabulary)))
     return tokens - tokens % _TILE if tokens > _TILE else tokens
 
 
 @dataclass(frozen=True)
 class _How:
     temperature: float
-    tokens: int
-    """Of a chunk."""
+    chunk_mib: int
     product: torch.dtype
     """Of the factors of matrix products."""
     exact: torch.dtype
@@ -85,8 +84,10 @@ class _How:
             z_CV.div_(self.cap).tanh_().mul_(self.cap)
         return z_CV.div_(self.temperature)
 
-    def chunks(self, tokens: int) -> Iterator[slice]:
-        return (slice(start, start + self.tokens) for start in range(0, tokens, self.tokens))
+    def chunks(self, count: int, others: int) -> Iterator[slice]:
+        """Of `count` tokens with `others` words each, or of words with tokens."""
+        size = tokens_of_chunk(others, self.chunk_mib)
+        return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 class _TokenLogprobs(torch.autograd.Function):
@@ -95,7 +96,7 @@ class _TokenLogprobs(torch.autograd.Function):
         logp_T, entropy_T, norm_T = (hidden_TH.new_empty(len(targets_T), dtype=how.exact) for _ in range(3))
         with torch.autocast(hidden_TH.device.type, enabled=False):
             head = head_VH.to(how.product)
-            for chunk in how.chunks(len(targets_T)):
+            for chunk in how.chunks(len(targets_T), len(head)):
                 z_CV = how.logits(hidden_TH[chunk].to(how.product), head)
                 norm_T[chunk] = z_CV.logsumexp(-1)
                 z_CV.sub_(norm_T[chunk, None])
@@ -114,38 +115,48 @@ class _TokenLogprobs(torch.autograd.Function):
         hidden_TH, head_VH, targets_T, norm_T, entropy_T = ctx.saved_tensors
         how: _How = ctx.how
         g_scaled_T = torch.zeros_like(norm_T) if g_logp_T is None else g_logp_T / how.temperature
-        g_hidden_TH = torch.empty_like(hidden_TH) if ctx.needs_input_grad[0] else None
+        g_scaled_entropy_T = None if g_entropy_T is None else g_entropy_T / how.temperature
+        g_hidden_TH = torch.zeros_like(hidden_TH, dtype=how.exact) if ctx.needs_input_grad[0] else None
         g_head_VH = torch.zeros_like(head_VH) if ctx.needs_input_grad[1] else None
         with torch.autocast(hidden_TH.device.type, enabled=False):
-            head = head_VH.to(how.product)
-            for chunk in how.chunks(len(targets_T)):
-                hidden = hidden_TH[chunk].to(how.product)
-                logp_CV = how.logits(hidden, head)
-                slope_CV = None if how.cap is None else 1 - (logp_CV * (how.temperature / how.cap)).square_()
-                logp_CV.sub_(norm_T[chunk, None])
-                g_entropy_C = None if g_entropy_T is None else g_entropy_T[chunk] / how.temperature
-                g_CV = _logit_gradient(logp_CV, targets_T[chunk], entropy_T[chunk], g_scaled_T[chunk], g_entropy_C)
-                if slope_CV is not None:
-                    g_CV *= slope_CV
-                g_CV = g_CV.to(how.product)
+            hidden = hidden_TH.to(how.product)
+            for words in how.chunks(len(head_VH), len(targets_T)):
+                head = head_VH[words].to(how.product)
+                logp_TW = how.logits(hidden, head)
+                slope_TW = None if how.cap is None else 1 - (logp_TW * (how.temperature / how.cap)).square_()
+                logp_TW.sub_(norm_T[:, None])
+                g_TW = _logit_gradient(logp_TW, entropy_T, g_scaled_T, g_scaled_entropy_T)
+                _add_at_targets(g_TW, targets_T - words.start, g_scaled_T)
+                if slope_TW is not None:
+                    g_TW *= slope_TW
+                g_TW = g_TW.to(how.product)
                 if g_hidden_TH is not None:
-                    g_hidden_TH[chunk] = g_CV @ head
+                    g_hidden_TH += _gradient_product(g_TW, head, how.exact)
                 if g_head_VH is not None:
-                    g_head_VH += g_CV.T @ hidden
-        return g_hidden_TH, g_head_VH, None, None
+                    g_head_VH[words] = _gradient_product(g_TW.T, hidden, how.exact)
+        return g_hidden_TH if g_hidden_TH is None else g_hidden_TH.to(hidden_TH.dtype), g_head_VH, None, None
 
 
-def _logit_gradient(
-    logp_CV: Tensor, targets_C: Tensor, entropy_C: Tensor, g_logp_C: Tensor, g_entropy_C: Tensor | None
-) -> Tensor:
-    """The gradient by logits, [C, V], from gradients divided by the temperature. It overwrites `logp_CV`."""
-    if g_entropy_C is None:  # the usual case, and one array less
-        g_CV = logp_CV.exp_().mul_(-g_logp_C[:, None])
-    else:
-        weight_CV = (logp_CV + entropy_C[:, None]).mul_(-g_entropy_C[:, None]).sub_(g_logp_C[:, None])
-        g_CV = logp_CV.exp_().mul_(weight_CV)
-    g_CV[torch.arange(len(targets_C), device=targets_C.device), targets_C] += g_logp_C
-    return g_CV
+def _logit_gradient(logp_TW: Tensor, entropy_T: Tensor, g_logp_T: Tensor, g_entropy_T: Tensor | None) -> Tensor:
+    """The gradient by logits, [T, W], but for the targets' own, from gradients divided by the temperature. It
+    overwrites `logp_TW`."""
+    if g_entropy_T is None:  # the usual case, and one array less
+        return logp_TW.exp_().mul_(-g_logp_T[:, None])
+    weight_TW = (logp_TW + entropy_T[:, None]).mul_(-g_entropy_T[:, None]).sub_(g_logp_T[:, None])
+    return logp_TW.exp_().mul_(weight_TW)
+
+
+def _add_at_targets(g_TW: Tensor, place_T: Tensor, g_logp_T: Tensor) -> None:
+    """Add each target's own where its place is among these words. A mask would make a GPU's host wait."""
+    words = g_TW.shape[1]
+    at_T1 = place_T.clamp(0, words - 1)[:, None]
+    own_T = torch.where((place_T >= 0) & (place_T < words), g_logp_T, 0)
+    g_TW.scatter_(1, at_T1, g_TW.gather(1, at_T1) + own_T[:, None])
+
+
+def _gradient_product(a: Tensor, b: Tensor, exact: torch.dtype) -> Tensor:
+    """`a @ b` for a gradient; a CPU, which has no such product in the type `exact`, rounds it."""
+    return torch.mm(a, b, out_dtype=exact) if a.is_cuda and a.dtype != exact else a @ b
 
 
 def _product(a: Tensor, b: Tensor, exact: torch.dtype) -> Tensor:

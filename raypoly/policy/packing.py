@@ -40,6 +40,10 @@ class Segments:
     """int64: the positions in S that the segments see, one segment behind the other."""
     seen_starts: Tensor
     """int32 [G + 1]: where each segment's part of `seen` starts, and the end."""
+    longest: int
+    """Tokens of the longest segment."""
+    longest_seen: int
+    """Tokens of its largest part of `seen`."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], prompts: Sequence[int | None]) -> Segments:
@@ -57,6 +61,8 @@ class Segments:
             starts=torch.tensor(ends, dtype=torch.int32),
             seen=torch.cat(seen),
             seen_starts=torch.tensor(seen_ends, dtype=torch.int32),
+            longest=max(lengths),
+            longest_seen=max(len(part) for part in seen),
         )
 
     def padded(self) -> tuple[Tensor, Tensor]:

@@ -26,10 +26,9 @@ from raypoly.config import ModelConfig, TrainConfig
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.loss import Loss
 from raypoly.losses.loss_tokens import Tokens
-from raypoly.policy.activation_checkpointing import recompute
 from raypoly.policy.adapters import add_adapters, merging
 from raypoly.policy.checkpoint_state import CheckpointState
-from raypoly.policy.compiled_layers import compile_layers
+from raypoly.policy.compiled_layers import prepare_layers
 from raypoly.policy.cross_logprobs import compute_cross_logprobs
 from raypoly.policy.learning_rate import learning_rate
 from raypoly.policy.loss_heads import make_head, run_head
@@ -103,10 +102,9 @@ class PolicyLearner:
         self._adapters = model.lora_rank is not None
         if model.lora_rank is not None:
             add_adapters(self._model, model.lora_rank, model.lora_alpha, derive(config.seed, "adapters"))
-        if config.compile:
-            compile_layers(self._model, self._bf16, config.activation_checkpointing)
-        else:
-            recompute(self._model, config.activation_checkpointing)
+        layers = prepare_layers(self._model, self._bf16, config.activation_checkpointing, config.compile)
+        self.rows = "; ".join(filter(None, [describe_rows(self._model), layers]))
+        """How rows go through the model, in a sentence."""
         hidden_size = self._model.get_output_embeddings().weight.shape[1]
         self._head = make_head(loss, hidden_size, derive(config.seed, "loss head"))
         ranks.shard(self._model, self._bf16)
@@ -134,11 +132,6 @@ class PolicyLearner:
     def exact(self) -> bool:
         """Whether the same rows always give the same bits: on a CPU, not on a GPU."""
         return self._device.type == "cpu"
-
-    @property
-    def rows(self) -> str:
-        """How rows go through the model, in a sentence."""
-        return describe_rows(self._model)
 
     @property
     def midway(self) -> bool:
