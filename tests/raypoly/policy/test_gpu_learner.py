@@ -49,17 +49,21 @@ right = policy_learner.response_weight
 policy_learner.response_weight = lambda *given: 1.1 * right(*given)
 """
 WRONG_PROMPT = """
+from dataclasses import replace
 from benchmarks import plain
+from raypoly.policy import policy_learner
 from raypoly.policy.packing import Segments
 
-right = Segments.of
+right = policy_learner.pack
 
-def wrong(lengths, prompts):
-    return right(lengths, [None if prompt is None else 0 for prompt in prompts] if max(lengths) > 12 else prompts)
+def wrong(rows):
+    batch = right(rows)
+    first = [None if prompt is None else 0 for prompt in batch.segments.prompts]
+    return replace(batch, segments=Segments.of(batch.segments.lengths, first))
 
-Segments.of = wrong
+policy_learner.pack = wrong
 """
-"""All responses see the first prompt, but for the few tokens with which a learner checks itself."""
+"""All responses see the first prompt, but for the rows with which a learner checks itself."""
 
 
 def run(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
