@@ -29,18 +29,18 @@ class Block(np.ndarray[Any, Any]):
     """A tensor of Triton's: scalars stay arrays, and `x += y` changes no other name's array."""
 
     def to(self, dtype: Any) -> Block:
-        return self.astype(dtype)
+        return block(self.astype(dtype))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Block:
         return block(array)
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Any) -> Any:  # type: ignore[misc]
         return self + other
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: Any) -> Any:  # type: ignore[misc]
         return self * other
 
-    def __ixor__(self, other: Any) -> Any:
+    def __ixor__(self, other: Any) -> Any:  # type: ignore[misc]
         return self ^ other
 
 

@@ -126,23 +126,21 @@ def test_every_call_of_ours_exists_in_the_worker_and_ends_in_runner_v2() -> None
 
 
 class Sampling:
-    """Runner V2's sampler, with its kernels run by numpy. Each request is at a position of its own."""
+    """Runner V2's sampler: on the GPU where there is one, else with its kernels run by numpy."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
         from vllm.triton_utils import HAS_TRITON
         from vllm.v1.worker.gpu import buffer_utils, input_batch, states
         from vllm.v1.worker.gpu.sample import gumbel, logprob, prompt_logprob, sampler
 
-        if HAS_TRITON:
-            pytest.skip("for machines without Triton; docs/gpu.md has the command for a GPU")
-        run_kernels_by_numpy(monkeypatch, buffer_utils, input_batch, gumbel, logprob, prompt_logprob)
-        monkeypatch.setattr(buffer_utils, "is_uva_available", lambda: False)
-        self._requests = requests
-        cpu = torch.device("cpu")
-        self._states = states.RequestState(requests, 64, 64, 0, VOCABULARY, cpu)
+        self.device = torch.device("cuda" if HAS_TRITON else "cpu")
+        if not HAS_TRITON:
+            run_kernels_by_numpy(monkeypatch, buffer_utils, input_batch, gumbel, logprob, prompt_logprob)
+            monkeypatch.setattr(buffer_utils, "is_uva_available", lambda: False)
+        self._states = states.RequestState(requests, 64, 64, 0, VOCABULARY, self.device)
         config: Any = SimpleNamespace(reasoning_config=None)
         self._sampler = sampler.Sampler(
-            config, requests, VOCABULARY, cpu, self._states, logprobs_mode="processed_logprobs"
+            config, requests, VOCABULARY, self.device, self._states, logprobs_mode="processed_logprobs"
         )
 
     def draw(self, logits: Tensor, params: Sequence[Any], positions: Sequence[int]) -> tuple[list[int], list[float]]:
@@ -155,29 +153,31 @@ class Sampling:
             self._sampler.add_request(places[-1], given)
         self._states.apply_staged_writes()
         self._sampler.apply_staged_writes()
-        index = torch.tensor(places, dtype=torch.int32)
-        lengths = torch.tensor(positions, dtype=torch.int32) + 1
-        rows = torch.arange(count + 1, dtype=torch.int32)
+        rows = np.arange(count + 1, dtype=np.int32)
+        index, lengths = self._ints(places), self._ints(positions) + 1
         batch: Any = SimpleNamespace(
             num_reqs=count,
             expanded_idx_mapping=index,
             idx_mapping=index,
-            idx_mapping_np=index.numpy(),
-            cu_num_logits=rows,
-            cu_num_logits_np=rows.numpy(),
-            expanded_local_pos=torch.zeros(count, dtype=torch.int32),
-            positions=torch.tensor(positions),
-            logits_indices=rows[:-1].long(),
-            input_ids=torch.zeros(count, dtype=torch.int32),
+            idx_mapping_np=np.array(places, np.int32),
+            cu_num_logits=self._ints(rows),
+            cu_num_logits_np=rows,
+            expanded_local_pos=self._ints([0] * count),
+            positions=self._ints(positions).long(),
+            logits_indices=self._ints(rows[:-1]).long(),
+            input_ids=self._ints([0] * count),
             seq_lens=lengths,
-            seq_lens_cpu_upper_bound=lengths,
+            seq_lens_cpu_upper_bound=lengths.cpu(),
         )
-        output = self._sampler(logits.clone(), batch)
+        output = self._sampler(logits.to(self.device, copy=True), batch)
         for row in range(count):
             self._states.remove_request(str(row))
         assert output.num_sampled.tolist() == [1] * count
         assert torch.equal(output.logprobs_tensors.logprob_token_ids, output.sampled_token_ids)
         return output.sampled_token_ids[:, 0].tolist(), output.logprobs_tensors.logprobs[:, 0].tolist()
+
+    def _ints(self, values: Any) -> Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=self.device)
 
 
 def ours(gpus_engine: Any, seeds: Sequence[int], greedy: bool = False, **keys: Any) -> list[Any]:
@@ -247,36 +247,36 @@ def test_v2_has_each_prompt_tokens_log_probability_however_the_prompt_is_cut(
 ) -> None:
     from vllm.v1.worker.gpu.sample.prompt_logprob import PromptLogprobsWorker
 
-    Sampling(monkeypatch, 1)  # for its kernels
+    device = Sampling(monkeypatch, 1).device
     tokens = [3, 1, 4, 1, 5, 2, 6, 5, 3]
-    logits = torch.randn(9, VOCABULARY, generator=torch.Generator().manual_seed(2))
+    logits = torch.randn(9, VOCABULARY, generator=torch.Generator().manual_seed(2)).to(device)
     engine, recorded = gpus_engine(temperature=0.5)
     with pytest.raises(AssertionError):  # nobody answers
         engine.prompt_logprobs(np.array(tokens, np.int32))
     (params,) = recorded.requests
     assert params.skip_reading_prefix_cache
-    worker = PromptLogprobsWorker(1, torch.device("cpu"), logprobs_mode="processed_logprobs")
+    worker = PromptLogprobsWorker(1, device, logprobs_mode="processed_logprobs")
     worker.add_request("a", 0, params)
     found: Any = {}
     for cut, start in zip(cuts, np.cumsum([0, *cuts]), strict=False):
         assert found == {}
         batch: Any = SimpleNamespace(
             req_ids=["a"],
-            idx_mapping=torch.zeros(1, dtype=torch.int32),
+            idx_mapping=torch.zeros(1, dtype=torch.int32, device=device),
             idx_mapping_np=np.zeros(1, np.int32),
             num_tokens=cut,
             num_computed_prefill_tokens_np=np.array([start]),
             num_scheduled_tokens=np.array([cut]),
             prefill_len_np=np.array([9]),
-            query_start_loc=torch.tensor([0, cut], dtype=torch.int32),
+            query_start_loc=torch.tensor([0, cut], dtype=torch.int32, device=device),
             query_start_loc_np=np.array([0, cut]),
         )
         found = worker.compute_prompt_logprobs(
             lambda rows: rows,  # the hidden states are the logits
             logits[start : start + cut],
             batch,
-            torch.tensor([[*tokens, 0]], dtype=torch.int32),
-            torch.tensor([start], dtype=torch.int32),
+            torch.tensor([[*tokens, 0]], dtype=torch.int32, device=device),
+            torch.tensor([start], dtype=torch.int32, device=device),
             np.array([9]),
         )
     want = torch.log_softmax(logits[:-1], -1)[torch.arange(8), tokens[1:]]
@@ -312,6 +312,6 @@ def test_vllms_reload_writes_into_the_same_storage_tied_heads_too() -> None:
         reload.finalize_layerwise_reload(model, SimpleNamespace(dtype=torch.float32))
         assert all(torch.equal(model.get_parameter(name), tensor) for name, tensor in new.items())
         assert torch.equal(model.head.weight, new["embedding.weight"])
-        assert model.layer.turns.tolist() == [0, 1, 2, 3]  # type: ignore[union-attr, operator]
+        assert model.layer.turns.tolist() == [0, 1, 2, 3]  # type: ignore[operator]
         now = {name: tensor.data_ptr() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
         assert now == places
