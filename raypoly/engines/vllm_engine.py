@@ -2,6 +2,7 @@
 
 Facts about vLLM 0.32 that it relies on:
 
+- A GPU takes Model Runner V2, a CPU V1; docs/gpu.md says what differs.
 - `reload_weights` is right only for untied heads. On a CPU a tied head silently keeps its old weights: it is refused.
 - The prefix cache survives a reload and must be reset.
 - On AMX processors bf16 kernels crash unless the process has requested the tile state.
@@ -65,6 +66,7 @@ class VllmEngine:
                 disable_log_stats=True,
                 # A CPU engine compiles nothing (it would need a C++ compiler and half a minute), and never cuts a
                 # prompt in two: seeded sampling behind a partial prefill needs a generator offset, which CPUs lack.
+                # Runner V2 has no generators: its noise is a hash of seed, position and token.
                 enforce_eager=not cuda,
                 enable_chunked_prefill=cuda,
                 max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),

@@ -115,7 +115,8 @@ def _token_bytes(config: Config, shape: ModelShape) -> int:
 
 
 def _vllm_work(config: Config, shape: ModelShape) -> int:
-    """Of the largest batch: the MLP's three arrays and the stream twice; logits of all sequences and two copies."""
+    """Of the largest batch: the MLP's three arrays and the stream twice; for all sequences logits, their copy after
+    temperature, and the counts for penalties that vLLM always keeps (`PenaltiesState.output_bin_counts`)."""
     generator = config.generator
     tokens = max(_VLLM_BATCH, generator.max_prompt_tokens + generator.max_tokens)
     w = width(config.model.dtype == "bfloat16")
