@@ -1,9 +1,10 @@
 """Weight transfer into vLLM: its own backends for the GPU, and ours for a CPU registered beside them.
 
-An engine receives a parcel by vLLM's own three calls
-(start, update, finish) with every backend, so a CPU tests that route too; only the bytes take another way. The
-learner's side of CUDA IPC needs torch alone, as in vLLM's own trainer (one handle a parameter, nothing is copied). For
-NCCL vLLM's trainer sends the packed buckets.
+An engine receives a parcel by vLLM's own three calls (start, update, finish) with every backend, so a CPU tests that
+route too; only the bytes take another way. The learner's side of CUDA IPC needs torch alone: one handle a parameter,
+as in vLLM's own trainer, whose call is the transfer itself, while here the driver calls the engine. One rank copies
+nothing; several offer whole copies, and their handles are merged by GPU. For NCCL vLLM's trainer sends the packed
+buckets.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ _GROUPED: Mapping[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(
 _WIDEST = 256
 """The largest head of the flash kernel."""
 FLASH_DEVICES = ("cuda",)
+"""Where there is one."""
 
 
 class ScoresChanged(UsageError):

@@ -32,6 +32,8 @@ from raypoly.policy.training_rows import TrainingRow
 BACKEND = "inductor"
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Environment variables that silently switch off PyTorch's compiler."""
+_ASKED = "train.compile=true, but "
+"""What errors begin with."""
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
 
@@ -48,7 +50,7 @@ def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compil
         except UsageError as error:
             _undo(model)
             recompute(model, kind)
-            return f"layers not compiled ({error})"
+            return f"layers not compiled ({str(error).removeprefix(_ASKED)})"  # nobody asked for it
     if compiled:
         compile_layers(model, bf16, kind)
         return "layers compiled"
@@ -69,12 +71,12 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
 
     if not is_packed(model):
         raise UsageError(
-            f"train.compile=true, but rows of this model ({type(model).__name__}) are padded to one length, which the "
+            f"{_ASKED}rows of this model ({type(model).__name__}) are padded to one length, which the "
             "learner does not compile: set train.compile=false."
         )
     for name in _SWITCHES:
         if os.environ.get(name) == "1":
-            raise UsageError(f"train.compile=true, but {name}=1 switches compilation off: unset one of the two.")
+            raise UsageError(f"{_ASKED}{name}=1 switches compilation off: unset one of the two.")
     if kind == "layers":
         recompute(model, kind)
     batch = _batch()
@@ -93,7 +95,7 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     except TorchDynamoException as error:
         reason = str(error).strip().splitlines()[0]
         raise UsageError(
-            f"train.compile=true, but PyTorch can't compile this model here ({reason}). A C++ compiler has to be "
+            f"{_ASKED}PyTorch can't compile this model here ({reason}). A C++ compiler has to be "
             "installed (apt install g++, xcode-select --install), on a GPU Triton too; or set train.compile=false."
         ) from error
     moved, off = logprob_distance(compiled_T, logp_T, bf16), abs(compiled_norm / norm - 1)

@@ -112,4 +112,5 @@ def test_by_default_layers_are_compiled_where_that_works_and_the_learner_says_wh
     one = learner(folder, "bfloat16", activation_checkpointing="products")
     assert "; layers not compiled (" in one.rows
     assert "C++ compiler" in one.rows
+    assert "train.compile=true" not in one.rows, "nobody said that"
     assert distance(want, gradients(one)) < 0.02
