@@ -26,7 +26,7 @@ from torch import Tensor
 _BLOCK = 1 << 14
 _CHUNK = {"cpu": _BLOCK}
 """Elements at a time, eight bytes each. On a CPU torch computes so few in one thread: threads that wait for each other
-after every few microseconds take 20 times as long where the cores have other work, as with engine and learner on two."""
+after every few microseconds take many times as long where other processes want the cores."""
 _LARGE_CHUNK = 1 << 22
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

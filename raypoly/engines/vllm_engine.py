@@ -2,7 +2,7 @@
 
 Facts about vLLM 0.32 that it relies on:
 
-- On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_untied.py`).
+- On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_head.py`).
 - The prefix cache survives a reload and must be reset.
 - On AMX processors bf16 kernels crash unless the process has requested the tile state.
 - `processed_logprobs` are log-probabilities after temperature.
@@ -27,8 +27,8 @@ from raypoly.config import GeneratorConfig
 from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.transfer import Parcel
 from raypoly.engines.vllm_hashes import LoadedWeights
+from raypoly.engines.vllm_head import LOAD_FORMAT, keep_in_float32, register_loader
 from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
-from raypoly.engines.vllm_untied import LOAD_FORMAT, register_loader
 from raypoly.values import Float32, Int32
 
 
@@ -72,6 +72,8 @@ class VllmEngine:
             )
         )
         (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
+        if not cuda:
+            self._engine.apply_model(keep_in_float32)
         self._submitted = 0
         self.decoded = 0
         """Engine steps so far: shows progress within a long group."""

@@ -1,8 +1,11 @@
-"""A tied model's head as a tensor of its own, for vLLM's CPU engine.
+"""The head of vLLM's CPU engine: a tensor of its own, kept in float32.
 
-That engine computes with a packed copy of the head. A head that is the embedding gets no update of its own: vLLM 0.32
-then goes on with the old copy. Untied (`tie_word_embeddings`), it is updated, packed and hashed like any tensor. The
-checkpoint has no such tensor, so the loader here gives it the embedding's.
+That engine computes with packed copies of weights. A head that is the embedding gets no update of its own: vLLM 0.32
+then goes on with the old copy. Untied (`tie_word_embeddings`), it is updated and hashed like any tensor. The checkpoint
+has no such tensor, so the loader here gives it the embedding's.
+
+For logits in float32 (`head_dtype`) vLLM casts the head at every step on a CPU: with a vocabulary of 49,152 that is
+most of a step of a small model. A head that is float32 already, with the values that bfloat16 has, needs no cast.
 """
 
 from __future__ import annotations
@@ -57,3 +60,11 @@ def register_loader() -> None:
             super().load_weights(model, model_config)
 
     loaders.register_model_loader(LOAD_FORMAT)(UntiedLoader)
+
+
+def keep_in_float32(model: Module) -> None:
+    """Keep the head so, now and in all reloads, which copy into the tensor that is there."""
+    head: Any = import_module("vllm.model_executor.layers.vocab_parallel_embedding").ParallelLMHead
+    for module in model.modules():
+        if isinstance(module, head):
+            module.weight.data = module.weight.data.float()
