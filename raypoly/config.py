@@ -141,8 +141,8 @@ class ProblemsConfig(Section):
     until: str | None = Field(None, description="For `jsonl`: the last day of the problems to take, inclusive.")
     chat_template: str | None = Field(
         None,
-        description="For `verl` and `template`: folder, GGUF file or hub id of the tokenizer whose chat template renders "
-        "messages, usually the same as model.path. `plain` takes only the messages' texts.",
+        description="For `verl` and `template`: folder, GGUF file or hub id of the tokenizer whose chat template "
+        "renders messages, usually the same as model.path. `plain` takes only the messages' texts.",
     )
     template: str = Field(
         "none",
