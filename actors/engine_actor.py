@@ -24,9 +24,10 @@ T = TypeVar("T")
 Sampled = tuple[int, tuple[Rollout, ...]]
 """(slot, the group's rollouts)."""
 
-_PROBE_RESPONSE = 64
-"""The most tokens of the response that is compared after a weight update. It is sampled alone, while the step waits,
-and spans two to four blocks of the KV cache. An engine without blocks has a number of its own, `probe_tokens`."""
+_PROBE_RESPONSE = 16
+"""The most tokens of the response that is compared after a weight update. It is sampled alone, while the step waits.
+Behind the fixed prompt (`workflows.step.weight_sync`) it goes from one block of the KV cache into the next. An engine
+without blocks has a number of its own, `probe_tokens`."""
 
 
 class GeneratorActor(Watched):

@@ -154,7 +154,7 @@ class LearnerActor(Watched):
         if self._learner.midway:
             raise WeightsMidway(f"Step {version} is between its updates.")
         if transport == "objects":
-            return Parcel(version, weights=self._learner.export())
+            return Parcel(version, weights=self._learner.host_weights())  # Ray copies them before the next call
         sender = self._senders.get(peer)
         if sender is None:
             return Parcel(version)

@@ -29,6 +29,8 @@ class ModelFiles:
     path: Path
     hub: str | None = None
     """The model's name on the Hugging Face hub, if the folder came from there."""
+    title: str | None = None
+    """What the config calls a model whose folder is in raypoly's cache."""
     sent: Any = None
     """The reference to a small folder's files by name, in the object store."""
     digest: str = ""
@@ -37,7 +39,7 @@ class ModelFiles:
     @property
     def name(self) -> str:
         """What people call the model."""
-        return self.hub or self.path.name
+        return self.hub or self.title or self.path.name
 
     def with_copy(self) -> ModelFiles:
         """The same, with a copy for nodes that don't have the folder, if it is small. Needs a connected Ray."""

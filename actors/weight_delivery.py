@@ -95,9 +95,7 @@ class WeightDelivery:
 
         False where another learner may have answered: on a GPU its replay may have given other weights.
         """
-        if self._hashes is None or self._hashes[1] != started:
-            self._hashes = asyncio.ensure_future(self._source.weight_hashes()), started
-        hashes = self._hashes[0]
+        hashes = self._source_hashes(started)
         got = await engine.call("update", engine.actor.weight_hashes.remote())
         wrong = [] if got is None else differing_weights(await hashes, got)
         engine.proved = got is not None and not wrong
@@ -111,6 +109,12 @@ class WeightDelivery:
                 "report this."
             )
         return True
+
+    def _source_hashes(self, started: int) -> asyncio.Future[Mapping[str, str]]:
+        """The hashes of the learner that started so, asked for once."""
+        if self._hashes is None or self._hashes[1] != started:
+            self._hashes = asyncio.ensure_future(self._source.weight_hashes()), started
+        return self._hashes[0]
 
     async def _by_transport(self, engine: EngineClient) -> int:
         """Returns `started` of the learner that sent the weights, as `_as_object`."""
@@ -132,6 +136,7 @@ class WeightDelivery:
                 offered = await self._source.offer(self._transport, engine.first_name)
                 self._object = offered, self._source.started
             parcel, started = self._object
+            self._source_hashes(started)  # the learner hashes while the engine loads
         try:
             await engine.call("update", engine.actor.receive.remote(parcel, self._version))
         except ObjectLostError:

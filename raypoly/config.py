@@ -83,7 +83,14 @@ class ModelConfig(Section):
     """The policy's starting point."""
 
     path: str | None = Field(
-        None, description="A Hugging Face folder or hub id. Default: the tiny model of `warm_start`."
+        None,
+        description="A Hugging Face folder, a hub id, a `.gguf` file that transformers reads, or `smollm2-q4` (a "
+        "packaged one: docs/models.md). Default: the tiny model of `warm_start`.",
+    )
+    sha256: str | None = Field(
+        None,
+        description="Of the GGUF file at `path`. raypoly sets it, so that another file is another run. Set it to be "
+        "sure of the file.",
     )
     dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
@@ -134,8 +141,8 @@ class ProblemsConfig(Section):
     until: str | None = Field(None, description="For `jsonl`: the last day of the problems to take, inclusive.")
     chat_template: str | None = Field(
         None,
-        description="For `verl` and `template`: folder or hub id of the tokenizer whose chat template renders "
-        "messages, usually the same as model.path. `plain` takes only the messages' texts.",
+        description="For `verl` and `template`: folder, GGUF file or hub id of the tokenizer whose chat template "
+        "renders messages, usually the same as model.path. `plain` takes only the messages' texts.",
     )
     template: str = Field(
         "none",

@@ -27,12 +27,16 @@ class FolderCache:
         self.root = root
         self.say = say
 
+    def place(self, key: str) -> Path:
+        """Where the folder of `key` is, if it is there."""
+        return self.root / key[:24]
+
     def ensure(self, key: str, make: Callable[[Path], None]) -> Path:
         """The sound folder of `key`. If there is none, `make` fills a temporary folder, which is renamed into place.
 
         Waits for another process that makes the same folder. Raises `UsageError` if the cache can't be written.
         """
-        folder = self.root / key[:24]
+        folder = self.place(key)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with _locked(self.root / f"{folder.name}.lock"):
@@ -48,6 +52,8 @@ class FolderCache:
         if folder.exists():
             self.say(f"the cached {folder} is damaged ({damage}): it is made again")
             shutil.rmtree(folder)
+        for left in self.root.glob(f".{folder.name}-*"):  # by a process that was killed: this one has the lock
+            shutil.rmtree(left, ignore_errors=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=self.root))
         try:
             make(aside)
@@ -82,7 +88,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _write_manifest(folder: Path) -> None:

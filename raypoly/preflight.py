@@ -17,6 +17,7 @@ from raypoly.config import Config, JudgeConfig
 from raypoly.engines.vllm_arguments import check_engine_args
 from raypoly.errors import MissingKey, UsageError
 from raypoly.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
+from raypoly.gguf_models import GgufModel
 from raypoly.metrics.sinks import check_packages
 from raypoly.objectives.objective_hooks import distinct_prompts, needed_stages
 from raypoly.plugins import load_plugin
@@ -167,8 +168,12 @@ def _reward(config: Config) -> None:
 
 
 def _model(config: Config) -> None:
-    """A local path exists and holds a model; `owner/name` may be a hub id."""
+    """A local path exists and holds a model, a GGUF file one that can be read; `owner/name` may be a hub id."""
     if config.model.path is None:
+        return
+    gguf = GgufModel.find(config.model.path)
+    if gguf is not None:
+        gguf.config()
         return
     folder = Path(config.model.path).expanduser()
     if folder.is_dir():

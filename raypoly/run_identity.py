@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from raypoly.config import Config, Section
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.gguf_models import with_sha256
 from raypoly.run_folder import explain_unusable, open_leased, run_location
 from raypoly.store import Lease, Store, open_store
 from raypoly.store.catalogue import completed_steps
@@ -55,7 +56,7 @@ class RunDirectory:
 
     location: Location
     config: Config
-    """As given, with the horizon of the learning rate's decay fixed."""
+    """As given, with the horizon of the learning rate's decay and the hash of a model in a GGUF file filled in."""
     resumes: bool
     """Whether it already holds a run."""
     changes: tuple[Change, ...]
@@ -110,6 +111,7 @@ def resolve_run(config: Config) -> RunDirectory:
     Raises `UsageError` if the place can't be used or holds something other than a run, and for keys that differ from
     the run's first start but may not.
     """
+    config = config.model_copy(update={"model": with_sha256(config.model)})
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
     location = run_location(

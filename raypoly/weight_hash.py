@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 _BLOCK = 1 << 14
-_CHUNK = {"cpu": 1 << 18}
-"""Elements at a time, eight bytes each: on a CPU as many as its caches hold."""
+_CHUNK = {"cpu": _BLOCK}
+"""Elements at a time, eight bytes each. On a CPU torch computes so few in one thread: threads that wait for each other
+after every few microseconds take many times as long where other processes want the cores."""
 _LARGE_CHUNK = 1 << 22
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -38,14 +39,16 @@ def weight_hash(tensor: Tensor, dtype: torch.dtype, chunk: int | None = None) ->
     flat = tensor.detach().reshape(-1)
     kept = dtype if tensor.is_floating_point() else tensor.dtype
     size, within = chunk or _CHUNK.get(flat.device.type, _LARGE_CHUNK), _within_block(flat.device)
-    total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    sums = torch.zeros(-(-flat.numel() // _BLOCK), dtype=torch.int64, device=flat.device)  # of each block of B
     room = torch.empty(min(size, flat.numel()), dtype=torch.int64, device=flat.device)  # one, for all chunks
     for start in range(0, flat.numel(), size):
         bits = flat[start : start + size].to(kept).view(_INTEGERS[kept.itemsize])
-        products, blocks = room[: bits.numel()].copy_(bits), bits.numel() // _BLOCK
+        products, first, blocks = room[: bits.numel()].copy_(bits), start // _BLOCK, bits.numel() // _BLOCK
         whole, rest = products[: blocks * _BLOCK].view(blocks, _BLOCK), products[blocks * _BLOCK :]
-        sums = torch.cat([whole.mul_(within).sum(1), rest.mul_(within[: rest.numel()]).sum()[None]])
-        total += (sums * _multipliers(_BLOCK + start // _BLOCK, blocks + 1).to(flat.device)).sum()
+        torch.sum(whole.mul_(within), 1, out=sums[first : first + blocks])
+        if rest.numel():
+            sums[first + blocks] = rest.mul_(within[: rest.numel()]).sum()
+    total = (sums * _multipliers(_BLOCK, len(sums)).to(flat.device)).sum()
     return f"{str(kept).removeprefix('torch.')}{list(tensor.shape)}:{int(total) % 2**64:016x}"
 
 

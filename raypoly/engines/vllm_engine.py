@@ -3,7 +3,7 @@
 Facts about vLLM 0.32 that it relies on:
 
 - A GPU takes Model Runner V2, a CPU V1; docs/gpu.md says what differs.
-- `reload_weights` is right only for untied heads. On a CPU a tied head silently keeps its old weights: it is refused.
+- On a CPU a tied head silently keeps its old weights, so the engine is given an untied one (`vllm_head.py`).
 - The prefix cache survives a reload and must be reset.
 - On AMX processors bf16 kernels crash unless the process has requested the tile state.
 - `processed_logprobs` are log-probabilities after temperature.
@@ -28,8 +28,8 @@ from raypoly.config import GeneratorConfig
 from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.transfer import Parcel
 from raypoly.engines.vllm_hashes import LoadedWeights
+from raypoly.engines.vllm_head import LOAD_FORMAT, keep_in_float32, register_loader
 from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
-from raypoly.errors import UsageError
 from raypoly.values import Float32, Int32
 
 
@@ -40,11 +40,9 @@ class VllmEngine:
         cuda = torch.cuda.is_available()
         _prepare_process(config, dtype, cuda)
         vllm = checked_vllm()  # after the environment is set: vLLM reads it at import
-        if not cuda and AutoConfig.from_pretrained(model_path).tie_word_embeddings:
-            raise UsageError(
-                f"model.path={model_path} ties its head to its embedding, whose updates vLLM's CPU engine ignores: "
-                "set generator.engine=transformers."
-            )
+        tied = not cuda and AutoConfig.from_pretrained(model_path).tie_word_embeddings
+        if tied:
+            register_loader()
         self._config = config
         self._stop = end_tokens(model_path)
         self._vllm = vllm
@@ -53,7 +51,8 @@ class VllmEngine:
             vllm.EngineArgs(
                 model=str(model_path),
                 dtype=dtype,
-                hf_overrides={"head_dtype": "float32"},  # logits as the learner has them: sums in float32, not rounded
+                # logits as the learner has them: sums in float32, not rounded
+                hf_overrides={"head_dtype": "float32", **({"tie_word_embeddings": False} if tied else {})},
                 max_model_len=config.max_prompt_tokens + config.max_tokens,
                 max_num_seqs=config.max_sequences,
                 logprobs_mode="processed_logprobs",
@@ -71,10 +70,12 @@ class VllmEngine:
                 enable_chunked_prefill=cuda,
                 max_num_batched_tokens=max(8192, config.max_prompt_tokens + config.max_tokens),
                 seed=0,
-                **config.engine_args,
+                **({"load_format": LOAD_FORMAT} if tied else {}) | config.engine_args,
             )
         )
         (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
+        if not cuda:
+            self._engine.apply_model(keep_in_float32)
         self._submitted = 0
         self.decoded = 0
         """Engine steps so far: shows progress within a long group."""

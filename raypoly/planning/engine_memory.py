@@ -71,6 +71,9 @@ def engine_parts(config: Config, shape: ModelShape, device: Device, layout: Devi
     if generator.engine == "vllm":
         if gpu:
             yield MemoryPart("engine: largest batch and CUDA graphs", _vllm_work(config, shape), phases)
+        else:
+            packed = width(config.model.dtype == "bfloat16") * shape.tied
+            yield MemoryPart("engine: its own head", (4 + packed) * shape.head, phases)
         _check_room(config, shape, device, space)
         cache = _vllm_cache(config, shape, device)
         yield MemoryPart("engine: KV cache", cache, phases, share or ("generator.memory_gib",))

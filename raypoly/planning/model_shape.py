@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raypoly.gguf_models import GgufModel
+
 _SIZES = {
     "vocabulary": "vocab_size",
     "hidden": "hidden_size",
@@ -132,6 +134,7 @@ PUBLISHED: Mapping[str, ModelShape] = {
     "Qwen/Qwen2.5-7B": _qwen2(3584, 18944, 28, 28, 4, 152_064),
     "Qwen/Qwen2.5-14B": _qwen2(5120, 13824, 48, 40, 8, 152_064),
     "Qwen/Qwen2.5-32B": _qwen2(5120, 27648, 64, 40, 8, 152_064),
+    "HuggingFaceTB/SmolLM2-135M": ModelShape(49_152, 576, 1536, 30, 9, 3, 64, tied=True),
     "meta-llama/Llama-3.2-1B": ModelShape(128_256, 2048, 8192, 16, 32, 8, 64, tied=True),
     "meta-llama/Llama-3.2-3B": ModelShape(128_256, 3072, 8192, 28, 24, 8, 128, tied=True),
     "meta-llama/Llama-3.1-8B": ModelShape(128_256, 4096, 14336, 32, 32, 8, 128, tied=False),
@@ -154,7 +157,11 @@ def shape_of(path: str | None) -> ModelShape | None:
 
 
 def config_of(path: str) -> dict[str, Any] | None:
-    """What `config.json` says, of a folder here or of one that the hub's cache has; None where there is none."""
+    """What `config.json` says, of a folder here, of a GGUF file's, or of one that the hub's cache has; None where there
+    is none."""
+    gguf = GgufModel.find(path)
+    if gguf is not None:
+        return gguf.config()
     folder = Path(path).expanduser()
     file: object = folder / "config.json"
     if not folder.is_dir():

@@ -253,7 +253,14 @@ class PolicyLearner:
 
     def export(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         """Copies of `weights` on the host; empty on ranks other than 0."""
-        return {name: tensor.cpu().numpy().copy() for name, tensor in self.weights() if self._ranks.rank == 0}
+        return {name: array.copy() for name, array in self.host_weights().items()}
+
+    def host_weights(self) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        """`weights` on the host, not copied where they are there; empty on ranks other than 0. There tied weights are
+        one array, which is then sent once."""
+        hosts = {name: tensor.cpu() for name, tensor in self.weights() if self._ranks.rank == 0}
+        arrays = {(host.data_ptr(), host.shape): host.numpy() for host in hosts.values()}
+        return {name: arrays[host.data_ptr(), host.shape] for name, host in hosts.items()}
 
     def weight_hashes(self) -> dict[str, str]:
         """`weight_hash` of each of `weights` in `model.dtype`; empty on ranks other than 0."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raypoly.errors import CorruptData, UsageError
+from raypoly.gguf_models import with_sha256
 from raypoly.preparing.prepare_config import PrepareConfig
 from raypoly.run_folder import open_leased, run_location
 from raypoly.run_identity import (
@@ -42,6 +43,7 @@ class PreparationFolder:
     @classmethod
     def of(cls, config: PrepareConfig) -> PreparationFolder:
         """The config's folder. Raises `UsageError` if it can't be used."""
+        config = config.model_copy(update={"model": with_sha256(config.model)})
         name = f"prepare-{config.run.name}-{config_hash(config)}"
         return cls(run_location(config.run, name, storage_options(config.of_a_run())), config)
 

@@ -23,6 +23,7 @@ from actors.model_files import ModelFiles, download_model
 from actors.scorer_pool import ScorerPool
 from raypoly import objectives, problems
 from raypoly.config import Config
+from raypoly.gguf_models import GgufModel
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.objectives import Objective
 from raypoly.objectives.objective_hooks import distinct_prompts
@@ -264,13 +265,17 @@ def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sink
 
 
 async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
-    """The model that the policy starts from: the config's, the hub's, or the tiny one after its warm start."""
+    """The model that the policy starts from: a folder's, a GGUF file's, the hub's, or the tiny one after its warm
+    start."""
     if config.model.path is None:
         from workflows.startup.warm_start import (
             ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
         )
 
         return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set))
+    gguf = GgufModel.find(config.model.path)
+    if gguf is not None:
+        return ModelFiles(await asyncio.to_thread(gguf.folder), title=gguf.name)
     folder = Path(config.model.path).expanduser().absolute()
     if folder.is_dir():
         return ModelFiles(folder)

@@ -1,7 +1,7 @@
 """Weight sync: the learner's new weights go to every engine, which proves them (`actors/weight_delivery.py`).
 
-Engine and learner then compute the same log-probabilities: of a fixed prompt, and of a response sampled after it, which
-spans several blocks of the KV cache, where it has any. That covers what no hash sees, such as a stale prefix cache or
+Engine and learner then compute the same log-probabilities: of a fixed prompt, and of a response sampled after it; both
+span several blocks of the KV cache, where it has any. That covers what no hash sees, such as a stale prefix cache or
 other kernels. But rounding moves single tokens further than an update does, so it is measured, and never stops a run.
 """
 
@@ -23,8 +23,8 @@ from workflows.step.services import Services
 _WORRYING = {"float32": 1e-3, "bfloat16": 0.1}
 """Mean |difference| of a log-probability above which a note is made. With the right weights vLLM and transformers were
 7.6e-6 apart at most in fp32; in bf16 0.025 in the mean, while single tokens reach 0.52 (a model of 135M weights)."""
-_PROBE_TOKENS = 100
-"""Tokens of the fixed prompt: more than three KV blocks of 32."""
+_PROBE_TOKENS = 120
+"""Tokens of the fixed prompt: almost four KV blocks of 32, so that a short response reaches the fifth."""
 
 
 @dataclass(frozen=True)

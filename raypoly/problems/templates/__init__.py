@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import UsageError
+from raypoly.gguf_models import GgufModel
 from raypoly.problems.prompt_parts import STATEMENT, split_prompt
 from raypoly.values import Problem
 
@@ -78,9 +79,15 @@ def load_template(name: str, key: str = "problems.template") -> PromptTemplate:
 
 
 def load_tokenizer(name: str, key: str) -> Any:
-    """The tokenizer in a folder, or of the Hugging Face hub. Raises `UsageError` that names the config key `key`."""
+    """The tokenizer in a folder, in a GGUF file, or of the Hugging Face hub.
+
+    Raises `UsageError` that names the config key `key`.
+    """
     from transformers import AutoTokenizer  # takes seconds to import
 
+    gguf = GgufModel.find(name, key)
+    if gguf is not None:
+        return gguf.tokenizer()
     folder = Path(name).expanduser()
     try:
         return AutoTokenizer.from_pretrained(folder if folder.exists() else name)

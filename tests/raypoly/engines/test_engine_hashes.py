@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,13 @@ from actors.weight_delivery import differing_weights
 from raypoly.config import GeneratorConfig, ModelConfig, TrainConfig
 from raypoly.engines import build
 from raypoly.engines.transfer import COLLECTIVE
-from raypoly.engines.transformers_engine import TransformersEngine
 from raypoly.engines.vllm_hashes import LoadedWeights
 from raypoly.losses import build as build_loss
 from raypoly.policy.policy_learner import PolicyLearner
-from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
 from raypoly.weight_hash import weight_hash
 from tests.raypoly.engines.test_engines import changed
 from tests.raypoly.engines.test_transfer import Pair
-from tests.support.random_model import TEXTS, random_model
+from tests.support.random_model import random_model
 
 Weights = dict[str, Tensor]
 ATTENTION = "model.layers.0.self_attn"
@@ -110,18 +109,18 @@ def test_a_weight_that_was_not_sent_is_found_by_its_name(joined: Joined) -> None
     assert joined.wrong({name: tensor for name, tensor in joined.right.items() if name != NORM}) == [NORM]
 
 
-def test_tied_weights_agree_under_both_names(tmp_path: Path) -> None:
-    tokenizer = build_tokenizer(TEXTS)
-    model = build_model(len(tokenizer), seed=0)
-    model.config.tie_word_embeddings = True
-    model.tie_weights()
-    save_folder(model, tokenizer, tmp_path)
-    engine = TransformersEngine(tmp_path, GeneratorConfig(engine="transformers"), "bfloat16")
-    one = changed(learner(tmp_path, "bfloat16"))
-    engine.update_weights(one.export())
-    found = engine.weight_hashes()
-    assert found == one.weight_hashes()
-    assert found["lm_head.weight"] == found["model.embed_tokens.weight"]
+@pytest.mark.parametrize("name", ["transformers", "vllm"])
+def test_tied_weights_agree_under_both_names(name: str, tmp_path: Path) -> None:
+    engine: Any = build(random_model(tmp_path, tied=True), GeneratorConfig(engine=name), "bfloat16")
+    one = learner(tmp_path, "bfloat16")
+    for _ in range(2):
+        changed(one)
+        sent = pickle.loads(pickle.dumps(one.host_weights(), protocol=5))
+        assert sent["lm_head.weight"] is sent["model.embed_tokens.weight"], "sent once"
+        engine.update_weights(sent)
+        found = engine.weight_hashes()
+        assert differing_weights(one.weight_hashes(), found) == []
+        assert found["lm_head.weight"] == found["model.embed_tokens.weight"]
 
 
 class Fused(torch.nn.Module):

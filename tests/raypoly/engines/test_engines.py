@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Gemma2Config
 
+from actors.weight_delivery import differing_weights
 from raypoly.config import GeneratorConfig, TrainConfig
 from raypoly.engines import Engine, Sample, SampleRequest, build
 from raypoly.engines.transformers_engine import TransformersEngine
+from raypoly.errors import UsageError
 from raypoly.losses import build as build_loss
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.policy_learner import PolicyLearner
+from raypoly.policy.tiny_model import build_tokenizer
 from raypoly.policy.training_rows import TrainingRow
-from tests.support.random_model import random_model
+from tests.support.random_model import TEXTS, random_model
 
 RNG = np.random.default_rng(0)
 REQUESTS = [
@@ -131,9 +134,31 @@ def test_an_update_leaves_nothing_of_the_old_weights(engine: Any, folder: Path) 
     assert worst(engine, one) < 1e-4
 
 
+@pytest.mark.parametrize("name", ["transformers", "vllm"])
+def test_a_tied_head_is_the_embedding_before_and_after_every_update(name: str, tmp_path: Path) -> None:
+    engine: Any = build(random_model(tmp_path, tied=True), GeneratorConfig(engine=name, max_tokens=24), "float32")
+    one = learner(tmp_path)
+    assert worst(engine, one) < 1e-4
+    for _ in range(2):
+        assert worst(engine, changed(one)) > 1e-2
+        engine.update_weights(one.export())
+        assert differing_weights(one.weight_hashes(), engine.weight_hashes()) == []
+        assert worst(engine, one) < 1e-4
+
+
+def test_a_head_that_vllm_keeps_tied_is_refused_on_a_cpu(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "head_dim": 32, "vocab_size": 64}
+    heads = {"num_attention_heads": 1, "num_key_value_heads": 1}
+    model = AutoModelForCausalLM.from_config(Gemma2Config(**sizes, **heads))
+    model.save_pretrained(tmp_path)
+    build_tokenizer(TEXTS).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"keeps the lm_head.weight of Gemma2ForCausalLM tied.*engine=transformers"):
+        build(tmp_path, GeneratorConfig(engine="vllm", max_tokens=4), "float32")
+
+
 def changed(one: PolicyLearner) -> PolicyLearner:
     row = TrainingRow(LONG_PROMPT[:10], LONG_PROMPT[10:20], np.zeros(10, np.float32), 1.0, 0)
-    one.begin(0, Normalisers(1, 1, 10))
+    one.begin(one.version, Normalisers(1, 1, 10))
     one.accumulate([row])
     one.apply()
     return one

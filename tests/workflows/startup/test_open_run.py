@@ -19,6 +19,21 @@ def test_a_folder_that_is_missing_is_not_looked_for_in_vain(tmp_path: Path) -> N
         asyncio.run(starting_model(config, build_problem_set(config.problems)))
 
 
+def test_a_gguf_file_becomes_a_folder_that_keeps_the_name_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gguf", reason="needs the package gguf (pip install 'raypoly[gguf]')")
+    from tests.support.gguf_files import write_gguf
+
+    monkeypatch.setenv("RAYPOLY_CACHE", str(tmp_path / "cache"))
+    path = str(write_gguf(tmp_path / "tiny.gguf"))
+    config = Config.model_validate({"model": {"path": path}})
+    model = asyncio.run(starting_model(config, build_problem_set(config.problems)))
+    assert model.name == path
+    assert model.here().parent == tmp_path / "cache" / "gguf"
+    assert (model.here() / "model.safetensors").is_file()
+
+
 def test_a_driver_of_the_default_run_loads_no_library_of_models_or_tensors() -> None:
     """Its errors come a second after the command, and it holds 130 MiB less."""
     heavy = ("transformers", "torch", "vllm")
