@@ -22,7 +22,7 @@ from raypoly.problems.tasks.task_kinds import Task, all_tasks
 from raypoly.problems.tasks.task_split import split_by_idea
 from raypoly.problems.tasks.task_wording import word_task
 from raypoly.seeds import derive
-from raypoly.values import Problem, TestSuite
+from raypoly.values import Problem
 
 _FEWEST_TESTS = 18
 _DRAWN_TESTS = 10
@@ -44,8 +44,7 @@ def load_tasks(config: ProblemsConfig) -> ProblemSet:
 
 def _worded(seed: int) -> Mapping[str, Problem]:
     """The problem of each task by id. Where two statements are too near to each other, one gets other words."""
-    tasks = {_id(task): task for task in all_tasks()}
-    problems = {name: _problem(task) for name, task in tasks.items()}
+    tasks, problems = _by_id(), dict(_without_prompts())
     pending = set(problems)
     for attempt in range(_ATTEMPTS):
         for name in sorted(pending):
@@ -65,31 +64,31 @@ def programs_of(problem: Problem) -> Mapping[str, str]:
     return task.programs
 
 
-def _problem(task: Task) -> Problem:
-    """The problem of a task, still without a prompt."""
-    return Problem(
-        id=_id(task),
-        prompt="",
-        entry_point=task.name,
-        tests=_suite(task),
-        solution=next(iter(task.programs.values())),
-        source="tasks",
-        metadata={
-            "kinds": ", ".join(kind.name for kind in task.kinds),
-            "ideas": ", ".join(sorted(task.ideas)),
-            "family": task.takes.family,
-            "strategies": ", ".join(task.programs),
-        },
-    )
-
-
-def _suite(task: Task) -> TestSuite:
-    return call_suite(task.tests(_FEWEST_TESTS, _DRAWN_TESTS))
-
-
 @cache
 def _by_id() -> Mapping[str, Task]:
     return {_id(task): task for task in all_tasks()}
+
+
+@cache
+def _without_prompts() -> Mapping[str, Problem]:
+    """The problem of each task by id, with all that does not depend on a seed."""
+    return {
+        name: Problem(
+            id=name,
+            prompt="",
+            entry_point=task.name,
+            tests=call_suite(task.tests(_FEWEST_TESTS, _DRAWN_TESTS)),
+            solution=next(iter(task.programs.values())),
+            source="tasks",
+            metadata={
+                "kinds": ", ".join(kind.name for kind in task.kinds),
+                "ideas": ", ".join(sorted(task.ideas)),
+                "family": task.takes.family,
+                "strategies": ", ".join(task.programs),
+            },
+        )
+        for name, task in _by_id().items()
+    }
 
 
 def _id(task: Task) -> str:

@@ -95,6 +95,8 @@ class TaskFile:
     """By their name in the file: one for each constant."""
     compositions: Sequence[tuple[str, str]]
     """The names of the outer and of the inner kind."""
+    left_out: frozenset[str]
+    """Names of compositions that are no task."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,12 @@ def read_task_file() -> TaskFile:
     kinds = {row["name"]: list(_kinds_of(row, data["styles"], inputs)) for row in data["kinds"]}
     pairs = [_Composition.model_validate(row) for row in data["compositions"]]
     return TaskFile(
-        data["frames"], data["endings"], inputs, kinds, [(a, b) for it in pairs for b in it.inner for a in it.outer]
+        frames=data["frames"],
+        endings=data["endings"],
+        inputs=inputs,
+        kinds=kinds,
+        compositions=[(a, b) for it in pairs for b in it.inner for a in it.outer],
+        left_out=frozenset(data["left_out"]),
     )
 
 
@@ -222,7 +229,7 @@ def all_tasks() -> tuple[Task, ...]:
         for kinds in itertools.product(file.kinds[outer], file.kinds[inner]):
             task = Task(kinds, file.inputs[kinds[-1].takes])
             results = _behaviour(task)
-            if results not in seen and _says_something(task, results):
+            if results not in seen and task.name not in file.left_out and _says_something(task, results):
                 seen.add(results)
                 tasks.append(task)
     return tuple(tasks)
@@ -245,8 +252,10 @@ def _probes(takes: str) -> tuple[str, ...]:
 
 
 def _says_something(task: Task, results: Sequence[str]) -> bool:
-    """Whether the results vary; of True and False each has to come up in a tenth of the probes."""
-    found = results[1:]
+    """Whether the results vary, and are not what was given; of True and False each has to be a tenth of them."""
+    found, given = results[1:], _probes(task.kinds[-1].takes)
     if task.kinds[0].gives == "bool":
         return min(found.count("true"), found.count("false")) >= len(found) / 10
-    return len(set(found)) >= _FEWEST_RESULTS
+    return len(set(found)) >= _FEWEST_RESULTS and any(
+        f"[{result}]" != args for result, args in zip(found, given, strict=True)
+    )
