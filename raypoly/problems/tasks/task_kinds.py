@@ -148,19 +148,19 @@ class Task:
 
         Of many draws those are taken whose results are the rarest so far, so that no single result passes most tests.
         """
-        found = {json.dumps(args): (args, self.result(args)) for args in self._edges()}
+        found = {json.dumps(args): json.dumps(self.result(args)) for args in self._edges()}
         rng, until = random.Random(derive("task tests", self.name)), max(fewest, len(found) + drawn)
-        offered: dict[str, tuple[list[Any], Any]] = {}
+        offered: dict[str, str] = {}
         for number in range(_DRAWS):
             args = self.takes.draw(rng, number)
-            offered.setdefault(json.dumps(args), (args, self.result(args)))
-        times = Counter(json.dumps(result) for _, result in found.values())
+            if (key := json.dumps(args)) not in found:
+                offered[key] = json.dumps(self.result(args))
+        times = Counter(found.values())
         while len(found) < until:
-            left = [key for key in offered if key not in found]
-            key = min(left, key=lambda it: times[json.dumps(offered[it][1])])
-            found[key] = offered[key]
-            times[json.dumps(offered[key][1])] += 1
-        return list(found.values())
+            key = min(offered, key=lambda it: times[offered[it]])
+            times[offered[key]] += 1
+            found[key] = offered.pop(key)
+        return [(json.loads(args), json.loads(result)) for args, result in found.items()]
 
     def _edges(self) -> list[list[Any]]:
         own = [edge for kind in self.kinds if kind.takes == self.kinds[-1].takes for edge in kind.edges]

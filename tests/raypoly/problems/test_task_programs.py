@@ -13,6 +13,7 @@ import pytest
 
 from raypoly.config import ProblemsConfig, ScorerConfig
 from raypoly.errors import UsageError
+from raypoly.judge.structural import structural_labels
 from raypoly.problems import build_problem_set
 from raypoly.problems.tasks import programs_of
 from raypoly.problems.tasks.task_kinds import Task, all_tasks, compile_program
@@ -20,7 +21,7 @@ from raypoly.sandbox import Sandbox
 from raypoly.values import Problem
 
 PLAIN = ("None", "0", "1", "-1", "True", "False", "''", "[]", "{}")
-SURVIVORS = 0.04
+SURVIVORS = 0.025
 """Of changed programs the most that may pass: some changes change nothing."""
 
 
@@ -64,6 +65,24 @@ def test_the_sandbox_passes_the_known_programs_of_every_kind() -> None:
                 verdict = sandbox.score(problems()[name], program)
                 assert verdict.passed, (name, strategy, verdict.detail)
                 assert verdict.tests_total >= 18
+
+
+@pytest.mark.parametrize(
+    ("name", "judged", "traced"),
+    [
+        ("evens", [1, 1, 1], 3),  # a scan, however it is written
+        ("ascending", [1, 2, 3, 4], 3),
+        ("digital_root", [1, 2, 3], 3),
+        ("distinct_characters", [1, 2, 3], 3),
+    ],
+)
+def test_the_default_judge_labels_programs_by_their_approach(name: str, judged: list[int], traced: int) -> None:
+    with Sandbox(ScorerConfig()) as sandbox:
+        verdicts = [sandbox.score(problems()[name], program) for program in programs_of(problems()[name]).values()]
+    labels = structural_labels(verdicts)
+    assert labels is not None
+    assert labels.ids.tolist() == judged
+    assert len({verdict.evidence.strategy for verdict in verdicts if verdict.evidence}) == traced
 
 
 def test_constants_and_the_argument_itself_pass_no_tests() -> None:
