@@ -118,7 +118,9 @@ class WarmStartConfig(Section):
 class ProblemsConfig(Section):
     """Which problems to train on, and how they are shown."""
 
-    source: str = Field("puzzles", description="`puzzles`, `jsonl`, `prepared`, `verl`, or package.module:Class.")
+    source: str = Field(
+        "puzzles", description="`puzzles`, `tasks`, `jsonl`, `prepared`, `verl`, or package.module:Class."
+    )
     path: str | None = Field(
         None,
         description="For `jsonl`: a file of rows in a format of docs/problem-formats.md, a folder of such files, or a "

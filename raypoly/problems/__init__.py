@@ -20,6 +20,7 @@ __all__ = ["KNOWN", "ProblemSet", "build_problem_set"]
 
 KNOWN: Mapping[str, str] = {
     "puzzles": "raypoly.problems.puzzles:load_puzzles",
+    "tasks": "raypoly.problems.tasks:load_tasks",
     "jsonl": "raypoly.problems.jsonl:load_jsonl",
     "prepared": "raypoly.problems.prepared:load_prepared",
     "verl": "raypoly.problems.verl_rows:load_verl",
