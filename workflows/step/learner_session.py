@@ -197,6 +197,10 @@ class LearnerSession:
         """Of the current weights in the engines' dtype, by name."""
         return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.weight_hashes.remote()))
 
+    async def digest(self) -> str:
+        """`weight_digest` of the current weights, as a step's row of metrics has it."""
+        return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.digest.remote()))
+
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return await self._patiently(
             lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))
