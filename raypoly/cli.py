@@ -35,6 +35,28 @@ from raypoly.offline.judge.judge_commands import judge_app
 from raypoly.offline.score.score_command import score
 from raypoly.run import Run
 from raypoly.run_identity import resolve_run, storage_options
+from raypoly.version import __version__
+
+_EXAMPLES = """Examples:
+
+raypoly train --dry-run
+
+raypoly train train.steps=6 evaluate.samples=16
+
+raypoly train --config my.yaml objective.name=grpo
+
+raypoly evaluate --run FOLDER --split test
+
+raypoly COMMAND --help says more; all keys are in docs/configuration.md."""
+_TRAIN_EXAMPLES = """Examples:
+
+raypoly train train.steps=6 evaluate.samples=16
+
+raypoly train --dry-run --verbose --config my.yaml
+
+raypoly train objective.name=my_module:MyObjective train.seed=1
+
+Give the same command again, and a stopped run goes on."""
 
 
 class ReportingGroup(typer.core.TyperGroup):
@@ -64,10 +86,25 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Reinforcement learning from verifiable rewards over sets of rollouts, on Ray.",
 )
 
 app.add_typer(judge_app, name="judge")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"raypoly {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=_EXAMPLES)
+def _raypoly(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Reinforcement learning from verifiable rewards over sets of rollouts, on Ray."""
+
 
 ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
@@ -76,7 +113,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=valu
 RunPath = Annotated[str, typer.Option("--run", help="The run folder: the first line that train printed.")]
 
 
-@app.command()
+@app.command(epilog=_TRAIN_EXAMPLES)
 def train(
     overrides: Overrides = None,
     config: ConfigPath = None,
@@ -95,11 +132,13 @@ def train(
 
     if (gpu is not None and not dry_run) or (dry_run and rehearse):
         raise UsageError("--gpu needs --dry-run, and --rehearse excludes it: a rehearsal runs on this machine.")
-    chosen = settings.load(config, overrides or [])
+    dropped: list[str] = []  # told when the config is known to be sound
+    chosen = settings.load(config, overrides or [], dropped.append)
     directory = resolve_run(chosen)
     fixed = directory.config
     here = None if gpu is None else ELSEWHERE
-    for remark in preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None):
+    remarks = preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None)
+    for remark in [*dropped, *remarks]:
         typer.echo(f"Note: {remark}", err=True)
     if dry_run:
         from raypoly.planning.dry_run import show_dry_run

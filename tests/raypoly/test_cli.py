@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from raypoly.version import __version__
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run
 from tests.support.gold_rows import ROW, read_rows, write_rows
@@ -64,6 +65,34 @@ def test_a_users_mistake_is_one_sentence_exit_code_2_and_nothing_is_left(
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("objective.name=grop", "objective.name='grop' is unknown; did you mean 'grpo'? Known: "),
+        ("reward.name=broken:nope", "reward.name='broken:nope': the module broken is there and has no nope."),
+        ("reward.name=broken:lode", "broken is there and has no lode; did you mean 'load'?"),
+        ("reward.name=absent:nope", "No module named 'absent'. Is its folder on PYTHONPATH?"),
+        ("objective.name=torn:Torn", "No module named 'numpyy'. That is an error in torn itself."),
+        ("run.dir=/proc/x", "run.dir=/proc/x can't be made: /proc keeps no files; give another run.dir or set"),
+    ],
+)
+def test_a_mistake_is_said_once_with_its_cause_and_nothing_else(tmp_path: Path, override: str, said: str) -> None:
+    (tmp_path / "torn.py").write_text("import numpyy\n")
+    ended = run(tmp_path, "train", override)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stdout == ""
+
+
+def test_the_version_and_examples_can_be_asked_for(tmp_path: Path) -> None:
+    assert run(tmp_path, "--version").stdout == f"raypoly {__version__}\n"
+    for words in ([], ["train"]):
+        told = run(tmp_path, *words, "--help").stdout
+        assert "raypoly train train.steps=6 evaluate.samples=16\n" in re.sub(" +\n", "\n", told)
+        assert max(map(len, told.splitlines())) <= 80
 
 
 PROBLEM = '{"id": "add", "entry_point": "add", "tests": {"kind": "calls", "cases": [{"args": [1], "expected": 1}]}}'
