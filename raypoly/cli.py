@@ -1,6 +1,6 @@
 """The command `raypoly` and its exit codes.
 
-    raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
+    raypoly train [--config PATH] [--dry-run [--gpu h200] [--verbose] | --rehearse] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
@@ -118,8 +118,9 @@ def train(
     overrides: Overrides = None,
     config: ConfigPath = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print config, a prompt, the plan, memory and time; start nothing.")
+        bool, typer.Option("--dry-run", help="Print plan, memory, time, changed keys and a prompt; start nothing.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With --dry-run: print every key.")] = False,
     gpu: Annotated[
         str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: this machine's.")
     ] = None,
@@ -130,8 +131,10 @@ def train(
     """Train, or go on with a stopped run. Print the results of a finished one."""
     from raypoly import preflight
 
-    if (gpu is not None and not dry_run) or (dry_run and rehearse):
-        raise UsageError("--gpu needs --dry-run, and --rehearse excludes it: a rehearsal runs on this machine.")
+    if ((gpu is not None or verbose) and not dry_run) or (dry_run and rehearse):
+        raise UsageError(
+            "--gpu and --verbose need --dry-run, and --rehearse excludes it: a rehearsal runs on this machine."
+        )
     dropped: list[str] = []  # told when the config is known to be sound
     chosen = settings.load(config, overrides or [], dropped.append)
     directory = resolve_run(chosen)
@@ -143,7 +146,7 @@ def train(
     if dry_run:
         from raypoly.planning.dry_run import show_dry_run
 
-        show_dry_run(fixed, directory, gpu)
+        show_dry_run(fixed, directory, gpu, verbose)
         return
     if rehearse:
         from workflows.startup.rehearsal import rehearse as run_rehearsal
@@ -155,10 +158,23 @@ def train(
 
     run(chosen)
     _show(Run(directory.location, storage_options(chosen)))
-    from raypoly.reports.run_page import other_arm_arguments
+    typer.echo(_to_compare(chosen.objective.name, config, overrides or []))
+
+
+def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) -> str:
+    """The command of the other arm, or why it can't be the same with another objective."""
+    from raypoly import preflight
+    from raypoly.reports.run_page import other_arm_overrides
     from workflows.liveness.shell_command import shell_command
 
-    typer.echo(f"to compare: {shell_command(other_arm_arguments(chosen.objective.name, config, overrides or []))}")
+    others = other_arm_overrides(objective, overrides)
+    try:
+        directory = resolve_run(settings.load(config, others, lambda text: None))
+        preflight.check_config(directory.config, directory.path, ELSEWHERE)
+    except UsageError as error:
+        return f"to compare: {others[-1]} needs other keys than this run: {error}"
+    given = ["--config", config] if config is not None else []
+    return f"to compare: {shell_command(['-m', 'raypoly.train', *given, *others])}"
 
 
 @app.command()

@@ -144,13 +144,17 @@ def _reads_evidence(judge: JudgeConfig) -> bool:
 
 def _problems(config: Config) -> None:
     source, path = config.problems.source, config.problems.path
+    own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
+    if source == "puzzles" and (given := [name for name, place in own.items() if place is not None]):
+        raise UsageError(f"{given[0]} goes with problems.source=jsonl, verl or prepared: puzzles are made, not read.")
     if source not in ("jsonl", "verl"):
         return
     if path is None:
         raise UsageError(f"problems.source={source} needs problems.path, a file of problems.")
-    for file in files_of(Path(path).expanduser()):
-        if not file.is_file():
-            raise UsageError(f"problems.path={path} is not a file.")
+    for name, place in {"problems.path": path, **own}.items():
+        for file in files_of(Path(place).expanduser()) if place is not None else ():
+            if not file.is_file():
+                raise UsageError(f"{name}={place} is not a file.")
     if source == "verl" and config.problems.chat_template is None:
         raise UsageError(NO_TEMPLATE)
 
