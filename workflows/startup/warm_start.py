@@ -200,11 +200,12 @@ def _worker(task: dict[str, Any]) -> None:
     recipe: Recipe = task["recipe"]
     tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps
     trainer, loss = SupervisedTrainer(build_model(len(tokenizer), recipe.config.seed), recipe.config), float("nan")
-    began = time.monotonic()
+    began = 0.0
     for batch in _batches(recipe.config.batch_size):
         loss = trainer.step(batch["ids"], batch["labels"])
+        began = began or time.monotonic()  # after the first step, which waits for the first block of examples
         if trainer.done % _REPORT_EVERY == 0 or trainer.done == steps:
-            left = (time.monotonic() - began) / trainer.done * (steps - trainer.done)
+            left = (time.monotonic() - began) / (trainer.done - 1 or 1) * (steps - trainer.done)
             eta = f", {duration(left)} left" if trainer.done < steps else ""
             task["inbox"].say.remote(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}{eta}")
     ray.train.report({"step": trainer.done, "loss": loss})

@@ -346,7 +346,8 @@ class LearnerSession:
     async def _replay_all(self, steps: range) -> None:
         """Learn the journal's steps again, and say how far that is."""
         if steps:
-            self._note(f"Learning steps {steps[0] + 1} to {steps[-1] + 1} again from the journal, without sampling ...")
+            which = f"steps {steps[0] + 1} to {steps[-1] + 1}" if len(steps) > 1 else f"step {steps[0] + 1}"
+            self._note(f"Learning {which} again from the journal, without sampling ...")
         began = told = time.monotonic()
         for number, step in enumerate(steps, 1):
             await self._replay(step)
