@@ -163,6 +163,9 @@ class LearnerActor(Watched):
     def weight_hashes(self) -> dict[str, str]:
         return self._learner.weight_hashes()
 
+    def digest(self) -> str:
+        return self._learner.digest()
+
     def send(self, peer: str) -> None:
         self._senders[peer].send()
 

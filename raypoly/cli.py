@@ -1,6 +1,6 @@
 """The command `raypoly` and its exit codes.
 
-    raypoly train [--config PATH] [--dry-run [--gpu h200] | --rehearse] [section.key=value ...]
+    raypoly train [--config PATH] [--dry-run [--gpu h200] [--verbose] | --rehearse] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
@@ -35,6 +35,28 @@ from raypoly.offline.judge.judge_commands import judge_app
 from raypoly.offline.score.score_command import score
 from raypoly.run import Run
 from raypoly.run_identity import resolve_run, storage_options
+from raypoly.version import __version__
+
+_EXAMPLES = """Examples:
+
+raypoly train --dry-run
+
+raypoly train train.steps=6 evaluate.samples=16
+
+raypoly train --config my.yaml objective.name=grpo
+
+raypoly evaluate --run FOLDER --split test
+
+raypoly COMMAND --help says more; all keys are in docs/configuration.md."""
+_TRAIN_EXAMPLES = """Examples:
+
+raypoly train train.steps=6 evaluate.samples=16
+
+raypoly train --dry-run --verbose --config my.yaml
+
+raypoly train objective.name=my_module:MyObjective train.seed=1
+
+Give the same command again, and a stopped run goes on."""
 
 
 class ReportingGroup(typer.core.TyperGroup):
@@ -64,10 +86,25 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Reinforcement learning from verifiable rewards over sets of rollouts, on Ray.",
 )
 
 app.add_typer(judge_app, name="judge")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"raypoly {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=_EXAMPLES)
+def _raypoly(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Reinforcement learning from verifiable rewards over sets of rollouts, on Ray."""
+
 
 ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
@@ -76,13 +113,14 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=valu
 RunPath = Annotated[str, typer.Option("--run", help="The run folder: the first line that train printed.")]
 
 
-@app.command()
+@app.command(epilog=_TRAIN_EXAMPLES)
 def train(
     overrides: Overrides = None,
     config: ConfigPath = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print config, a prompt, the plan, memory and time; start nothing.")
+        bool, typer.Option("--dry-run", help="Print plan, memory, time, changed keys and a prompt; start nothing.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With --dry-run: print every key.")] = False,
     gpu: Annotated[
         str | None, typer.Option(help="With --dry-run: plan for this GPU (h200, a100 ...). Default: this machine's.")
     ] = None,
@@ -93,18 +131,22 @@ def train(
     """Train, or go on with a stopped run. Print the results of a finished one."""
     from raypoly import preflight
 
-    if (gpu is not None and not dry_run) or (dry_run and rehearse):
-        raise UsageError("--gpu needs --dry-run, and --rehearse excludes it: a rehearsal runs on this machine.")
-    chosen = settings.load(config, overrides or [])
+    if ((gpu is not None or verbose) and not dry_run) or (dry_run and rehearse):
+        raise UsageError(
+            "--gpu and --verbose need --dry-run, and --rehearse excludes it: a rehearsal runs on this machine."
+        )
+    dropped: list[str] = []  # told when the config is known to be sound
+    chosen = settings.load(config, overrides or [], dropped.append)
     directory = resolve_run(chosen)
     fixed = directory.config
     here = None if gpu is None else ELSEWHERE
-    for remark in preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None):
+    remarks = preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None)
+    for remark in [*dropped, *remarks]:
         typer.echo(f"Note: {remark}", err=True)
     if dry_run:
         from raypoly.planning.dry_run import show_dry_run
 
-        show_dry_run(fixed, directory, gpu)
+        show_dry_run(fixed, directory, gpu, verbose)
         return
     if rehearse:
         from workflows.startup.rehearsal import rehearse as run_rehearsal
@@ -116,10 +158,23 @@ def train(
 
     run(chosen)
     _show(Run(directory.location, storage_options(chosen)))
-    from raypoly.reports.run_page import other_arm_arguments
+    typer.echo(_to_compare(chosen.objective.name, config, overrides or []))
+
+
+def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) -> str:
+    """The command of the other arm, or why it can't be the same with another objective."""
+    from raypoly import preflight
+    from raypoly.reports.run_page import other_arm_overrides
     from workflows.liveness.shell_command import shell_command
 
-    typer.echo(f"to compare: {shell_command(other_arm_arguments(chosen.objective.name, config, overrides or []))}")
+    others = other_arm_overrides(objective, overrides)
+    try:
+        directory = resolve_run(settings.load(config, others, lambda text: None))
+        preflight.check_config(directory.config, directory.path, ELSEWHERE)
+    except UsageError as error:
+        return f"to compare: {others[-1]} needs other keys than this run: {error}"
+    given = ["--config", config] if config is not None else []
+    return f"to compare: {shell_command(['-m', 'raypoly.train', *given, *others])}"
 
 
 @app.command()

@@ -127,8 +127,15 @@ class ProblemsConfig(Section):
         "pattern (`part-*.parquet`). For `prepared`: the folder that `raypoly prepare` printed. For "
         "`verl`: a Parquet file or a folder of them (docs/from-verl.md).",
     )
+    validation_path: str | None = Field(
+        None,
+        description="Where the validation problems are, as problems.path. For `jsonl`, `verl`: all problems of that "
+        "place, instead of problems.validation held out of problems.path. For `prepared`: another preparation's split.",
+    )
     test_path: str | None = Field(
-        None, description="For `prepared`: another preparation, whose test split replaces this one's."
+        None,
+        description="Where the test problems are, as problems.path. For `jsonl`, `verl`: all problems of that place, "
+        "instead of problems.test held out of problems.path. For `prepared`: another preparation's split.",
     )
     exclude: str | None = Field(
         None,

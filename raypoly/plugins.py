@@ -28,9 +28,16 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
         choice = f"Known: {', '.join(sorted(known))}, or one" if known else "Give one"
         raise UsageError(f"{key}={name!r} is unknown{hint} {choice} of your own as package.module:Name.")
     try:
-        return getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{key}={name!r} can't be imported: {error}. Is its folder on PYTHONPATH?") from error
+        asked = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
+        what = "Is its folder on PYTHONPATH?" if asked else f"That is an error in {module_name} itself."
+        raise UsageError(f"{key}={name!r} can't be imported: {error}. {what}") from error
+    if not hasattr(module, attribute):
+        near = get_close_matches(attribute, vars(module), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise UsageError(f"{key}={name!r}: the module {module_name} is there and has no {attribute}{hint}")
+    return getattr(module, attribute)
 
 
 def load_configured_plugin(name: str, known: Mapping[str, str], section: str, params: Mapping[str, Any]) -> Any:

@@ -23,7 +23,7 @@ from raypoly.objectives.objective_hooks import distinct_prompts, needed_stages
 from raypoly.plugins import load_plugin
 from raypoly.problems.formats import files_of
 from raypoly.problems.verl_rows import NO_TEMPLATE
-from raypoly.rewards.compute_score import ComputeScore
+from raypoly.rewards import reward_function
 
 BASE_MEMORY = 4.0
 """GiB: Ray's own processes 1.7, an engine beside its cache 1.2, learner and driver 1.1 (a tiny model)."""
@@ -63,7 +63,7 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
     ]
     errors = [error for error in map(_error, checks) if error is not None]
     missing = [error for error in errors if isinstance(error, MissingKey) and here is ELSEWHERE]
-    wrong = [str(error) for error in errors if error not in missing]
+    wrong = dict.fromkeys(str(error) for error in errors if error not in missing)  # several checks may meet the same
     if wrong:
         raise UsageError("\n".join(wrong))
     check_room(config, here or this_machine(run_dir), remote)
@@ -145,21 +145,25 @@ def _reads_evidence(judge: JudgeConfig) -> bool:
 
 def _problems(config: Config) -> None:
     source, path = config.problems.source, config.problems.path
+    own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
+    if source == "puzzles" and (given := [name for name, place in own.items() if place is not None]):
+        raise UsageError(f"{given[0]} goes with problems.source=jsonl, verl or prepared: puzzles are made, not read.")
     if source not in ("jsonl", "verl"):
         return
     if path is None:
         raise UsageError(f"problems.source={source} needs problems.path, a file of problems.")
-    for file in files_of(Path(path).expanduser()):
-        if not file.is_file():
-            raise UsageError(f"problems.path={path} is not a file.")
+    for name, place in {"problems.path": path, **own}.items():
+        for file in files_of(Path(place).expanduser()) if place is not None else ():
+            if not file.is_file():
+                raise UsageError(f"{name}={place} is not a file.")
     if source == "verl" and config.problems.chat_template is None:
         raise UsageError(NO_TEMPLATE)
 
 
 def _reward(config: Config) -> None:
+    reward_function(config)
     if config.reward.name != "compute_score":
         return
-    ComputeScore(config.reward)
     if config.problems.source in problems.KNOWN and config.problems.source != "verl":
         raise UsageError(
             f"reward.name=compute_score needs the ground truths of verl's rows, and problems.source="

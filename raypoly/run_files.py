@@ -13,11 +13,11 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.metrics.sinks import METRICS
-from raypoly.run_identity import CONFIG_KEY, STARTS, parse_config, problem_sets
+from raypoly.run_identity import CONFIG_KEY, STARTS, parse_config, problem_sets, versions
 from raypoly.store import open_store
 from raypoly.store.catalogue import PREFIX, Catalogue
 from raypoly.store.location import Location, StorageOptions
-from raypoly.store.rollout_files import RolloutFiles
+from raypoly.store.rollout_files import RolloutFiles, read_evaluation
 from raypoly.store.sealed_json import unseal
 from raypoly.store.step_records import CompletedStep
 
@@ -72,6 +72,11 @@ class RunFiles:
         return problem_sets(self.store)
 
     @property
+    def versions(self) -> tuple[str, ...]:
+        """Distinct versions of raypoly that started the run."""
+        return versions(self.store)
+
+    @property
     def summary(self) -> Mapping[str, Any]:
         """summary.json; empty until the first evaluation is written."""
         return self._unsealed(SUMMARY) if self.store.exists(SUMMARY) else {}
@@ -112,6 +117,14 @@ class RunFiles:
         """A step as it was trained on: groups, rewards, advantages, metrics. Raises `UsageError` as `rollouts` does."""
         self._must_have(step)
         return self._reader.step(step)
+
+    def samples(self, step: int, split: str = "test") -> pa.Table:
+        """An evaluation's samples, one row each, grouped by problem. Raises `UsageError` if there is no such one."""
+        known = Catalogue.of(self.store.list(PREFIX)).evaluations
+        if (step, split) not in known:
+            held = ", ".join(f"{name} at step {at}" for at, name in sorted(known)) or "none yet"
+            raise UsageError(f"{self.uri} has no evaluation of {split} at step {step}; it has: {held}.")
+        return read_evaluation(self.store, step, split).table
 
     def _must_have(self, step: int) -> None:
         files = self._files()

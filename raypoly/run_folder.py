@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,3 +88,7 @@ def _check_writable(path: Path) -> None:
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         reason = "is no folder" if not above.is_dir() else "is not writable"
         raise UsageError(f"run.dir={path} can't be used: {above} {reason}; give another run.dir or set $RAYPOLY_RUNS.")
+    if above != path and shutil.disk_usage(above).total == 0:  # such as /proc, where even root makes nothing
+        raise UsageError(
+            f"run.dir={path} can't be made: {above} keeps no files; give another run.dir or set $RAYPOLY_RUNS."
+        )

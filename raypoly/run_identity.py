@@ -151,8 +151,17 @@ def read_config(store: Store) -> Config:
 
 def problem_sets(store: Store) -> tuple[str, ...]:
     """Content hashes of the problem sets of a run's starts, each once; empty if no start recorded one."""
-    hashes = (unseal(store.read(key), store.place(key)).get("problems") for key in store.list(STARTS))
-    return tuple(dict.fromkeys(name for name in hashes if name is not None))
+    return _said_at_starts(store, "problems")
+
+
+def versions(store: Store) -> tuple[str, ...]:
+    """The versions of raypoly of a run's starts, each once."""
+    return _said_at_starts(store, "version")
+
+
+def _said_at_starts(store: Store, name: str) -> tuple[str, ...]:
+    said = (unseal(store.read(key), store.place(key)).get(name) for key in store.list(STARTS))
+    return tuple(dict.fromkeys(value for value in said if value is not None))
 
 
 def parse_config(values: Mapping[str, Any], what: str) -> Config:

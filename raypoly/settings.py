@@ -93,9 +93,10 @@ def load(
     return _validate(sections, file, {name for name, _ in given})
 
 
-def dump(config: Config) -> str:
-    """The whole config as YAML that `load` reads back to an equal one."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)
+def dump(config: Config, changed: bool = False) -> str:
+    """The config as YAML that `load` reads back to an equal one; `changed`: only keys that are not at their default."""
+    values = config.model_dump(mode="json", exclude_defaults=changed)
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
 
 
 def objective_parameters(config: Config) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from raypoly.seeds import derive
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
 from raypoly.values import Group, Int32, Problem, Split
+from raypoly.version import __version__
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.rollouts import encode_prompts
@@ -75,6 +76,7 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     started = time.monotonic()
+    weights = await opened.services.learner.digest()
     tokens = await encode_prompts(generator, config, problems)
     watch = Stopwatch(lambda stage, groups: observers.progress.stage(stage, groups, len(problems)))
     async with asyncio.TaskGroup() as tasks:
@@ -93,6 +95,9 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
         "split": split,
         "samples": samples,
         "problems": len(sound),
+        "problem_set": opened.problems.hash,
+        "weights": weights,
+        "raypoly": __version__,
         "set_aside": {group.problem_id: reason for group in groups if (reason := skip_reason(group))},
         **summarise([_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.reports.run_table import KS, first_and_last
 from raypoly.reports.tables import number
 from raypoly.run_files import RunFiles
@@ -25,6 +26,21 @@ _CURVES = ("reward", "strategies_correct")
 """Columns of metrics.jsonl that are kept over the steps."""
 
 Measures = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class EvaluationNumbers:
+    """One evaluation by problem, and what was measured; None is unknown."""
+
+    step: int
+    split: str
+    problem_set: str | None
+    """The content hash of the problem set."""
+    weights: str | None
+    """The digest of the weights, as in metrics.jsonl."""
+    raypoly: str | None
+    """The version that measured."""
+    problems: ProblemCounts | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,9 @@ class RunResult:
     training_seconds: float
     evaluation_seconds: float
     """Both are without start, end and pauses, so an interruption does not change them."""
+    problems_before: EvaluationNumbers | None = None
+    problems_after: EvaluationNumbers | None = None
+    """By problem, of the evaluations in `before` and `after`; None where unknown."""
 
     @property
     def seconds(self) -> float:
@@ -72,10 +91,12 @@ def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> Run
     summary: Mapping[str, Any] = {}
     rows: Sequence[Mapping[str, Any]] = []
     trouble = ""
+    numbers: Sequence[EvaluationNumbers | None] = (None, None)
     if (place / CONFIG_KEY).exists():
         try:
             files = RunFiles(place)
             summary, rows = files.summary, files.rows
+            numbers = [evaluation_numbers(files, each, rows) for each in first_and_last(summary)]
         except (CorruptData, StorageError, UsageError, ValueError) as error:
             trouble = str(error)
     done = int(summary.get("steps", 0))
@@ -97,7 +118,36 @@ def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> Run
         step_seconds=math.fsum(seconds) / len(seconds) if seconds else None,
         training_seconds=math.fsum(seconds),
         evaluation_seconds=math.fsum(e.get("seconds", 0.0) for e in evaluations) - paused,
+        problems_before=numbers[0],
+        problems_after=numbers[1],
     )
+
+
+def evaluation_numbers(
+    files: RunFiles, evaluation: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]
+) -> EvaluationNumbers | None:
+    """One of a run's evaluations by problem; `rows` are those of its metrics. What the evaluation does not say itself,
+    as in runs of earlier versions, is taken from the run where it is certain."""
+    if evaluation is None:
+        return None
+    step, split = evaluation["step"], evaluation["split"]
+    try:
+        problems = ProblemCounts.of(files.samples(step, split))
+    except (CorruptData, StorageError, UsageError):  # the measures in the summary outlive the samples
+        problems = None
+    digests = {row["step"] + 1: row.get("weight_digest") for row in rows}
+    return EvaluationNumbers(
+        step,
+        split,
+        evaluation.get("problem_set", _the_only(files.problem_sets)),
+        evaluation.get("weights", digests.get(step)),
+        evaluation.get("raypoly", _the_only(files.versions)),
+        problems,
+    )
+
+
+def _the_only(values: Sequence[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
 
 
 def _measures(evaluation: Mapping[str, Any] | None) -> Measures:

@@ -25,6 +25,7 @@ from raypoly.planning.model_shape import ModelShape, shape_of
 from raypoly.planning.row_layout import describe_layout, row_layout
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
 from raypoly.problems import ProblemSet
+from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.without_tests import require_tests
 from raypoly.reports.tables import ReportTable, duration
 from raypoly.run_identity import RunDirectory
@@ -34,8 +35,8 @@ _NAME = 36
 """Width of a table's first column."""
 
 
-def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None) -> None:
-    """Print it, for the GPU of that name or for what is here.
+def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None, verbose: bool = False) -> None:
+    """Print it, for the GPU of that name or for what is here; `verbose` with every key of the config.
 
     Raises `UsageError` where the problems can't be loaded or lack tests that the run needs, the GPU is unknown, or the
     run can't fit.
@@ -45,27 +46,34 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     require_tests(source, config)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
+    print("\n" + describe_config(config, source, verbose), flush=True)
     refuse_unfit(config, device)
 
 
 def describe_run(config: Config, source: ProblemSet, run_dir: str, resumes: bool) -> str:
-    """The resolved config, one rendered prompt, and the plan, as text."""
-    train = source.splits["train"]
-    first = train[0] if train else None
-    sizes = ", ".join(f"{len(split)} {name}" for name, split in source.splits.items())
+    """The plan, as text."""
     parts = [
-        "# config",
-        dump(config),
-        f"# one prompt ({first.id})" if first else "# one prompt",
-        first.prompt if first else "(the train split is empty)",
-        "",
         "# plan",
-        f"problems: {sizes} ({config.problems.source}, content {source.hash[:12]})",
+        f"problems: {describe_splits(source, config.problems)}",
         *_step_lines(config),
         *_evaluation_lines(config),
         f"run folder: {run_dir}" + (" (resumes the run that is there)" if resumes else " (new)"),
     ]
     return "\n".join(parts)
+
+
+def describe_config(config: Config, source: ProblemSet, verbose: bool) -> str:
+    """One rendered prompt, and the keys that are not at their default, or every key."""
+    train = source.splits["train"]
+    first = train[0] if train else None
+    parts = [
+        f"# one prompt ({first.id})" if first else "# one prompt",
+        first.prompt if first else "(the train split is empty)",
+        "",
+        "# config: every key" if verbose else "# config: the keys that are not at their default; --verbose shows all",
+        dump(config, changed=not verbose),
+    ]
+    return "\n".join(parts).rstrip("\n")
 
 
 def _step_lines(config: Config) -> Iterator[str]:
@@ -150,7 +158,7 @@ def _memory_table(holding: DeviceMemory, device: Device) -> Iterator[str]:
         (together, *(format_bytes(holding.total(phase)) for phase in PHASES)),
         ("of which there are", format_bytes(device.memory)),
     ]
-    return ReportTable((holding.where, *PHASES), rows).columns(_NAME, 11)
+    return ReportTable((holding.where, *PHASES), rows).columns(30, 10)
 
 
 def _time(
@@ -166,9 +174,7 @@ def _time(
     else:
         whole = [_evaluation_seconds(config, shape, device, layout, problems, length) for length in lengths]
         yield from _time_table([step for step in steps if step is not None], whole, lengths, config, layout)
-    rollouts = config.train.prompts_per_step * config.train.rollouts
-    most = rollouts * config.scorer.cpu_seconds_per_program / config.scorer.workers
-    yield f"scoring: unknown before programs run, at most {duration(most)} a step; most of it hides behind sampling"
+    yield "scoring: unknown before programs run; most of it hides behind sampling"
     asked = forecast_judge(config)
     if not asked.groups:
         yield "judge: not asked while training"

@@ -23,21 +23,27 @@ log = logging.getLogger(__name__)
 
 def load_jsonl(config: ProblemsConfig) -> ProblemSet:
     """The problems of `config.path` within the window, without those of `config.exclude`, split by `config.seed`.
+    `config.validation_path` and `test_path` are files of their own, whatever the window.
 
     The order of rows in the file does not matter. Raises `UsageError` where there is no file, no usable row, an
     exclusion list that can't be read, or too few problems for validation, test and training.
     """
     if config.path is None:
         raise UsageError("problems.source=jsonl needs problems.path=FILE.")
-    path = Path(config.path).expanduser()
+    return problem_set_of(
+        _read_askable, config, "jsonl split", lambda problems: _in_window(problems, config.since, config.until)
+    )
+
+
+def _read_askable(path: Path) -> list[Problem]:
+    """The problems of `path` that have a prompt. Logs what is left out."""
     file = read_problems(path)
     for row in file.rejected:
         log.warning("%s line %d is left out: %s", row.source, row.line, row.reason)
     for problem in file.problems:
         if not problem.prompt:
             log.warning("%s: problem %s is left out: its row has no text to ask the policy with", path, problem.id)
-    problems = _in_window([problem for problem in file.problems if problem.prompt], config.since, config.until)
-    return problem_set_of(problems, config, path, "jsonl split")
+    return [problem for problem in file.problems if problem.prompt]
 
 
 def outside_window(day: str | None, since: str | None, until: str | None) -> str:

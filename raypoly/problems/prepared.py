@@ -7,14 +7,13 @@ The files are the splits, so the keys of `problems` that make splits have no eff
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems.formats import parquet_rows, problem_of
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.problem_set import ProblemSet, content_hash, without_excluded
+from raypoly.problems.problem_set import ProblemSet, check_apart, content_hash, without_excluded
 from raypoly.values import Problem, Split
 
 _FOLDER = "data"
@@ -24,18 +23,21 @@ _COLUMNS = ("id", "prompt", "entry_point", "prelude", "prefix", "answer", "solut
 
 
 def load_prepared(config: ProblemsConfig) -> ProblemSet:
-    """The problems of the preparation `config.path`, with `config.test_path`'s test split if it is set.
+    """The problems of the preparation `config.path`, with the test split of `config.test_path` and the validation split
+    of `config.validation_path` if they are set.
 
     Raises `UsageError` if there is no finished preparation, or no training problem.
     """
     if config.path is None:
         raise UsageError("problems.source=prepared needs problems.path, the folder that raypoly prepare printed.")
-    folder = test = _data_folder(config.path, "problems.path")
+    folder = test = validation = _data_folder(config.path, "problems.path")
     if config.test_path is not None:
         test = _data_folder(config.test_path, "problems.test_path")
+    if config.validation_path is not None:
+        validation = _data_folder(config.validation_path, "problems.validation_path")
     splits: dict[Split, list[Problem]] = {
         "test": _read_split(test / "test.parquet"),
-        "validation": _read_split(folder / "validation.parquet"),
+        "validation": _read_split(validation / "validation.parquet"),
         "train": _read_split(folder / "train.parquet"),
     }
     if config.exclude is not None:
@@ -43,7 +45,7 @@ def load_prepared(config: ProblemsConfig) -> ProblemSet:
         splits = {name: without_excluded(problems, excluded) for name, problems in splits.items()}
     if not splits["train"]:
         raise UsageError(f"problems.path={str(config.path)!r} holds no problem to train on.")
-    _check_apart(splits)
+    check_apart(splits, "prepare one of the two with the other one's sources as `against`")
     return ProblemSet(splits, content_hash(splits))
 
 
@@ -57,19 +59,6 @@ def _data_folder(place: str, key: str) -> Path:
         f"{key}={str(path)!r} holds no preparation that is done ({_CARD}, {_FOLDER}/train.parquet): give the folder "
         "that raypoly prepare printed, when it is at its end."
     )
-
-
-def _check_apart(splits: Mapping[Split, Sequence[Problem]]) -> None:
-    """Raise `UsageError` if a problem is in two splits, which a `test_path` can cause."""
-    where: dict[str, Split] = {}
-    for name in ("train", "validation", "test"):
-        for problem in splits[name]:
-            if problem.id in where:
-                raise UsageError(
-                    f"{problem.id} is in {where[problem.id]} and in {name}: prepare one of the two with the "
-                    "other one's sources as `against`."
-                )
-            where[problem.id] = name
 
 
 def _read_split(path: Path) -> list[Problem]:

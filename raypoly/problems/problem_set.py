@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -62,17 +62,63 @@ def split_by_seed(items: Sequence[T], config: ProblemsConfig, purpose: str, what
     }
 
 
-def problem_set_of(problems: list[Problem], config: ProblemsConfig, path: Path, purpose: str) -> ProblemSet:
-    """The set of the problems that the file `path` holds, less `config.exclude`, split by seed for this `purpose`.
+def problem_set_of(
+    read: Callable[[Path], list[Problem]],
+    config: ProblemsConfig,
+    purpose: str,
+    take: Callable[[list[Problem]], list[Problem]] = list,
+) -> ProblemSet:
+    """The set of the problems that `read` finds in `config.path`, as far as `take` keeps them, split by seed for this
+    `purpose`. A split with a file of its own is that file's. `config.exclude` holds for all.
 
-    The order of `problems` does not matter. Raises `UsageError` where none is left to train on.
+    The order of problems does not matter. Raises `UsageError` where none is left to train on, or one is in two splits.
     """
+    path = Path(config.path or "").expanduser()
+    kept = _kept(take(read(path)), config)
+    if not kept:
+        raise UsageError(f"problems.path={str(path)!r} leaves no problem to train on; the log says why for each.")
+    names: tuple[Split, ...] = ("validation", "test")
+    files = {name: _place(config, name) for name in names}
+    own = {name: _kept(read(Path(file).expanduser()), config) for name, file in files.items() if file}
+    rest = config.model_copy(update=dict.fromkeys(own, 0))
+    splits = {**split_by_seed(kept, rest, purpose, f"problems of {path}"), **own}
+    if own:
+        check_apart(splits, "take it out of one of the files, or give it another id there")
+    return ProblemSet(splits, content_hash(splits))
+
+
+def _place(config: ProblemsConfig, split: Split) -> str | None:
+    return {"validation": config.validation_path, "test": config.test_path}.get(split)
+
+
+def _kept(problems: list[Problem], config: ProblemsConfig) -> list[Problem]:
     if config.exclude is not None:
         problems = without_excluded(problems, Path(config.exclude).expanduser())
-    if not problems:
-        raise UsageError(f"problems.path={str(path)!r} leaves no problem to train on; the log says why for each.")
-    splits = split_by_seed(sorted(problems, key=lambda p: p.id), config, purpose, f"problems of {path}")
-    return ProblemSet(splits, content_hash(splits))
+    return sorted(problems, key=lambda p: p.id)
+
+
+def check_apart(splits: Mapping[Split, Sequence[Problem]], what_to_do: str) -> None:
+    """Raise `UsageError` if a problem is in two splits, which another place for one of them can cause."""
+    where: dict[str, Split] = {}
+    names: tuple[Split, ...] = ("train", "validation", "test")
+    for name in names:
+        for problem in splits[name]:
+            if problem.id in where:
+                raise UsageError(f"{problem.id} is in {where[problem.id]} and in {name}: {what_to_do}.")
+            where[problem.id] = name
+
+
+def describe_splits(problems: ProblemSet, config: ProblemsConfig) -> str:
+    """`200 (jsonl, content 0c5f...): 72 to train on, 64 for validation, 64 for test`, and what sets these numbers."""
+    sizes = {name: len(members) for name, members in problems.splits.items()}
+    splits: tuple[Split, ...] = ("validation", "test")
+    counted = [name for name in splits if sizes.get(name) == getattr(config, name) and not _place(config, name)]
+    by = " and ".join(f"problems.{name}" for name in counted) if config.source != "prepared" else ""
+    return (
+        f"{sum(sizes.values())} ({config.source}, content {problems.hash[:12]}): {sizes.get('train', 0)} to train on, "
+        f"{sizes.get('validation', 0)} for validation, {sizes.get('test', 0)} for test"
+        + (f" (held out by {by})" if by else "")
+    )
 
 
 def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:

@@ -68,6 +68,7 @@ class _Row(BaseModel):
 
 def load_verl(config: ProblemsConfig) -> ProblemSet:
     """The problems of `config.path`, a Parquet file or a folder of them, split by `config.seed`.
+    `config.validation_path` and `test_path` are files or folders of their own.
 
     Raises `UsageError` where there is no file, no chat template, no usable row, or too few problems for the splits.
     """
@@ -75,8 +76,8 @@ def load_verl(config: ProblemsConfig) -> ProblemSet:
         raise UsageError("problems.source=verl needs problems.path, a Parquet file or a folder of them.")
     if config.chat_template is None:
         raise UsageError(NO_TEMPLATE)
-    path = Path(config.path).expanduser()
-    return problem_set_of(list(_read_problems(path, chat_renderer(config.chat_template))), config, path, "verl split")
+    render = chat_renderer(config.chat_template)
+    return problem_set_of(lambda path: list(_read_problems(path, render)), config, "verl split")
 
 
 def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> Problem:

@@ -27,7 +27,7 @@ HEAD = """# Which keys are there, and what do they do?
 
 A config is a YAML file of sections. Set any key on the command line as `section.key=value`; that wins over the file.
 Without `--config` a run uses [configs/tiny.yaml](../configs/tiny.yaml). A key that the file leaves out has the default
-below. To print the config that a command comes to, without starting anything: `raypoly train --dry-run ...`.
+below. To print the config that a command comes to, without starting anything: `raypoly train --dry-run --verbose ...`.
 
 The keys that affect results name the run folder, so the same command finds its run again and goes on with it. Keys
 marked **r** affect no result: they may change when a run goes on. raypoly refuses any other difference.

@@ -17,7 +17,7 @@ from raypoly.reports.figures import SMOOTHING
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.pages import html_page, image, quiet, section
 from raypoly.reports.run_figure import draw_run
-from raypoly.reports.run_table import first_and_last, results_table
+from raypoly.reports.run_table import first_and_last, results_note, results_table
 from raypoly.reports.step_times import Rows, draw_step_times, tail_words, time_rows
 from raypoly.reports.tables import ReportTable, number
 from raypoly.run_files import FIGURE, REPORT, RunFiles
@@ -47,16 +47,17 @@ def show_results(run: RunFiles, console: Console) -> None:
     if run.evaluations:
         console.print()
         console.print(results_table(run.summary).rich())
+        if note := results_note(run.summary):
+            console.print(note, highlight=False)
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def other_arm_arguments(objective: str, config_path: str | None, overrides: Sequence[str]) -> list[str]:
-    """Python's arguments for the same run with GRPO (Poly-EPO where this was GRPO), in a folder of its own."""
+def other_arm_overrides(objective: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides of the same run with GRPO (Poly-EPO where this was GRPO), in a folder of its own."""
     other = "poly_epo" if objective == "grpo" else "grpo"
     kept = [text for text in overrides if not text.strip().startswith(("objective.", "run.dir=", "run.fresh="))]
-    config = ["--config", config_path] if config_path is not None else []
-    return ["-m", "raypoly.train", *config, *kept, f"objective.name={other}"]
+    return [*kept, f"objective.name={other}"]
 
 
 def notebook_html(run: RunFiles) -> str:
@@ -116,7 +117,8 @@ def _results(summary: Mapping[str, Any]) -> str:
     before, _ = first_and_last(summary)
     if before is None:
         return quiet("Not evaluated on the test split yet.")
-    return results_table(summary).html() + quiet(f"{before.get('samples', '?')} samples a problem, test split")
+    told = f"{before.get('samples', '?')} samples a problem, test split. {results_note(summary)}"
+    return results_table(summary).html() + quiet(told.rstrip())
 
 
 def _times(stages: Mapping[str, float], rows: Rows) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raypoly.reports.tables import ReportTable, number
@@ -15,6 +15,7 @@ STRATEGIES = {
     "strategies_correct_structural": "by structure",
 }
 """Evaluations' counts of distinct correct strategies, and who tells strategies apart."""
+_COUNT = "distinct correct strategies in 8"
 
 
 def first_and_last(
@@ -32,16 +33,31 @@ def results_table(summary: Mapping[str, Any], split: str = "test") -> ReportTabl
     before, after = first_and_last(summary, split)
     sides: list[Mapping[str, Any]] = [before or {}, after or {}]
     measures = [(f"pass@{k}", *(side.get("pass_at_k", {}).get(k) for side in sides)) for k in KS]
+    alike = len(_counted_alike(sides)) > 1
     measures += [
-        (f"distinct correct strategies in 8 ({by})", *(side.get(key) for side in sides))
-        for key, by in STRATEGIES.items()
+        (_COUNT if alike else f"{_COUNT}, {by}", *(side.get(key) for side in sides))
+        for key, by in list(STRATEGIES.items())[: 1 if alike else None]
     ]
     heads = zip(("before", "after"), (before, after), strict=True)
     return ReportTable(
-        ("", *(f"{word} (step {side['step']})" if side else word for word, side in heads), "change"),
+        ("", *(f"step {side['step']}" if side else word for word, side in heads), "change"),
         [(name, number(old), number(new), _change(old, new)) for name, old, new in measures if old is not None],
         title=f"{summary.get('objective', '?')}, {split} split, {sides[0].get('samples', '?')} samples a problem",
     )
+
+
+def results_note(summary: Mapping[str, Any], split: str = "test") -> str:
+    """Why strategies have one row and not three; empty where they have three, or fewer were counted."""
+    ways = _counted_alike([side or {} for side in first_and_last(summary, split)])
+    return f"Strategies are as many {', '.join(ways[:-1])} as {ways[-1]}." if len(ways) > 1 else ""
+
+
+def _counted_alike(sides: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Who counted strategies, where all who did found the same numbers on both sides; else nobody."""
+    found = {by: [side.get(key) for side in sides] for key, by in STRATEGIES.items()}
+    known = {by: values for by, values in found.items() if values != [None] * len(sides)}
+    by_trace = known.get(STRATEGIES["strategies_correct"])
+    return list(known) if by_trace and all(values == by_trace for values in known.values()) else []
 
 
 def _change(old: float | None, new: float | None) -> str:

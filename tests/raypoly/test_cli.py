@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,7 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+from raypoly.settings import load
+from raypoly.version import __version__
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run
 from tests.support.gold_rows import ROW, read_rows, write_rows
@@ -64,6 +68,34 @@ def test_a_users_mistake_is_one_sentence_exit_code_2_and_nothing_is_left(
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("objective.name=grop", "objective.name='grop' is unknown; did you mean 'grpo'? Known: "),
+        ("reward.name=broken:nope", "reward.name='broken:nope': the module broken is there and has no nope."),
+        ("reward.name=broken:lode", "broken is there and has no lode; did you mean 'load'?"),
+        ("reward.name=absent:nope", "No module named 'absent'. Is its folder on PYTHONPATH?"),
+        ("objective.name=torn:Torn", "No module named 'numpyy'. That is an error in torn itself."),
+        ("run.dir=/proc/x", "run.dir=/proc/x can't be made: /proc keeps no files; give another run.dir or set"),
+    ],
+)
+def test_a_mistake_is_said_once_with_its_cause_and_nothing_else(tmp_path: Path, override: str, said: str) -> None:
+    (tmp_path / "torn.py").write_text("import numpyy\n")
+    ended = run(tmp_path, "train", override)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stdout == ""
+
+
+def test_the_version_and_examples_can_be_asked_for(tmp_path: Path) -> None:
+    assert run(tmp_path, "--version").stdout == f"raypoly {__version__}\n"
+    for words in ([], ["train"]):
+        told = run(tmp_path, *words, "--help").stdout
+        assert "raypoly train train.steps=6 evaluate.samples=16\n" in re.sub(" +\n", "\n", told)
+        assert max(map(len, told.splitlines())) <= 80
 
 
 PROBLEM = '{"id": "add", "entry_point": "add", "tests": {"kind": "calls", "cases": [{"args": [1], "expected": 1}]}}'
@@ -170,7 +202,7 @@ def test_a_dry_run_shows_config_prompt_and_plan_and_starts_nothing(tmp_path: Pat
     ended = run(tmp_path, "--dry-run", "train.steps=7", module="raypoly.train")
     assert ended.returncode == 0, ended.stderr
     for word in (
-        "prompts_per_step: 20",
+        "set_size: 4",
         "def f(",
         "7 steps x 20 problems x 8 rollouts = 1,120 rollouts",
         "run folder: ",
@@ -178,6 +210,43 @@ def test_a_dry_run_shows_config_prompt_and_plan_and_starts_nothing(tmp_path: Pat
         assert word in ended.stdout
     assert str(tmp_path / "runs" / "tiny-poly_epo-s0-") in ended.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_begins_with_the_plan_and_has_every_key_when_asked(tmp_path: Path) -> None:
+    short = run(tmp_path, "--dry-run", "train.steps=7", module="raypoly.train").stdout
+    assert short.startswith("# plan\n")
+    assert len(short.splitlines()) < 50
+    keys = yaml.safe_load(short.partition("shows all\n")[2])
+    assert keys["train"] == {"steps": 7}, "what is at its default is not among them"
+    assert "at most 80" not in short
+    whole = run(tmp_path, "--dry-run", "--verbose", "train.steps=7", module="raypoly.train").stdout
+    assert yaml.safe_load(whole.partition("# config: every key\n")[2]) == load(None, ["train.steps=7"]).model_dump(
+        mode="json"
+    )
+
+
+@pytest.mark.parametrize(("rollouts", "said"), [(8, "-m raypoly.train"), (4, "needs other keys than this run: ")])
+def test_a_finished_runs_last_line_is_a_command_that_can_be_pasted(tmp_path: Path, rollouts: int, said: str) -> None:
+    """With four rollouts a group no set of four is left to choose."""
+    words = [f"train.rollouts={rollouts}", "train.steps=12", "evaluate.every=4", "scorer.workers=1"]
+    place = tmp_path / "run"
+    write_finished_run(place, "grpo", True, *words)
+    kept = json.loads((place / "summary.json").read_text())
+    (place / "summary.json").write_text(json.dumps({**kept, "state": "finished"}))
+    own = ["objective.name=grpo", f"run.dir={place}"]
+    told = run(tmp_path, *own, *words, module="raypoly.train")
+    assert told.returncode == 0, told.stderr
+    last = told.stdout.splitlines()[-1]
+    assert last.startswith("to compare: ")
+    assert said in last
+    if rollouts == 8:
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "RAYPOLY_RUNS")}
+        command = last.removeprefix("to compare: ") + " --dry-run"
+        pasted = subprocess.run(
+            ["bash", "-c", command], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert "by poly_epo" in pasted.stdout
+        assert str(tmp_path / "runs" / "tiny-poly_epo-s0-") in pasted.stdout
 
 
 def test_an_unexpected_exception_shows_its_first_cause_and_keeps_the_traceback(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_unwritable_folder_is_refused_at_the_latest_when_it_is_opened() -> None:
-    with pytest.raises(UsageError, match=r"run\.dir=/proc/raypoly can't be used"):
+    with pytest.raises(UsageError, match=r"run\.dir=/proc/raypoly can't be made: /proc keeps no files"):
         resolve_run(config(run={"dir": "/proc/raypoly"})).open("test")
 
 

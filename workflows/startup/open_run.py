@@ -8,6 +8,7 @@ stopped once.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -30,9 +31,11 @@ from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
+from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.without_tests import require_tests
 from raypoly.run_identity import RunDirectory, problem_sets
 from raypoly.store import Lease, Store
+from raypoly.store.catalogue import completed_steps
 from raypoly.store.mirror import Mirror
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
@@ -134,9 +137,12 @@ async def open_run(
         stack.enter_context(shutdown.guard())
         progress = make_progress()
         stack.callback(progress.finish)
+        progress.note("Loading the problems ...")
         problem_set = await asyncio.to_thread(problems.build_problem_set, config.problems)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
+        progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)
+        progress.note(f"Joining Ray at {os.environ['RAY_ADDRESS']} ..." if joins_cluster() else "Starting Ray ...")
         stack.enter_context(connect_ray(config, directory.name))
         stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
         url = dashboard_url()
@@ -155,6 +161,8 @@ async def open_run(
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note)
         stack.push_async_callback(writer.close)
         observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
+        parts = "learner, engine, scorers and judge" if asks_judge(config) else "learner, engine and scorers"
+        progress.note(f"Starting {parts} ({config.generator.engine}) ...")
         await services.start(around, asks_judge(config), places.placement.sleeps)
         trained_as = partial(distinct_prompts, objective, rollouts=config.train.rollouts)
         encode = services.generator.encode
@@ -180,6 +188,9 @@ def _held(
     """Take the run's folder. The stack releases it."""
     store, lease = directory.open(problems=problem_set.hash)
     stack.callback(lease.release)
+    done, steps = max(completed_steps(store), default=-1) + 1, directory.config.train.steps
+    if done:
+        note(f"Resuming at step {done + 1} of {steps}" if done < steps else f"All {steps} steps are done already")
     if directory.resumes and len(problem_sets(store)) > 1:
         note("The problem set's content has changed between the starts of this run: steps are not alike.")
     return store, lease

@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,12 +41,13 @@ from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder,
 from raypoly.problems import ProblemSet
 from raypoly.problems.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_solutions
 from raypoly.problems.puzzles.puzzle_language import Puzzle
+from raypoly.reports.tables import duration
 
 BLOCK = 2048
 """Examples that one Ray Data task writes."""
 _THREADS = 2
 """Compute threads of the worker. A constant, since another order of sums gives other weights."""
-_REPORT_EVERY = 20
+_REPORT_EVERY = 10
 """Steps between lines of progress."""
 _TRAIN_SETTINGS = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # 60 s is too short for imports on a busy laptop
@@ -63,7 +65,10 @@ def ensure_warm_start(config: Config, problems: ProblemSet, say: Callable[[str],
     cache = FolderCache(cache_root() / "warm-start", say)
 
     def train(folder: Path) -> None:
-        say(f"warm start: {config.warm_start.steps} supervised steps through Ray Train; the result is cached")
+        say(
+            f"Starting Ray Train for the warm start: {config.warm_start.steps} supervised steps make the tiny model, "
+            "which is cached"
+        )
         inbox = ray.remote(num_cpus=0)(_Inbox).options(scheduling_strategy=_this_node()).remote()
         with tempfile.TemporaryDirectory(prefix="raypoly-warm-start-") as storage, _print_lines_of(inbox, say):
             _train(config.warm_start, puzzles, inbox, storage)
@@ -195,10 +200,14 @@ def _worker(task: dict[str, Any]) -> None:
     recipe: Recipe = task["recipe"]
     tokenizer, steps = tokenizer_from_json(recipe.tokenizer), recipe.config.steps
     trainer, loss = SupervisedTrainer(build_model(len(tokenizer), recipe.config.seed), recipe.config), float("nan")
+    began = 0.0
     for batch in _batches(recipe.config.batch_size):
         loss = trainer.step(batch["ids"], batch["labels"])
+        began = began or time.monotonic()  # after the first step, which waits for the first block of examples
         if trainer.done % _REPORT_EVERY == 0 or trainer.done == steps:
-            task["inbox"].say.remote(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}")
+            left = (time.monotonic() - began) / (trainer.done - 1 or 1) * (steps - trainer.done)
+            eta = f", {duration(left)} left" if trainer.done < steps else ""
+            task["inbox"].say.remote(f"warm start: step {trainer.done} of {steps}, loss {loss:.3f}{eta}")
     ray.train.report({"step": trainer.done, "loss": loss})
     with tempfile.TemporaryDirectory() as name:
         save_folder(trainer.model, tokenizer, Path(name))

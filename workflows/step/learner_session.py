@@ -8,6 +8,7 @@ journalled digest says so.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from raypoly.losses.aggregation import Normalisers
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.policy.training_rows import rows_of
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.reports.tables import duration
 from raypoly.store.shards import Shard, ShardWriter
 from raypoly.values import Float32, Float64, Group, Int32
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
@@ -36,6 +38,8 @@ from workflows.step.stopwatch import Stopwatch
 
 T = TypeVar("T")
 
+_TELL_SECONDS = 10.0
+"""Between two notes about how far a replay is."""
 RANKS = "learner_ranks"
 """Key of a step's row of metrics: how many ranks took the step; one if it is missing."""
 
@@ -197,6 +201,10 @@ class LearnerSession:
         """Of the current weights in the engines' dtype, by name."""
         return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.weight_hashes.remote()))
 
+    async def digest(self) -> str:
+        """`weight_digest` of the current weights, as a step's row of metrics has it."""
+        return await self._patiently(lambda: self._learners.call("update", lambda rank: rank.digest.remote()))
+
     async def logprobs(self, prompt_tokens: Int32, tokens: Int32, temperature: float) -> Float32:
         return await self._patiently(
             lambda: self._learners.call("update", lambda rank: rank.logprobs.remote(prompt_tokens, tokens, temperature))
@@ -323,18 +331,30 @@ class LearnerSession:
     async def _restore_newest(self) -> None:
         self.checkpoint = await self._launch()
         self.version = self.base
-        for step in self._journal.replayable(self.base):
-            await self._replay(step)
-            self.version = step + 1
+        steps = self._journal.replayable(self.base)
+        await self._replay_all(steps)
+        self.version = steps.stop
         if self.drifted:
             self._off_policy[self.version] = len(self._journal.step(self.version).groups)
 
     async def _restore(self, version: int) -> None:
         checkpoint, known = await self._launch(), len(self.drifted)
-        for step in range(checkpoint.step if checkpoint else 0, version):
-            await self._replay(step)
+        await self._replay_all(range(checkpoint.step if checkpoint else 0, version))
         if len(self.drifted) > known:
             self._off_policy[version] = self._config.train.prompts_per_step + self._config.train.refill
+
+    async def _replay_all(self, steps: range) -> None:
+        """Learn the journal's steps again, and say how far that is."""
+        if steps:
+            which = f"steps {steps[0] + 1} to {steps[-1] + 1}" if len(steps) > 1 else f"step {steps[0] + 1}"
+            self._note(f"Learning {which} again from the journal, without sampling ...")
+        began = told = time.monotonic()
+        for number, step in enumerate(steps, 1):
+            await self._replay(step)
+            now = time.monotonic()
+            if now - told >= _TELL_SECONDS and number < len(steps):
+                told, left = now, (now - began) / number * (len(steps) - number)
+                self._note(f"  learned {number} of {len(steps)} again, {duration(left)} left")
 
     async def _replay(self, step: int) -> None:
         groups, digest, ranks = self._applied(step)

@@ -11,11 +11,17 @@ import pytest
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
 from raypoly.experiments import experiment_command
 from raypoly.experiments.experiment_command import run_experiment
+from raypoly.experiments.experiment_config import load_experiment
 from raypoly.experiments.experiment_folder import at_work, most_at_once
+from raypoly.experiments.other_results import take_results
 from raypoly.experiments.planned_runs import plan_runs
 from raypoly.experiments.training_process import TrainingExit
 from raypoly.reports.pages import fill_place, place_marker
+from raypoly.store.catalogue import evaluation_key
+from raypoly.store.rollout_files import encode_evaluation
+from raypoly.version import __version__
 from tests.raypoly.experiments.made_experiments import ARMS, experiment, finish, runs_of
+from tests.support.scored_run import as_scored, evaluation_table
 
 MARKER, OTHER = place_marker("experiment", "mine"), place_marker("experiment", "other")
 PAGE = f"# Mine\n\n{MARKER}\nold words\n<!-- end -->\n\nMore.\n{OTHER}\nkept\n<!-- end -->\n"
@@ -71,6 +77,50 @@ def test_the_numbers_are_kept_for_other_programs_and_unknown_is_null(folder: Pat
     assert compared["after"]["poly_epo"]["1"]["count"] == 1
     assert round(compared["difference"]["poly_epo"]["strategies"]["mean"], 9) == 0.02
     assert values["arms"]["grpo"]["overrides"][0] == "objective.name=grpo"
+
+
+def test_results_hold_the_numbers_of_each_problem_and_older_files_stay_readable(folder: Path, tmp_path: Path) -> None:
+    run = folder / "out" / "grpo-s0"
+    table = evaluation_table(["one", "two"], as_scored)
+    said = {"problem_set": "f00d", "weights": "cafe", "raypoly": "0.9"}
+    for step, payload in ((0, said), (12, {})):
+        (run / evaluation_key(step, "test")).write_bytes(encode_evaluation(step, "test", payload, table))
+    summary = json.loads((run / "summary.json").read_text())
+    first = next(each for each in summary["evaluations"] if each["split"] == "test")
+    (run / "summary.json").write_text(json.dumps({**summary, "evaluations": [first | said, *summary["evaluations"]]}))
+    rows = (run / "metrics.jsonl").read_text().splitlines()
+    rows[-1] = json.dumps({**json.loads(rows[-1]), "weight_digest": "beef"})
+    (run / "metrics.jsonl").write_text("\n".join(rows) + "\n")
+    report(folder)
+    results = folder / "out" / "results.json"
+    values = json.loads(results.read_text())
+    whole = values["runs"][0]
+    assert whole["problems_before"] | {"problems": {}} == {"step": 0, "split": "test", **said, "problems": {}}
+    assert whole["problems_before"]["problems"] == {
+        "id": ["one", "two"],
+        "samples": [8, 8],
+        "correct": [5, 5],
+        "strategies": [[3, 2], [3, 2]],
+        "response_tokens": [24, 24],
+        "truncated": [0, 0],
+        "no_code": [0, 0],
+    }
+    after = {key: value for key, value in whole["problems_after"].items() if key != "problems"}
+    known = {"step": 12, "split": "test", "problem_set": None, "weights": "beef", "raypoly": __version__}
+    assert after == known, "the run says what its evaluation does not, and what nobody says is null"
+    kept = values["runs"][1]
+    assert (kept["finished"], kept["problems_before"]["problems"]) == (True, None), "it kept no samples"
+    new, older = tmp_path / "new.json", tmp_path / "older.json"
+    new.write_text(json.dumps(values))
+    for each in values["runs"]:
+        del each["problems_before"], each["problems_after"]
+    older.write_text(json.dumps(values))
+    experiment_of_it = load_experiment(folder / "mine.yaml")
+    for file, correct in ((new, (5, 5)), (older, None)):
+        taken, _ = take_results(plan_runs(experiment_of_it, tmp_path / "there", []), [file], print)
+        found = taken[0].result.problems_after
+        assert taken[0].result.after["1"] == whole["after"]["1"]
+        assert (found.problems.correct if found and found.problems else None) == correct
 
 
 def test_damaged_and_missing_runs_are_said_and_left_out(folder: Path) -> None:

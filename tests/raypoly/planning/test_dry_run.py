@@ -138,6 +138,17 @@ def test_the_tiny_run_is_planned_for_on_this_cpu(capsys: pytest.CaptureFixture[s
     assert "# memory: this machine's CPU" in said
     assert "the tiny model, 424,800 weights" in said
     assert "time of a step: unknown on a CPU" in said
+    table = said.partition("424,800 weights\n")[2].partition("the engine has room")[0]
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_a_plan_says_how_a_file_of_problems_is_split(problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["problems.source=jsonl", f"problems.path={problems}", "model.path=Qwen/Qwen3-4B-Base"]
+    assert dry_run("--gpu", "h200", *words) == 0
+    said = "32 to train on, 64 for validation, 64 for test (held out by problems.validation and problems.test)"
+    assert said in capsys.readouterr().out
+    assert dry_run("--gpu", "h200", *words, "problems.validation=10", f"problems.test_path={problems}") == 2
+    assert "is in train and in test: take it out of one of the files" in capsys.readouterr().err
 
 
 def test_problems_without_the_tests_that_a_run_needs_are_refused(
@@ -153,7 +164,8 @@ def test_problems_without_the_tests_that_a_run_needs_are_refused(
     ("words", "wrong"),
     [
         (["--dry-run", "--gpu", "h300"], "--gpu h300 is not known: b200, h200"),
-        (["--gpu", "h200"], "--gpu needs --dry-run"),
+        (["--gpu", "h200"], "--gpu and --verbose need --dry-run"),
+        (["--verbose"], "--gpu and --verbose need --dry-run"),
         (["--dry-run", "--rehearse"], "--rehearse excludes it"),
     ],
 )

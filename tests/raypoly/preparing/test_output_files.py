@@ -108,6 +108,10 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
         (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.write_parquet, problems))
     config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
     assert [problem.id for problem in build_problem_set(config).splits["test"]] == ["p1", "p2"]
+    held = tmp_path / "theirs" / "data" / "validation.parquet"
+    held.write_bytes((tmp_path / "theirs" / "data" / "test.parquet").read_bytes())
+    other = config.model_copy(update={"test_path": None, "validation_path": str(tmp_path / "theirs")})
+    assert [problem.id for problem in build_problem_set(other).splits["validation"]] == ["p1", "p2"]
     (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(written_bytes(output_files.write_parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build_problem_set(config)

@@ -11,6 +11,7 @@ import pytest
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems import ProblemSet, build_problem_set
+from raypoly.problems.problem_set import describe_splits
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "leetcode"
 
@@ -55,6 +56,35 @@ def test_splits_are_disjoint_and_independent_of_row_order(tmp_path: Path) -> Non
     ids = [p.id for split in first.splits.values() for p in split]
     assert len(ids) == len(set(ids)) == 20
     assert len(first.splits["test"]) == len(first.splits["validation"]) == 5
+
+
+def test_validation_and_test_may_have_files_of_their_own(tmp_path: Path) -> None:
+    places = {}
+    for name, count in (("train", 6), ("validation", 3), ("test", 2)):
+        places[name] = tmp_path / f"{name}.jsonl"
+        rows = [row(f"{name}{i}", date="2025-01-01" if name == "train" else "2025-06-01") for i in range(count)]
+        places[name].write_text("\n".join(map(json.dumps, rows)))
+    asked = {"source": "jsonl", "path": str(places["train"]), "validation": 2, "test": 64}
+    config = ProblemsConfig(**asked, test_path=str(places["test"]))
+    found = build_problem_set(config)
+    assert {name: len(split) for name, split in found.splits.items()} == {"test": 2, "validation": 2, "train": 4}
+    assert {p.id for p in found.splits["test"]} == {"test0", "test1"}
+    said = "8 (jsonl, content " + found.hash[:12] + "): 4 to train on, 2 for validation, 2 for test (held out by "
+    assert describe_splits(found, config) == said + "problems.validation)"
+    both = ProblemsConfig(**asked, validation_path=str(places["validation"]), test_path=str(places["test"]))
+    assert {name: len(split) for name, split in build_problem_set(both).splits.items()} == {
+        "test": 2,
+        "validation": 3,
+        "train": 6,
+    }
+    assert describe_splits(build_problem_set(both), both).endswith("6 to train on, 3 for validation, 2 for test")
+    excluded = tmp_path / "excluded.jsonl"
+    excluded.write_text("\n".join(json.dumps({"problem_id": i, "reason": "wrong"}) for i in ("test0", "train1")))
+    less = build_problem_set(both.model_copy(update={"exclude": str(excluded)}))
+    assert [len(less.splits[name]) for name in ("train", "validation", "test")] == [5, 3, 1]
+    twice = ProblemsConfig(**asked, test_path=str(places["train"]))
+    with pytest.raises(UsageError, match=r"train\d is in (train|validation) and in test: take it out of one"):
+        build_problem_set(twice)
 
 
 def test_bad_rows_are_named_by_file_line_and_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,8 +15,8 @@ from rich.console import Console
 from raypoly import Run
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.run_figure import draw_run, strategies_over_steps
-from raypoly.reports.run_page import measure_rows, other_arm_arguments, show_results, write_report
-from raypoly.reports.run_table import results_table
+from raypoly.reports.run_page import measure_rows, other_arm_overrides, show_results, write_report
+from raypoly.reports.run_table import results_note, results_table
 from raypoly.reports.step_times import draw_step_times, time_rows
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
 
@@ -200,8 +200,37 @@ def test_the_end_table_compares_before_and_after_on_test() -> None:
     Console(file=out, width=120).print(results_table(summary("poly_epo")).rich())
     lines = out.getvalue().splitlines()
     assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", "\n".join(lines))
-    assert re.search(r"by execution\) .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
+    assert re.search(r"by execution .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
     assert [re.search(r"pass@(\d+)", line)[1] for line in lines if "pass@" in line] == ["1", "4", "8", "16", "64"]  # type: ignore[index]
+
+
+def test_equal_counts_of_strategies_are_one_row_and_a_note() -> None:
+    three = summary("poly_epo")
+    assert results_note(three) == "", "the judge counted others than execution"
+    for entry in three["evaluations"]:
+        same = dict.fromkeys(("strategies_correct_judge", "strategies_correct_structural"), entry["strategies_correct"])
+        entry.update(same)
+    rows = [row for row in results_table(three).rows if "strategies" in row[0]]
+    assert rows == [("distinct correct strategies in 8", "1.100", "1.400", "+0.300")]
+    assert results_note(three) == "Strategies are as many by execution, by the judge as by structure."
+    three["evaluations"][0]["strategies_correct_judge"] += 1  # of validation, which is not shown
+    assert results_note(three)
+    next(e for e in three["evaluations"] if e["split"] == "test")["strategies_correct_judge"] += 1
+    assert len([row for row in results_table(three).rows if "strategies" in row[0]]) == 3
+    assert results_note(three) == ""
+
+
+def test_the_end_table_fits_a_terminal_of_80_columns_without_a_break() -> None:
+    out = io.StringIO()
+    late = summary("poly_epo")
+    for entry in late["evaluations"]:
+        entry["step"] *= 500
+    Console(file=out, width=80).print(results_table(late).rich())
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"distinct correct strategies in 8, by the judge .*1\.300", out.getvalue())
+    assert "step 6000" in out.getvalue()
+    assert len(lines) == 5 + len(results_table(late).rows), "no row takes two lines"
 
 
 def test_what_was_not_measured_is_a_dash_and_never_zero() -> None:
@@ -222,7 +251,6 @@ def test_the_closing_words_name_table_figure_and_report(run: Run) -> None:
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:
     kept = ["train.seed=1", "run.on_pause=a b"]
-    words = other_arm_arguments("poly_epo", "my.yaml", [*kept, "objective.set_size=3", "run.dir=/x"])
-    assert words == ["-m", "raypoly.train", "--config", "my.yaml", *kept, "objective.name=grpo"]
-    words = other_arm_arguments("grpo", None, ["objective.name=grpo"])
-    assert words == ["-m", "raypoly.train", "objective.name=poly_epo"]
+    words = other_arm_overrides("poly_epo", [*kept, "objective.set_size=3", "run.dir=/x"])
+    assert words == [*kept, "objective.name=grpo"]
+    assert other_arm_overrides("grpo", ["objective.name=grpo"]) == ["objective.name=poly_epo"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from workflows.startup.warm_start import ensure_warm_start
 
 def short(seed: int = 0, budgets: bool = True) -> Config:
     return Config(
-        warm_start=WarmStartConfig(seed=seed, steps=4, batch_size=16), problems=ProblemsConfig(budgets=budgets)
+        warm_start=WarmStartConfig(seed=seed, steps=12, batch_size=16), problems=ProblemsConfig(budgets=budgets)
     )
 
 
@@ -46,7 +47,9 @@ def run(config: Config) -> tuple[Path, list[str]]:
 @pytest.mark.usefixtures("cluster", "cache")
 def test_the_folder_is_an_ordinary_model_made_once_and_repaired_to_the_same_bits() -> None:
     path, said = run(short())
-    assert any("step 4 of 4" in line for line in said)
+    assert said[0].startswith("Starting Ray Train for the warm start: 12 supervised steps make the tiny model")
+    assert re.fullmatch(r"warm start: step 10 of 12, loss [\d.]+, [\d.]+ s left", said[1])
+    assert re.fullmatch(r"warm start: step 12 of 12, loss [\d.]+", said[2])
     tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModelForCausalLM.from_pretrained(path)
     assert sum(p.numel() for p in model.parameters()) < 1_000_000
     tokens = tokenizer("def f(n):\n return n\n", return_tensors="pt").input_ids

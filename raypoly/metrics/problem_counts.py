@@ -1,0 +1,70 @@
+"""An evaluation's counts by problem, as statistics over problems need them: whole numbers, one column each.
+
+counts = ProblemCounts.of(run.samples(80, "test"))
+counts.correct[0] / counts.samples[0]         # of counts.id[0]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+
+from raypoly.metrics.group_outcomes import GroupOutcomes
+
+_NEEDED = ("problem_id", "status")
+_KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason")
+
+Counts = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class ProblemCounts:
+    """One entry a problem in each column, in the evaluation's order. None is unknown: throughout where the tests could
+    not be run (`samples`, `response_tokens` and `truncated` are known then too), or where the evaluation kept no such
+    column."""
+
+    id: tuple[str, ...]
+    samples: tuple[int, ...]
+    correct: Counts
+    """Samples that passed all tests."""
+    strategies: tuple[tuple[int, ...] | None, ...]
+    """How many correct samples each correct strategy has, by execution trace, the largest first."""
+    response_tokens: Counts
+    """Of all its samples together."""
+    truncated: Counts
+    """Samples that ended at generator.max_tokens."""
+    no_code: Counts
+    """Samples in which no program was found."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Self | None:
+        """From an evaluation's table of one row a sample; None where it keeps no verdicts."""
+        if not set(table.column_names) >= set(_NEEDED):
+            return None
+        columns = [name for name in _KNOWN if name in table.column_names]
+        problems: dict[str, list[dict[str, Any]]] = {}
+        for row in table.select(columns).to_pylist():
+            problems.setdefault(row["problem_id"], []).append(row)
+        found = [_count(rows) for rows in problems.values()]
+        names = [name for name in cls.__dataclass_fields__ if name != "id"]
+        return cls(tuple(problems), *(tuple(each[name] for each in found) for name in names))
+
+
+def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    strategies = tuple(row.get("strategy") for row in rows)
+    outcomes = GroupOutcomes(tuple(row["status"] for row in rows), strategies)
+    right = outcomes.outcome(None).correct_strategies
+    named = outcomes.sound and "strategy" in rows[0] and None not in right
+    tokens, ends = ([row.get(name) for row in rows] for name in ("response_tokens", "finish_reason"))
+    return {
+        "samples": len(rows),
+        "correct": len(right) if outcomes.sound else None,
+        "strategies": tuple(sorted(Counter(right).values(), reverse=True)) if named else None,
+        "response_tokens": None if None in tokens else sum(tokens),
+        "truncated": None if None in ends else ends.count("length"),
+        "no_code": outcomes.statuses.count("no_code") if outcomes.sound else None,
+    }
