@@ -5,8 +5,8 @@
 
 It reads each verdict's evidence and never a program. A wrong program is judged like any other.
 
-Puzzles, whose programs are a few lines, are told apart by the set of live constructs that grew with the input and
-mattered. Unlike `Evidence.strategy`, the metric's measure, that signature names no winner: a loop over a comprehension
+Puzzles and plain tasks, whose programs are a few lines, are told apart by the set of live constructs that grew with
+the input and mattered. Unlike `Evidence.strategy`, the metric's measure, that signature names no winner: a loop over a comprehension
 is neither a loop nor a comprehension. Other problems come with features, and two programs share a strategy iff they
 have the same approach.
 
@@ -129,7 +129,7 @@ def _by_loops(features: frozenset[str]) -> str:
 
 
 NAME = "structural-1"
-"""Signatures of puzzles."""
+"""Signatures of puzzles and plain tasks."""
 _APPROACH_NAME = "structural-approach-3"
 """Approaches of everything else."""
 _SAME = {"generator": "comprehension", "map": "higher_order", "filter": "higher_order"}
@@ -188,7 +188,7 @@ def structural_labels(verdicts: Sequence[Verdict]) -> Labels | None:
 
 
 def signature(evidence: Evidence) -> frozenset[str]:
-    """What makes two puzzle programs one strategy.
+    """What makes two programs of a puzzle or a plain task one strategy.
 
     Live constructs that execution confirms; all live ones where nothing was confirmed, because the program ended before
     a loop ran; one signature of its own where not even syntax is known. Feeding `reduce` by a filter is still a reduce.

@@ -5,11 +5,12 @@
     evidence = read_evidence(source, run)                              # with that child's answer, or None
 
 The first child says what the source says, and a program can't change it. The second says what the program did. A
-program that can't be observed has the strategy that its source shows, if it is one alone; else a puzzle's evidence is
-unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
+program that can't be observed has the strategy that its source shows, if it is one alone; else a puzzle's or plain
+task's evidence is unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
 
-The questions depend on the problem. A puzzle's strategies differ by the constructs that grow with the input, so it gets
-no features. A program is run only if its tests are plain calls, on its smallest and its largest input.
+The questions depend on the problem. The strategies of puzzles and plain tasks, whose programs are a few lines, differ by
+the constructs that grow with the input, so they get no features. A program is run only if its tests are plain calls,
+on its smallest and its largest input.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class _Case(Protocol):
 
 def source_question(problem: Problem, code: str) -> tuple[str, str, bool]:
     """The arguments of `read_source`."""
-    return code, problem.entry_point, not (problem.tests.kind == "calls" and problem.answer == "completion")
+    by_construct = problem.tests.kind == "calls" and (problem.answer == "completion" or problem.source == "tasks")
+    return code, problem.entry_point, not by_construct
 
 
 def run_question(
