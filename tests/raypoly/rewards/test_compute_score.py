@@ -100,7 +100,7 @@ def test_a_problem_of_another_source_has_no_ground_truth(problem: Problem) -> No
     [
         ([], "needs reward.compute_score=package.module:function"),
         (["reward.compute_score=compute_score"], "Give one of your own as package.module:Name"),
-        (["reward.compute_score=my_rewards:absent"], "can't be imported"),
+        (["reward.compute_score=my_rewards:absent"], "is there and has no absent"),
         (["reward.compute_score=my_rewards:later"], "not an async one"),
         (["reward.compute_score=my_rewards:details"], "set problems.source=verl"),
         (
