@@ -237,7 +237,7 @@ class Taken(Broken):
         ("Loops", "The stages loops, loops come after each other"),
         ("Late", "The stage late comes after nowhere, which is no stage here"),
         ("Taken", "is named 'judge', which is taken or no name"),
-        ("Nothing", "can't be imported"),
+        ("Nothing", "is there and has no Nothing"),
     ],
 )
 def test_stages_that_do_not_fit_are_refused_before_anything_starts(own: str, said: str) -> None:
