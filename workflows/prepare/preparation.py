@@ -29,7 +29,15 @@ from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, is_done, show
-from workflows.prepare.problem_chunks import ChunkOutcome, Chunks, OutcomeCount, Samples, Solutions, Work, solution_reason
+from workflows.prepare.problem_chunks import (
+    ChunkOutcome,
+    Chunks,
+    OutcomeCount,
+    Samples,
+    Solutions,
+    Work,
+    solution_reason,
+)
 from workflows.step.skipped_groups import SkippedGroups
 
 _SOLUTIONS_CHUNK = 64
@@ -73,7 +81,9 @@ class Preparation:
         stack.callback(self._lease.release)
         journal = Journal(self._store, self._lease)
         stack.push_async_callback(journal.close)
-        self._workers = Workers(stack, config.of_a_run(), folder.name, self._store, self._lease, journal, ending, self._note)
+        self._workers = Workers(
+            stack, config.of_a_run(), folder.name, self._store, self._lease, journal, ending, self._note
+        )
         self._log = DecisionLog(self._store, self._lease)
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
