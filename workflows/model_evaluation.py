@@ -22,8 +22,8 @@ from rich.console import Console
 
 from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating import ModelEvaluationConfig
-from raypoly.evaluating.evaluation_folder import EvaluationFolder, plan_rounds
-from raypoly.evaluating.evaluation_prompts import ask_problems, template_name, weights_digest, with_room
+from raypoly.evaluating.evaluation_folder import EvaluationFolder, influential, plan_rounds
+from raypoly.evaluating.evaluation_prompts import ask_problems, is_plain, template_name, weights_digest, with_room
 from raypoly.evaluating.evaluation_results import evaluation_results, results_table, sample_table
 from raypoly.gguf_models import GgufModel, with_sha256
 from raypoly.offline.command_progress import show_progress
@@ -35,6 +35,7 @@ from raypoly.store.sealed_json import seal
 from raypoly.values import Group
 from raypoly.version import __version__
 from workflows.durability.journal import Journal
+from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.problem_chunks import Chunks, OutcomeCount, Samples, Work
@@ -82,7 +83,7 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
     template = await asyncio.to_thread(template_name, config, loaded.candidates)
     problems = await asyncio.to_thread(ask_problems, config, template, loaded.candidates)
     folder = EvaluationFolder.of(config, weights, problems)
-    roomy = await asyncio.to_thread(with_room, config, problems)
+    roomy = config if config.endpoint.url is not None else await asyncio.to_thread(with_room, config, problems)
     _note(console, str(folder.location))
     _note(console, _describe(loaded, template))
     return _Asked(roomy, template, problems, folder)
@@ -137,17 +138,24 @@ class ModelEvaluation:
         self._note(f"samples: {self._store.place(SAMPLES)}")
 
     async def _work(self) -> Callable[[range], Work]:
-        """The engines and scorers, as a function from a round's sample numbers to its work."""
+        """The engines or the endpoint, and scorers, as a function from a round's sample numbers to its work."""
+        skipped, seeds, greedy = self._skipped, self._seeds, self._config.sampling.greedy
+        if self._config.endpoint.url is not None:
+            endpoint = ModelEndpoint(self._config, is_plain(self._asked.template), self._note)
+            self._stack.callback(endpoint.close)
+            await endpoint.check()
+            scorers = await self._workers.scorers()
+            return lambda samples: EndpointSamples(endpoint, scorers, skipped, partial(seeds, samples))
         generator, scorers = await self._workers.generator(), await self._workers.scorers()
-        greedy = self._config.sampling.greedy
-        return lambda samples: Samples(generator, scorers, self._skipped, partial(self._seeds, samples), greedy)
+        return lambda samples: Samples(generator, scorers, skipped, partial(seeds, samples), greedy)
 
     def _seeds(self, samples: range, problem_id: str) -> tuple[int, ...]:
         return tuple(derive(self._config.sampling.seed, "evaluate model", problem_id, i) for i in samples)
 
     @property
     def _name(self) -> str:
-        return self._config.endpoint.name or str(self._config.model.path)
+        name = self._config.endpoint.name or str(self._config.model.path)
+        return Path(name).name if Path(name).exists() else name
 
     def _write(self, steps: Sequence[range]) -> dict[str, Any]:
         """Write the result files from the journal's steps of each round. Returns the results."""
@@ -160,10 +168,12 @@ class ModelEvaluation:
         if config.endpoint.url is not None:  # its tokens are not known
             table = table.drop_columns(["response_tokens"])
         results = {
-            "model": Path(self._name).name if Path(self._name).is_absolute() else self._name,
+            "model": self._name,
             "samples": config.sampling.samples,
             "template": asked.template,
-            **asked.folder.identity,
+            "weights": asked.folder.identity["weights"],
+            "problem_set": asked.folder.identity["problem_set"],
+            "config": influential(config),
             "raypoly": __version__,
             **evaluation_results(groups, table, set_aside),
         }

@@ -144,6 +144,8 @@ def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvalua
         )
     if config.model.lora_rank is not None:
         raise UsageError("model.lora_rank is of training: leave it out, --model is measured as it is.")
+    if config.endpoint.url is not None and (config.model.path or config.prompts.chat_template):
+        raise UsageError("model.path and prompts.chat_template are of --model: an endpoint has its own.")
     return config
 
 

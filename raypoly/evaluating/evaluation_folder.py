@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,14 @@ from raypoly.errors import CorruptData, UsageError
 from raypoly.evaluating.evaluation_config import ModelEvaluationConfig
 from raypoly.preparing.candidates import Candidate, contents_hash
 from raypoly.run_folder import open_leased, run_location
-from raypoly.run_identity import Change, find_foreign_entry, flatten_keys, keys_without_effect, storage_options
+from raypoly.run_identity import (
+    Change,
+    dotted_values,
+    find_foreign_entry,
+    flatten_keys,
+    keys_without_effect,
+    storage_options,
+)
 from raypoly.store import Lease, Store
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.sealed_json import seal, unseal
@@ -34,6 +41,8 @@ _ROUND_KEY = re.compile(r"^rounds/(\d+)-(\d+)\.json$")
 _FREE = keys_without_effect(ModelEvaluationConfig) | {"model.path", "model.sha256", "model.lora_alpha"}
 _CONTENT = ("problems.", "prompts.")
 """Keys that count by the content of what they name."""
+_OF_AN_ENDPOINT = ("generator.temperature", "generator.max_tokens")
+"""Keys of the engine that an endpoint is asked by, too."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class EvaluationFolder:
     def of(cls, config: ModelEvaluationConfig, weights: str | None, problems: Sequence[Candidate]) -> EvaluationFolder:
         """`weights`: their digest; None for an endpoint. Raises `UsageError` if the place can't be used."""
         values = config.model_dump(mode="json", exclude_defaults=True)  # a later version's new key changes no name
-        identity = {key: value for key, value in flatten_keys(values) if _counts(key)}
+        identity = _influential(config, flatten_keys(values))
         identity |= {"weights": weights, "problem_set": contents_hash(problems)}
         name = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
         options = storage_options(config.of_a_run())
@@ -81,6 +90,11 @@ class EvaluationFolder:
             )
 
 
+def influential(config: ModelEvaluationConfig) -> dict[str, Any]:
+    """The dotted keys that affect results, with their values."""
+    return _influential(config, dotted_values(config).items())
+
+
 def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
     """The rounds that hold the first `samples` of each problem, in order; each is a range of sample numbers.
 
@@ -96,5 +110,12 @@ def plan_rounds(store: Store, lease: Lease, samples: int) -> list[range]:
     return [each for each in rounds if each.start < samples]
 
 
-def _counts(key: str) -> bool:
-    return key not in _FREE and not key.startswith(_CONTENT)
+def _influential(config: ModelEvaluationConfig, values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    def counts(key: str) -> bool:
+        if key in _FREE or key.startswith(_CONTENT):
+            return False
+        if config.endpoint.url is None:
+            return not key.startswith("endpoint.")
+        return not key.startswith(("model.", "generator.")) or key in _OF_AN_ENDPOINT
+
+    return {key: value for key, value in values if counts(key)}
