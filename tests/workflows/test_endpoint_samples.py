@@ -16,6 +16,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import PausedTooLong, UsageError
 from raypoly.evaluating import evaluation_config
 from raypoly.evaluating.evaluation_prompts import ask_problems, template_name
+from raypoly.judge import key_variable_names
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.sources import load_sources
 from raypoly.values import Group, Rollout
@@ -139,3 +140,8 @@ def test_what_is_wrong_at_the_start_is_one_sentence_without_the_key(
         Asked(tmp_path, server, "endpoint.api_key_env=RIGHT_KEY", *words).do(ModelEndpoint.check)
     assert said in str(raised.value)
     assert "sk-" not in str(raised.value)
+
+
+def test_a_ray_that_the_command_starts_does_not_inherit_the_key(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, AnsweringServer(url="http://127.0.0.1:9/v1"), "endpoint.api_key_env=SERVER_KEY")
+    assert key_variable_names(asked.config.of_a_run().judge) == ["SERVER_KEY"]
