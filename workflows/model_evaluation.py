@@ -84,6 +84,12 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
     problems = await asyncio.to_thread(ask_problems, config, template, loaded.candidates)
     folder = EvaluationFolder.of(config, weights, problems)
     roomy = config if config.endpoint.url is not None else await asyncio.to_thread(with_room, config, problems)
+    if config.endpoint.url is not None and not folder.is_begun:
+        endpoint = ModelEndpoint(config, is_plain(template), partial(_note, console))
+        try:
+            await endpoint.check()
+        finally:
+            endpoint.close()
     _note(console, str(folder.location))
     _note(console, _describe(loaded, template))
     return _Asked(roomy, template, problems, folder)

@@ -29,7 +29,7 @@ from raypoly.run_identity import (
     keys_without_effect,
     storage_options,
 )
-from raypoly.store import Lease, Store
+from raypoly.store import Lease, Store, open_store
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.sealed_json import seal, unseal
 
@@ -66,6 +66,11 @@ class EvaluationFolder:
     @property
     def name(self) -> str:
         return self.location.name
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the folder holds an evaluation."""
+        return open_store(self.location, self._options, make=False).exists(_IDENTITY_KEY)
 
     def open(self) -> tuple[Store, Lease]:
         """Raises `LeaseHeld` if another driver lives, `UsageError` if the folder holds something else."""

@@ -24,6 +24,7 @@ from tests.support.answering_server import RIGHT, WRONG, AnsweringServer
 from tests.support.evaluation_process import write_problems
 from tests.support.faulty_front import running
 from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
+from workflows.model_evaluation import evaluate_model
 from workflows.step.skipped_groups import SkippedGroups
 
 T = TypeVar("T")
@@ -145,3 +146,11 @@ def test_what_is_wrong_at_the_start_is_one_sentence_without_the_key(
 def test_a_ray_that_the_command_starts_does_not_inherit_the_key(tmp_path: Path) -> None:
     asked = Asked(tmp_path, AnsweringServer(url="http://127.0.0.1:9/v1"), "endpoint.api_key_env=SERVER_KEY")
     assert key_variable_names(asked.config.of_a_run().judge) == ["SERVER_KEY"]
+
+
+def test_a_server_that_can_not_be_asked_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with running(AnsweringServer()) as server:
+        asked = Asked(tmp_path, server, "endpoint.name=unknown", f"run.dir={tmp_path / 'run'}")
+        with pytest.raises(UsageError, match="The model `unknown` does not exist"):
+            evaluate_model(asked.config)
+    assert not (tmp_path / "run").exists()
