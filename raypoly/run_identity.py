@@ -165,13 +165,21 @@ def _said_at_starts(store: Store, name: str) -> tuple[str, ...]:
 
 
 def parse_config(values: Mapping[str, Any], what: str) -> Config:
-    """A run's config from its file's values. Keys that are newer than the file have defaults. Raises `CorruptData`."""
+    """A run's config from its file's values. Keys that are newer than the file have defaults. Raises `CorruptData`, and
+    `UsageError` for a model's."""
+    if is_model_config(values):
+        raise UsageError(f"{what} is a model's: its folder is no run. `raypoly evaluate --model` takes it.")
     try:
         return Config.model_validate(values)
     except ValidationError as error:
         unknown = [".".join(map(str, e["loc"])) for e in error.errors() if e["type"] == "extra_forbidden"]
         reason = f"raypoly {__version__} does not know its {', '.join(unknown)}" if unknown else str(error)
         raise CorruptData(f"{what} is another version's or damaged: {' '.join(reason.split())[:300]}.") from error
+
+
+def is_model_config(values: Any) -> bool:
+    """Whether the values of a `config.json` are those of a Hugging Face model."""
+    return isinstance(values, Mapping) and ("model_type" in values or "architectures" in values)
 
 
 def config_hash(config: Section) -> str:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.errors import TooManySetAside, UsageError
+from raypoly.evaluating.evaluation_results import problem_outcome, sample_table
 from raypoly.judge.judge_usage import usage_to_json
-from raypoly.metrics.group_outcomes import GroupOutcomes
-from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
+from raypoly.metrics.pass_at_k import summarise
 from raypoly.problems.without_tests import with_tests
 from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
@@ -99,12 +99,12 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
         "weights": weights,
         "raypoly": __version__,
         "set_aside": {group.problem_id: reason for group in groups if (reason := skip_reason(group))},
-        **summarise([_outcome(group) for group in sound]),
+        **summarise([problem_outcome(group) for group in sound]),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": observers.judge_pause.take_pauses(),
         "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
     }
-    return payload, _table(groups)
+    return payload, sample_table(groups)
 
 
 def _requests(
@@ -127,31 +127,6 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
     if skip_reason(group) is None and opened.config.evaluate.judge:
         group = await opened.stages.compute(group, problem, opened.stages["judge"], watch)
     return group
-
-
-def _outcome(group: Group) -> ProblemOutcome:
-    labels = None if group.labels is None else group.labels.strategies
-    return GroupOutcomes.of(group.verdicts or (), None).outcome(labels)
-
-
-def _table(groups: Sequence[Group]) -> pa.Table:
-    rows = [
-        {
-            "problem_id": group.problem_id,
-            "rollout": index,
-            "text": rollout.text,
-            "response_tokens": len(rollout.tokens),
-            "finish_reason": rollout.finish_reason,
-            "seed": rollout.seed,
-            "status": verdict.status,
-            "detail": verdict.detail,
-            "strategy": verdict.evidence.strategy if verdict.evidence else None,
-            "label": None if group.labels is None else int(group.labels.ids[index]),
-        }
-        for group in groups
-        for index, (rollout, verdict) in enumerate(zip(group.rollouts, group.verdicts or (), strict=True))
-    ]
-    return pa.Table.from_pylist(rows)
 
 
 def evaluate_run(place: str, config: Config, split: str, samples: int | None) -> None:

@@ -64,8 +64,11 @@ def ks(samples: int) -> list[int]:
     return [2**i for i in range(samples.bit_length()) if 2**i <= samples]
 
 
-def summarise(outcomes: Sequence[ProblemOutcome]) -> Mapping[str, object]:
-    """`pass_at_k` ({"1": ...}) and `strategies_correct`, averaged over problems; `None` where not measured."""
+def summarise(outcomes: Sequence[ProblemOutcome], also: Iterable[int] = ()) -> Mapping[str, object]:
+    """`pass_at_k` ({"1": ...}) and `strategies_correct`, averaged over problems; `None` where not measured.
+
+    `also`: further k, left out above the number of samples.
+    """
     samples = min(outcome.samples for outcome in outcomes)
 
     def mean(values: Iterable[float]) -> float:
@@ -73,7 +76,7 @@ def summarise(outcomes: Sequence[ProblemOutcome]) -> Mapping[str, object]:
 
     curve = {
         str(k): mean(pass_at_k(outcome.samples, len(outcome.correct_strategies), k) for outcome in outcomes)
-        for k in ks(samples)
+        for k in sorted({*ks(samples), *(k for k in also if k <= samples)})
     }
     enough = samples >= _STRATEGY_DRAWS
 

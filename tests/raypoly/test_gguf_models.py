@@ -22,7 +22,8 @@ pytest.importorskip("gguf", reason="needs the package gguf (pip install 'raypoly
 from raypoly.cli import main
 from raypoly.errors import UsageError
 from raypoly.folder_cache import find_damage
-from raypoly.gguf_models import PACKAGED, GgufModel
+from raypoly.gguf_models import GgufModel
+from raypoly.packaged_files import PACKAGED_MODELS
 from raypoly.planning.model_shape import PUBLISHED, shape_of
 from raypoly.planning.row_layout import row_layout
 from raypoly.problems.templates import chat_renderer, load_tokenizer
@@ -197,4 +198,4 @@ def test_the_packaged_model_has_its_published_shape_and_its_chat_template() -> N
     prompt = chat_renderer("smollm2-q4")(MESSAGES)
     assert prompt.endswith("<|im_start|>user\nadd<|im_end|>\n<|im_start|>assistant\n")
     assert np.asarray(model.tokenizer()("<|im_end|>")["input_ids"]).tolist() == [2]
-    assert model.file.name == PACKAGED["smollm2-q4"].file
+    assert model.file.name == PACKAGED_MODELS["smollm2-q4"].file

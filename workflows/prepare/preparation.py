@@ -22,13 +22,22 @@ from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
 from raypoly.preparing.sources import LoadedSources, SourceFile, find_source, load_sources
 from raypoly.reports.data_card_page import card_page, draw_card
+from raypoly.seeds import derive
 from raypoly.store.sealed_json import seal
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, is_done, show
-from workflows.prepare.problem_chunks import ChunkOutcome, Chunks, Samples, Solutions, Work, solution_reason
+from workflows.prepare.problem_chunks import (
+    ChunkOutcome,
+    Chunks,
+    OutcomeCount,
+    Samples,
+    Solutions,
+    Work,
+    solution_reason,
+)
 from workflows.step.skipped_groups import SkippedGroups
 
 _SOLUTIONS_CHUNK = 64
@@ -72,7 +81,9 @@ class Preparation:
         stack.callback(self._lease.release)
         journal = Journal(self._store, self._lease)
         stack.push_async_callback(journal.close)
-        self._workers = Workers(stack, config, folder.name, self._store, self._lease, journal, ending, self._note)
+        self._workers = Workers(
+            stack, config.of_a_run(), folder.name, self._store, self._lease, journal, ending, self._note
+        )
         self._log = DecisionLog(self._store, self._lease)
         self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
         self._skipped = SkippedGroups(1.0, self._note)
@@ -161,25 +172,23 @@ class Preparation:
         work = None
         if self._chunks.left(self._steps, candidates, sampling.chunk):
             generator, scorers = await self._workers.generator(), await self._workers.scorers()
-            work = Samples(generator, scorers, self._skipped, sampling)
+            work = Samples(generator, scorers, self._skipped, self._seeds)
         done = await self._watched("samples", self._steps, candidates, sampling.chunk, work, sampling.samples)
         rates = {it.problem_id: SampledPassRate(it.size, it.passes, it.detail) for it in done}
         decided = self._log.keep("sampling", decide_band(rates, self._config.band))
         return _left(candidates, decided, "sampling")
 
+    def _seeds(self, problem_id: str) -> tuple[int, ...]:
+        sampling = self._config.sampling
+        return tuple(derive(sampling.seed, "prepare", problem_id, i) for i in range(sampling.samples))
+
     async def _watched(
         self, what: str, first: int, candidates: Sequence[Candidate], size: int, work: Work | None, programs: int
     ) -> list[ChunkOutcome]:
         """The outcomes, with a progress bar or lines. `work`: None if the journal has all."""
-        done = passed = 0
-
-        def count(outcome: ChunkOutcome) -> None:
-            nonlocal done, passed
-            done, passed = done + outcome.size, passed + (outcome.passes or 0)
-
-        total = programs * len(candidates)
+        total, count = programs * len(candidates), OutcomeCount()
         self._note(f"{what}: {total:,} programs of {len(candidates):,} problems")
-        with show_progress("programs", total, lambda: (done, passed), self._console):
+        with show_progress("programs", total, count.so_far, self._console):
             return await self._chunks.outcomes(first, candidates, size, work, count)
 
     def _write(self, loaded: LoadedSources, against: LoadedSources | None, candidates: Sequence[Candidate]) -> None:

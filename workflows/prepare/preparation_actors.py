@@ -1,4 +1,4 @@
-"""Ray, scorers and engines of a preparation, each started when it is first needed."""
+"""Ray, scorers and engines of a preparation or evaluation, each started when it is first needed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from actors.generator import Generator
 from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
 from raypoly import problems
-from raypoly.config import GeneratorConfig, ProblemsConfig
+from raypoly.config import Config, GeneratorConfig, ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.placement import ON_CPU, Placement
-from raypoly.preparing.prepare_config import PrepareConfig
 from raypoly.store import Lease, Store
 from workflows.durability.journal import Journal
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
@@ -36,7 +35,7 @@ class Workers:
     def __init__(
         self,
         stack: AsyncExitStack,
-        config: PrepareConfig,
+        config: Config,
         name: str,
         store: Store,
         lease: Lease,
@@ -46,7 +45,7 @@ class Workers:
     ) -> None:
         self._stack, self._name, self._store, self._lease = stack, name, store, lease
         self._journal, self._ending, self._note = journal, ending, note
-        self._config = config.of_a_run()
+        self._config = config
         self.context = CallContext(Retries(config.run.retries, note), InFlightCalls())
         self._scorers: ScorerPool | None = None
         self._generator: Generator | None = None

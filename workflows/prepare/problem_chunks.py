@@ -3,7 +3,7 @@
     outcomes = await Chunks(journal, context).outcomes(first_step, candidates, 64, work, notify)
 
 A group is one problem with its samples, or with its own solution in place of a sample. A completed step's row has the
-outcome of each group, so a resumed preparation reads no rollouts.
+outcome of each group, so a resumed start reads no rollouts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from actors.scorer_pool import ScorerPool
 from raypoly.engines import SampleRequest
 from raypoly.errors import UsageError
 from raypoly.preparing.candidates import Candidate, contents_hash
-from raypoly.preparing.prepare_config import SamplingConfig
-from raypoly.seeds import derive
 from raypoly.store.rollout_files import BLOCK
 from raypoly.store.step_records import Applied, Generated, Record, StagePart
 from raypoly.values import Group, Problem, Rollout, Verdict
@@ -33,6 +31,10 @@ from workflows.step.stages.score_stage import score_group
 
 _OPEN = 2
 """Chunks at the same time: programs of one run while responses of the next are sampled."""
+
+
+SeedsOf = Callable[[str], tuple[int, ...]]
+"""The seeds of a problem's responses, by its id."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,13 @@ class Solutions:
 
 
 class Samples:
-    """The base model's responses, whose seeds depend only on the problem."""
+    """A model's responses."""
 
     def __init__(
-        self, generator: Generator, scorers: ScorerPool, skipped: SkippedGroups, config: SamplingConfig
+        self, generator: Generator, scorers: ScorerPool, skipped: SkippedGroups, seeds: SeedsOf, greedy: bool = False
     ) -> None:
-        self._generator, self._scorers, self._skipped, self._config = generator, scorers, skipped, config
+        self._generator, self._scorers, self._skipped, self._seeds = generator, scorers, skipped, seeds
+        self._greedy = greedy
         self._one = asyncio.Lock()
         """Serialises submissions to the engines, each whole and in order, so that batches are repeatable."""
 
@@ -93,7 +96,7 @@ class Samples:
         async with self._one:
             tokens = await self._generator.encode([it.problem.prompt for it in chunk])
             requests = [
-                SampleRequest(slot, prompt_tokens, self._seeds(it.id))
+                SampleRequest(slot, prompt_tokens, self._seeds(it.id), greedy=self._greedy)
                 for slot, (it, prompt_tokens) in enumerate(zip(chunk, tokens, strict=True))
             ]
             async for group in self._generator.sample(requests):
@@ -101,9 +104,6 @@ class Samples:
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
         return await score_group(group, candidate.problem, self._scorers, self._skipped, group.step)
-
-    def _seeds(self, problem_id: str) -> tuple[int, ...]:
-        return tuple(derive(self._config.seed, "prepare", problem_id, i) for i in range(self._config.samples))
 
 
 def solution_reason(passes: int | None, detail: str) -> str:
@@ -113,12 +113,26 @@ def solution_reason(passes: int | None, detail: str) -> str:
     return "" if passes else f"its own solution does not pass ({detail})"
 
 
+class OutcomeCount:
+    """Counts the programs of finished groups, for progress."""
+
+    def __init__(self) -> None:
+        self._done = self._passed = 0
+
+    def __call__(self, outcome: ChunkOutcome) -> None:
+        self._done, self._passed = self._done + outcome.size, self._passed + (outcome.passes or 0)
+
+    def so_far(self) -> tuple[int, int]:
+        """(done, passed)."""
+        return self._done, self._passed
+
+
 OnOutcome = Callable[[ChunkOutcome], None]
 """Called with the outcome of each finished group, also those of earlier starts."""
 
 
 class Chunks:
-    """The steps of one preparation's journal."""
+    """The steps of one journal."""
 
     def __init__(self, journal: Journal, context: CallContext, step_done: Callable[[], None] = lambda: None) -> None:
         """`step_done` is called after each completed step."""
@@ -225,8 +239,8 @@ def outcome_of(group: Group) -> ChunkOutcome:
 
 def _other_problems(step: int) -> UsageError:
     return UsageError(
-        f"Step {step} of this preparation's journal is of other problems: raypoly reads the sources otherwise than "
-        "when it was begun. Add run.fresh=true for a new preparation."
+        f"Step {step} of this folder's journal is of other problems: raypoly reads the files otherwise than when it "
+        "was begun. Add run.fresh=true for a new folder."
     )
 
 

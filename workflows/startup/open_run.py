@@ -284,13 +284,18 @@ async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
         )
 
         return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set))
-    gguf = GgufModel.find(config.model.path)
+    return await named_model(config.model.path)
+
+
+async def named_model(path: str) -> ModelFiles:
+    """The model that a `model.path` names: a folder's, a GGUF file's or the hub's. Raises `UsageError`."""
+    gguf = GgufModel.find(path)
     if gguf is not None:
         return ModelFiles(await asyncio.to_thread(gguf.folder), title=gguf.name)
-    folder = Path(config.model.path).expanduser().absolute()
+    folder = Path(path).expanduser().absolute()
     if folder.is_dir():
         return ModelFiles(folder)
-    return ModelFiles(await asyncio.to_thread(download_model, config.model.path), hub=config.model.path)
+    return ModelFiles(await asyncio.to_thread(download_model, path), hub=path)
 
 
 def with_copy_for_other_nodes(model: ModelFiles) -> ModelFiles:

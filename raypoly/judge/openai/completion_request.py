@@ -13,6 +13,7 @@ Any number of threads may call `post`.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -67,12 +68,10 @@ class RequestFault(Exception):
         """Whether another group might well be served."""
 
 
-def fault_of(error: Exception, timeout: float) -> RequestFault:
-    """The fault that an exception of a call stands for."""
+def fault_of(error: Exception, timeout: float, key: str = "judge.timeout") -> RequestFault:
+    """The fault that an exception of a call stands for; `key` sets the timeout."""
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
-        return RequestFault(
-            "transient", f"gave no whole answer within judge.timeout={timeout:g} s", slow=True, sent=True
-        )
+        return RequestFault("transient", f"gave no whole answer within {key}={timeout:g} s", slow=True, sent=True)
     if isinstance(error, openai.APIStatusError):
         return _of_status(error)
     if isinstance(error, openai.APIConnectionError):
@@ -141,7 +140,9 @@ class _Message(BaseModel):
 
 
 class _Choice(BaseModel):
-    message: _Message
+    message: _Message = _Message()
+    text: str | None = None
+    """Of a completion of plain text."""
     finish_reason: str | None = None
 
 
@@ -164,8 +165,9 @@ class _Body(BaseModel):
 class CompletionClient:
     """The connections to one server."""
 
-    def __init__(self, base_url: str, key: str, timeout: float) -> None:
-        self._base_url, self._key, self._timeout = base_url, key, timeout
+    def __init__(self, base_url: str, key: str, timeout: float, timeout_key: str = "judge.timeout") -> None:
+        self._base_url, self._key, self._timeout, self._timeout_key = base_url, key, timeout, timeout_key
+        self._closed = False
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: openai.AsyncOpenAI | None = None
@@ -174,19 +176,27 @@ class CompletionClient:
         return f"Wire({self._base_url})"
 
     def post(self, body: Mapping[str, Any]) -> Completion:
-        """The server's answer to a chat completion. Raises `RequestFault`."""
+        """The server's answer to a chat completion, or to a completion if `body` has a `prompt`.
+
+        Raises `RequestFault`, also once it is closed.
+        """
+        if self._closed:
+            raise RequestFault("closed", "is not asked any more")
         future = asyncio.run_coroutine_threadsafe(self._post(body), self._running())
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise RequestFault("closed", "is not asked any more") from None
         finally:
             future.cancel()
 
     def close(self) -> None:
-        """Close the connections and end the thread."""
+        """Close the connections and end the thread. Calls under way end with a `RequestFault`."""
+        self._closed = True
         with self._lock:
             loop, self._loop, client, self._client = self._loop, None, self._client, None
         if loop is not None and client is not None:
-            asyncio.run_coroutine_threadsafe(client.close(), loop).result(timeout=5)
+            asyncio.run_coroutine_threadsafe(_end(client), loop).result(timeout=5)
             loop.call_soon_threadsafe(loop.stop)
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -207,10 +217,11 @@ class CompletionClient:
         assert self._client is not None
         try:
             async with asyncio.timeout(self._timeout):
-                raw = await self._client.chat.completions.with_raw_response.create(**body)
+                kind = self._client.completions if "prompt" in body else self._client.chat.completions
+                raw = await kind.with_raw_response.create(**body)
                 return _read(raw.content, dict(raw.headers))
         except (openai.OpenAIError, TimeoutError, ValidationError, json.JSONDecodeError, UnicodeDecodeError) as error:
-            fault = fault_of(error, self._timeout)
+            fault = fault_of(error, self._timeout, self._timeout_key)
         except OSError as error:
             fault = RequestFault("transient", f"can't be reached ({error})")
         raise self._remove_key(fault)
@@ -223,6 +234,12 @@ class CompletionClient:
         return fault
 
 
+async def _end(client: openai.AsyncOpenAI) -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await client.close()
+
+
 def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
     """Raises `ValidationError` where it is no chat completion with at least one choice."""
     body = _Body.model_validate_json(content)
@@ -232,7 +249,7 @@ def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
     details = usage.prompt_tokens_details if usage is not None else None
     cached = None if details is None else details.cached_tokens
     return Completion(
-        text=choice.message.content or "",
+        text=choice.text or choice.message.content or "",
         refusal=choice.message.refusal,
         finish_reason=choice.finish_reason or "",
         usage=None if usage is None else TokenUsage(usage.prompt_tokens, cached, usage.completion_tokens),

@@ -13,7 +13,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,27 @@ _PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}
 _PROBE_TOKENS = 16
 
 
+@dataclass(frozen=True)
+class EndpointWords:
+    """What a server is called in messages, and which keys set what is sent."""
+
+    who: str
+    timeout: str
+    """The key of the most seconds of a call."""
+    address: str
+    """Where its address and model are named."""
+    request: str
+    """The keys that a request is made of."""
+
+
+JUDGE_WORDS = EndpointWords(
+    "The judge",
+    "judge.timeout",
+    "judge.base_url and judge.model",
+    "judge.model, judge.answer_schema, judge.temperature and judge.max_answer_tokens",
+)
+
+
 class Endpoint:
     """One server with one model; any number of threads may use it."""
 
@@ -51,14 +73,15 @@ class Endpoint:
         ledger: BudgetLedger,
         counts: JudgeCounters,
         backoff: float = 0.5,
+        words: EndpointWords = JUDGE_WORDS,
     ) -> None:
         """`config` has what the servers of a judge have in common; `backoff`: the first wait before asking again, in
         seconds; it doubles."""
-        self.base_url, self.model, self.prices = base_url, model, prices
-        self.name = f"The judge {model} at {base_url}"
+        self.base_url, self.model, self.prices, self._words = base_url, model, prices, words
+        self.name = f"{words.who} {model} at {base_url}"
         self.breaker = CircuitBreaker(self.name)
         self._config, self._ledger, self._counts, self._backoff = config, ledger, counts, backoff
-        self._wire = CompletionClient(base_url, key, config.timeout)
+        self._wire = CompletionClient(base_url, key, config.timeout, words.timeout)
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, config.concurrency)
         self._gate = RequestGate(limiter)
         self._estimate = _TokenEstimate()
@@ -72,9 +95,15 @@ class Endpoint:
 
     def complete(self, messages: Sequence[Message], schema: dict[str, Any], answer_tokens: int) -> Completion:
         """The answer to `messages`, held to a JSON schema and `answer_tokens` tokens."""
-        body = self._body(messages, answer_tokens)
         wanted = {"name": "clusters", "strict": True, "schema": schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        return self.respond(messages, answer_tokens, response_format={"type": "json_schema", "json_schema": wanted})
+
+    def respond(self, prompt: str | Sequence[Message], answer_tokens: int, **fields: Any) -> Completion:
+        """The response to messages, or the continuation of a text, of at most `answer_tokens` tokens.
+
+        `fields`: further ones of the request, by the names of the client `openai`.
+        """
+        body = self._body(prompt, answer_tokens) | fields
         spent, limited = 0, 0
         while True:
             trial = self.breaker.check()
@@ -117,7 +146,7 @@ class Endpoint:
 
     def _once(self, body: dict[str, Any], answer_tokens: int) -> Completion:
         """Wait for a turn and send. Raises `RequestFault`; `JudgeUnavailable` where server or budget is gone."""
-        messages = body["messages"]
+        messages = _messages(body)
         prompt_tokens = self._estimate.prompt(messages)
         held = self._ledger.hold(self.prices, prompt_tokens, answer_tokens)
         try:
@@ -154,8 +183,12 @@ class Endpoint:
         if self.breaker.away:
             self.breaker.check()
 
-    def _body(self, messages: Sequence[Message], answer_tokens: int) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.model, "messages": list(messages), self._limit_name: answer_tokens}
+    def _body(self, prompt: str | Sequence[Message], answer_tokens: int) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model}
+        if isinstance(prompt, str):
+            body |= {"prompt": prompt, "max_tokens": answer_tokens}
+        else:
+            body |= {"messages": list(prompt), self._limit_name: answer_tokens}
         if self._config.temperature is not None:
             body["temperature"] = self._config.temperature
         return body
@@ -168,9 +201,7 @@ class Endpoint:
             return self.breaker.opened(fault.reason)
         if self._served:
             return JudgeRefused(f"{self.name} {fault.reason}.")
-        keys = "judge.base_url and judge.model"
-        if fault.status != 404:
-            keys = "judge.model, judge.answer_schema, judge.temperature and judge.max_answer_tokens"
+        keys = self._words.address if fault.status == 404 else self._words.request
         return UsageError(f"{self.name} {fault.reason}: see {keys}.")
 
 
@@ -186,7 +217,7 @@ def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, counts: JudgeCoun
     return [Endpoint(*server, config, ledger, counts, backoff) for server in servers]
 
 
-def read_first_key(config: JudgeConfig) -> str:
+def read_first_key(config: JudgeConfig, option: str = "judge.api_key_env") -> str:
     """The key of `judge.base_url`; empty where none was named and another server than OpenAI's is asked.
 
     Raises `MissingKey` where a key was named and is not there.
@@ -195,7 +226,7 @@ def read_first_key(config: JudgeConfig) -> str:
         raise UsageError("judge.api_key_env and judge.api_key_file are both given: drop one.")
     if config.api_key_file:
         return _key_from_file(config.api_key_file)
-    return _key_from_environment(config.api_key_env, "judge.api_key_env", config.base_url or PUBLIC_URL)
+    return _key_from_environment(config.api_key_env, option, config.base_url or PUBLIC_URL)
 
 
 def read_failover_key(config: JudgeConfig) -> str:
@@ -220,6 +251,12 @@ class _TokenEstimate:
         with self._lock:
             self._a_char += 0.2 * (prompt / max(1, _chars(messages)) - self._a_char)
             self._answered += 0.2 * (min(1.0, completion / most) - self._answered)
+
+
+def _messages(body: Mapping[str, Any]) -> Sequence[Message]:
+    """The messages of a request; a text to be continued counts as one."""
+    found: Sequence[Message] = body.get("messages") or [{"role": "user", "content": body["prompt"]}]
+    return found
 
 
 def _chars(messages: Sequence[Message]) -> int:

@@ -116,20 +116,29 @@ def chat_renderer(template: str, key: str = "problems.chat_template") -> Render:
 
 
 def prompt_maker(
-    name: str, chat_template: str | None, key: str = "problems.template", chat_key: str = "problems.chat_template"
+    name: str,
+    chat_template: str | None,
+    key: str = "problems.template",
+    chat_key: str = "problems.chat_template",
+    render: Render | None = None,
 ) -> Callable[[Problem], Problem]:
     """A function that returns a problem with its prompt made by the template `name`; the keys are for messages.
+
+    `render`: what renders messages in place of a chat template.
 
     Raises `UsageError` where the template can't be used. The function raises it where an answer is no program of its
     own, but goes on with the prompt.
     """
     template = load_template(name, key)
-    if template.is_chat and chat_template is None:
+    if not template.is_chat:
+        render = None
+    elif render is None and chat_template is not None:
+        render = chat_renderer(chat_template, chat_key)
+    elif render is None:
         raise UsageError(
             f"{key}={name} makes messages, and needs {chat_key}: the folder or hub id of the "
             "tokenizer whose chat template renders them, as a rule what model.path says."
         )
-    render = chat_renderer(chat_template, chat_key) if template.is_chat and chat_template is not None else None
     return lambda problem: _with_prompt(problem, template, render, key)
 
 

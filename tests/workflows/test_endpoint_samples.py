@@ -1,0 +1,156 @@
+"""A model behind a server that misbehaves: it is asked again, waited for, or named; nothing is made up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from actors.scorer_pool import ScorerPool
+from raypoly.config import ScorerConfig
+from raypoly.errors import PausedTooLong, UsageError
+from raypoly.evaluating import evaluation_config
+from raypoly.evaluating.evaluation_prompts import ask_problems, template_name
+from raypoly.judge import key_variable_names
+from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.sources import load_sources
+from raypoly.values import Group, Rollout
+from tests.support.answering_server import RIGHT, WRONG, AnsweringServer
+from tests.support.evaluation_process import write_problems
+from tests.support.faulty_front import running
+from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
+from workflows.model_evaluation import evaluate_model
+from workflows.step.skipped_groups import SkippedGroups
+
+T = TypeVar("T")
+SEEDS = (0, 1, 2, 3, 5)
+
+
+class Asked:
+    """A file of problems and how a server is asked them."""
+
+    def __init__(self, folder: Path, server: AnsweringServer, *words: str) -> None:
+        file = write_problems(folder / "rows.jsonl", [f"p{n}" for n in range(3)])
+        given = [f"endpoint.url={server.url}", "endpoint.name=solver", f"problems.path={file}"]
+        self.config = evaluation_config(None, [*given, *words])
+        problems = load_sources({"problems": self.config.problems}).candidates
+        self.template = template_name(self.config, problems)
+        self.problems = ask_problems(self.config, self.template, problems)
+        self.notes: list[str] = []
+
+    def do(self, work: Callable[[ModelEndpoint], Awaitable[T]]) -> T:
+        async def life() -> T:
+            endpoint = ModelEndpoint(self.config, self.template == "none", self.notes.append, first_wait=0.05)
+            try:
+                return await work(endpoint)
+            finally:
+                endpoint.close()
+
+        return asyncio.run(life())
+
+    def sample(self) -> dict[int, tuple[Rollout, ...]]:
+        return self.do(self.samples)
+
+    async def samples(self, endpoint: ModelEndpoint) -> dict[int, tuple[Rollout, ...]]:
+        work = self.work(endpoint)
+        return {slot: rollouts async for slot, rollouts in work.sample(self.problems)}
+
+    def work(self, endpoint: ModelEndpoint) -> EndpointSamples:
+        scorers = ScorerPool(ScorerConfig(), {})  # not started: nothing is scored here
+        return EndpointSamples(endpoint, scorers, SkippedGroups(1.0, self.notes.append), lambda problem: SEEDS)
+
+
+def test_every_response_comes_through_refusals_and_errors(tmp_path: Path) -> None:
+    faults = ["429-retry-after", "500", "reset", "garbage", "503"]
+    with running(AnsweringServer(faults=faults)) as server:
+        found = Asked(tmp_path, server).sample()
+    assert sorted(found) == [0, 1, 2]
+    for rollouts in found.values():
+        assert [rollout.text for rollout in rollouts] == [WRONG if seed % 2 else RIGHT for seed in SEEDS]
+        assert [rollout.finish_reason for rollout in rollouts] == ["length", "stop", "stop", "stop", "length"]
+        assert [rollout.seed for rollout in rollouts] == list(SEEDS)
+    assert sum(server.struck[fault] for fault in faults) == len(faults)
+    sent = server.bodies[-1]
+    assert (sent["temperature"], sent["max_tokens"], sent["messages"][0]["role"]) == (0.8, 512, "system")
+
+
+def test_a_prompt_of_its_own_is_continued_and_further_fields_are_sent(tmp_path: Path) -> None:
+    with running(AnsweringServer()) as server:
+        asked = Asked(
+            tmp_path, server, "prompts.template=none", "endpoint.extra={top_p: 0.5}", "generator.max_tokens=7"
+        )
+        asked.do(ModelEndpoint.check)
+        asked.sample()
+    assert {body["top_p"] for body in server.bodies} == {0.5}
+    assert server.bodies[-1]["prompt"].startswith("Write f that gives twice")
+    assert (server.bodies[-1]["max_tokens"], "messages" in server.bodies[-1]) == (7, False)
+
+
+def test_an_outage_pauses_everybody_and_nothing_is_lost(tmp_path: Path) -> None:
+    with running(AnsweringServer()) as server:
+        server.close()
+        asked = Asked(tmp_path, server)
+        threading.Timer(6.0, server.open).start()
+        found = asked.sample()
+    assert {rollout.text for rollouts in found.values() for rollout in rollouts} == {RIGHT, WRONG}
+    assert len([note for note in asked.notes if note.startswith("paused: The endpoint's model solver at")]) == 1
+    assert asked.notes[-1].startswith("the endpoint answers again after")
+
+
+def test_an_outage_beyond_max_pause_ends_with_a_sentence(tmp_path: Path) -> None:
+    with running(AnsweringServer()) as server:
+        server.close()
+        with pytest.raises(PausedTooLong, match=r"stayed away for endpoint\.max_pause=0\.1 s; everything is committed"):
+            Asked(tmp_path, server, "endpoint.max_pause=0.1").sample()
+
+
+def test_a_prompt_that_the_server_refuses_is_set_aside_and_never_wrong(tmp_path: Path) -> None:
+    with running(AnsweringServer(faults=["ok", "400-context"])) as server:
+        asked = Asked(tmp_path, server, "endpoint.concurrency=1")
+
+        async def verdicts(endpoint: ModelEndpoint, it: Candidate) -> list[str]:
+            await endpoint.check()
+            work = asked.work(endpoint)
+            ((_, rollouts),) = [found async for found in work.sample([it])]
+            return [verdict.status for verdict in await work.verdicts(Group(0, 0, it.id, rollouts), it)]
+
+        assert asked.do(partial(verdicts, it=asked.problems[0])) == ["infra"] * len(SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["endpoint.name=unknown"], "The model `unknown` does not exist. model_not_found): see --endpoint and --name."),
+        (["endpoint.url=ftp://a"], "--endpoint ftp://a is no http(s) address."),
+        (["endpoint.api_key_env=NOT_THERE"], "endpoint.api_key_env='NOT_THERE' is not set"),
+        (["endpoint.api_key_env=WRONG_KEY"], "refuses the key (HTTP 401)"),
+        (["endpoint.url=http://127.0.0.1:9/v1"], "127.0.0.1:9/v1 can't be reached ("),
+    ],
+)
+def test_what_is_wrong_at_the_start_is_one_sentence_without_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.setenv("WRONG_KEY", "sk-wrong")
+    monkeypatch.setenv("RIGHT_KEY", "sk-right")
+    with running(AnsweringServer(key="sk-right")) as server, pytest.raises(UsageError) as raised:
+        Asked(tmp_path, server, "endpoint.api_key_env=RIGHT_KEY", *words).do(ModelEndpoint.check)
+    assert said in str(raised.value)
+    assert "sk-" not in str(raised.value)
+
+
+def test_a_ray_that_the_command_starts_does_not_inherit_the_key(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, AnsweringServer(url="http://127.0.0.1:9/v1"), "endpoint.api_key_env=SERVER_KEY")
+    assert key_variable_names(asked.config.of_a_run().judge) == ["SERVER_KEY"]
+
+
+def test_a_server_that_can_not_be_asked_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with running(AnsweringServer()) as server:
+        asked = Asked(tmp_path, server, "endpoint.name=unknown", f"run.dir={tmp_path / 'run'}")
+        with pytest.raises(UsageError, match="The model `unknown` does not exist"):
+            evaluate_model(asked.config)
+    assert not (tmp_path / "run").exists()

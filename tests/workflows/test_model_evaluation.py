@@ -1,0 +1,85 @@
+"""A model is measured by real actors: killed or asked for more samples later, it ends with the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from raypoly.config import ProblemsConfig
+from raypoly.metrics.pass_at_k import pass_at_k
+from raypoly.problems import build_problem_set
+from raypoly.problems.formats import row_of
+from raypoly.seeds import derive
+from tests.support.answering_server import AnsweringServer
+from tests.support.evaluation_process import EvaluationDriver, write_problems
+from tests.support.faulty_front import running
+from tests.support.ray_machines import Machines
+
+Start = Callable[..., EvaluationDriver]
+
+
+@pytest.fixture
+def start(machines: Machines, tmp_path: Path) -> Start:
+    def started(name: str, *words: str, **environment: str) -> EvaluationDriver:
+        given = [*words, "scorer.workers=1", "ray.dashboard=false"]
+        return EvaluationDriver(tmp_path / name, given, {"RAY_ADDRESS": machines.address, **environment})
+
+    return started
+
+
+def test_killed_three_times_and_extended_it_ends_with_the_bytes_of_one_start(
+    start: Start, tmp_path: Path, warm_model: Path
+) -> None:
+    puzzles = build_problem_set(ProblemsConfig()).splits["test"][:6]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row_of(puzzle))}\n" for puzzle in puzzles))
+    words = ["--model", str(warm_model), "--problems", str(tmp_path / "rows.jsonl"), "sampling.chunk=3"]
+    words += ["generator.engine=transformers", "generator.max_tokens=40"]
+    whole = start("whole", *words, "--samples", "24")
+    whole.complete()
+    start("killed", *words, "--samples", "16").kill_at(2)
+    start("killed", *words, "--samples", "16").kill_at(102)
+    start("killed", *words, "--samples", "24").kill_at(202)
+    killed = start("killed", *words, "--samples", "24")
+    killed.complete()
+    assert killed.outputs() == whole.outputs()
+    results = whole.results
+    assert (results["samples"], results["template"], len(results["problems"]["id"])) == (24, "none", 6)
+    assert results["problems"]["samples"] == [24] * 6
+    assert 0 < results["pass_at_k"]["1"] < results["pass_at_k"]["10"] <= 1
+    correct = results["problems"]["correct"]
+    assert results["pass_at_k"]["10"] == pytest.approx(sum(pass_at_k(24, c, 10) for c in correct) / 6)
+    samples = pq.read_table(whole.folder / "samples.parquet").to_pylist()
+    assert [row["rollout"] for row in samples] == [*range(24)] * 6
+    assert sum(row["status"] == "passed" for row in samples) == sum(correct)
+    assert f"results: {killed.folder / 'results.json'}" in killed.log()
+
+    fewer = start("killed", *words, "--samples", "16")
+    fewer.complete()
+    assert fewer.results["problems"]["samples"] == [16] * 6
+    other = start("killed", *words, "generator.temperature=0.5")
+    assert other.finish() == 2
+    assert "is another one: generator.temperature is 0.5 now and was null" in other.log()
+
+
+def test_a_server_is_measured_through_faults_and_its_key_is_in_no_file(start: Start, tmp_path: Path) -> None:
+    names = [f"p{number}" for number in range(4)]
+    file = write_problems(tmp_path / "rows.jsonl", names)
+    with running(AnsweringServer(key="sk-very-secret", faults=["ok", "429-retry-after", "500", "echo-key"])) as server:
+        words = ["--endpoint", server.url, "--name", "solver", "--problems", str(file), "--samples", "6"]
+        driver = start("server", *words, "endpoint.api_key_env=SERVER_KEY", SERVER_KEY="sk-very-secret")
+        driver.complete()
+    seeds = {name: [derive(0, "evaluate model", name, i) % (1 << 31) for i in range(6)] for name in names}
+    results, rows = driver.results, pq.read_table(driver.folder / "samples.parquet").to_pylist()
+    assert results["problems"]["correct"] == [sum(seed % 2 == 0 for seed in seeds[name]) for name in names]
+    assert results["problems"]["truncated"] == [sum(seed % 5 == 0 for seed in seeds[name]) for name in names]
+    assert results["problems"]["response_tokens"] == [None] * 4, "a server's tokens are not known"
+    assert (results["model"], results["weights"]) == ("solver", None)
+    assert {row["status"] for row in rows} == {"passed", "wrong"}
+    assert server.authorizations[0] == "Bearer sk-very-secret"
+    files = [path for path in driver.folder.rglob("*") if path.is_file()]
+    assert len(files) > 4
+    assert [path for path in [*files, driver.log_file] if b"sk-very-secret" in path.read_bytes()] == []

@@ -1,0 +1,225 @@
+"""`raypoly evaluate --model` and `--endpoint`: any model on any file of problems, in journalled chunks.
+
+    read the problems, make their prompts      the folder is named by these and by the model's weights
+    plan rounds of samples                     more samples add rounds to those that exist
+    a round: chunks of problems                sampled by the engines or the endpoint, judged by the scorers, journalled
+    results.json, samples.parquet              functions of the journal alone, hence the same bytes after any kill
+
+A step of the journal is one chunk of problems in one round; a group is one problem with its samples of that round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from raypoly.errors import TooManySetAside, UsageError
+from raypoly.evaluating import ModelEvaluationConfig
+from raypoly.evaluating.evaluation_folder import EvaluationFolder, influential, plan_rounds
+from raypoly.evaluating.evaluation_prompts import ask_problems, is_plain, template_name, weights_digest, with_room
+from raypoly.evaluating.evaluation_results import evaluation_results, results_table, sample_table
+from raypoly.gguf_models import with_sha256
+from raypoly.offline.command_progress import show_progress
+from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.sources import LoadedSources, load_sources
+from raypoly.seeds import derive
+from raypoly.store.checked_parquet import encode_table
+from raypoly.store.sealed_json import seal
+from raypoly.values import Group
+from raypoly.version import __version__
+from workflows.durability.journal import Journal
+from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
+from workflows.liveness.shutdown import Shutdown, run_workflow
+from workflows.prepare.preparation_actors import Workers
+from workflows.prepare.problem_chunks import Chunks, OutcomeCount, Samples, Work
+from workflows.startup.open_run import named_model
+from workflows.step.skipped_groups import SkippedGroups, skip_reason
+
+RESULTS = "results.json"
+SAMPLES = "samples.parquet"
+_PROBLEMS = "problems"
+"""The name of the one source."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is measured, and how it is asked."""
+
+    config: ModelEvaluationConfig
+    """With room for the longest prompt."""
+    template: str
+    problems: Sequence[Candidate]
+    """With their prompts."""
+    folder: EvaluationFolder
+
+
+def evaluate_model(config: ModelEvaluationConfig) -> None:
+    """Begin an evaluation, go on with it, or show a finished one. Raises the errors of `raypoly.errors`."""
+    ending, console = Shutdown(config.run.grace_seconds), Console()
+
+    async def work() -> None:
+        with ending.guard():
+            asked = await _ask(config, console)
+            async with AsyncExitStack() as stack:
+                await ModelEvaluation(stack, asked, ending, console).run()
+
+    run_workflow(work(), ending)
+
+
+async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
+    """Read everything that can be wrong before the folder exists. Raises `UsageError`."""
+    weights = await _weights(config)
+    loaded = await asyncio.to_thread(load_sources, {_PROBLEMS: config.problems})
+    without = [it for it in loaded.candidates if it.problem.tests.kind == "none"]
+    if without:
+        raise UsageError(f"Problem {without[0].id} has no tests that could be run, so there is no pass@k to measure.")
+    template = await asyncio.to_thread(template_name, config, loaded.candidates)
+    problems = await asyncio.to_thread(ask_problems, config, template, loaded.candidates)
+    folder = EvaluationFolder.of(config, weights, problems)
+    roomy = config if config.endpoint.url is not None else await asyncio.to_thread(with_room, config, problems)
+    if config.endpoint.url is not None and not folder.is_begun:
+        endpoint = ModelEndpoint(config, is_plain(template), partial(_note, console))
+        try:
+            await endpoint.check()
+        finally:
+            endpoint.close()
+    _note(console, str(folder.location))
+    _note(console, _describe(loaded, template))
+    return _Asked(roomy, template, problems, folder)
+
+
+async def _weights(config: ModelEvaluationConfig) -> str | None:
+    """The digest of the model's weights; None for an endpoint."""
+    model = with_sha256(config.model)
+    if model.path is None or model.sha256 is not None:
+        return model.sha256
+    files = await named_model(model.path)
+    return await asyncio.to_thread(weights_digest, files.path)
+
+
+class ModelEvaluation:
+    """One start of an evaluation."""
+
+    def __init__(self, stack: AsyncExitStack, asked: _Asked, ending: Shutdown, console: Console) -> None:
+        """Open the folder; the stack closes what is opened."""
+        self._asked, self._config, self._stack = asked, asked.config, stack
+        self._console, self._note = console, partial(_note, console)
+        self._store, self._lease = asked.folder.open()
+        stack.callback(self._lease.release)
+        self._journal = journal = Journal(self._store, self._lease)
+        stack.push_async_callback(journal.close)
+        run = self._config.of_a_run()
+        self._workers = Workers(stack, run, asked.folder.name, self._store, self._lease, journal, ending, self._note)
+        self._chunks = Chunks(journal, self._workers.context, self._workers.step_done)
+        self._skipped = SkippedGroups(1.0, self._note)
+
+    async def run(self) -> None:
+        """Sample what is missing, then write and show the results."""
+        sampling, problems = self._config.sampling, self._asked.problems
+        rounds = plan_rounds(self._store, self._lease, sampling.samples)
+        chunks = -(-len(problems) // sampling.chunk)
+        firsts = [number * chunks for number in range(len(rounds))]
+        missing = any(self._chunks.left(first, problems, sampling.chunk) for first in firsts)
+        work_of = await self._work() if missing else None
+        total, count = len(problems) * rounds[-1].stop, OutcomeCount()
+        self._note(f"{total:,} programs of {len(problems):,} problems")
+        with show_progress("programs", total, count.so_far, self._console):
+            for first, samples in zip(firsts, rounds, strict=True):
+                work = None if work_of is None else work_of(samples)
+                await self._chunks.outcomes(first, problems, sampling.chunk, work, count)
+        steps = [range(first, first + chunks) for first in firsts]
+        results = await asyncio.to_thread(self._write, steps)
+        self._console.print(results_table(results, self._name).rich())
+        if results["set_aside"]:
+            problem, reason = next(iter(results["set_aside"].items()))
+            self._note(f"set aside: {problem}, for one: {reason}")
+        self._note(f"results: {self._store.place(RESULTS)}")
+        self._note(f"samples: {self._store.place(SAMPLES)}")
+
+    async def _work(self) -> Callable[[range], Work]:
+        """The engines or the endpoint, and scorers, as a function from a round's sample numbers to its work."""
+        skipped, seeds, greedy = self._skipped, self._seeds, self._config.sampling.greedy
+        if self._config.endpoint.url is not None:
+            endpoint = ModelEndpoint(self._config, is_plain(self._asked.template), self._note)
+            self._stack.callback(endpoint.close)
+            await endpoint.check()
+            scorers = await self._workers.scorers()
+            return lambda samples: EndpointSamples(endpoint, scorers, skipped, partial(seeds, samples))
+        generator, scorers = await self._workers.generator(), await self._workers.scorers()
+        return lambda samples: Samples(generator, scorers, skipped, partial(seeds, samples), greedy)
+
+    def _seeds(self, samples: range, problem_id: str) -> tuple[int, ...]:
+        return tuple(derive(self._config.sampling.seed, "evaluate model", problem_id, i) for i in samples)
+
+    @property
+    def _name(self) -> str:
+        name = self._config.endpoint.name or str(self._config.model.path)
+        return Path(name).name if Path(name).exists() else name
+
+    def _write(self, steps: Sequence[range]) -> dict[str, Any]:
+        """Write the result files from the journal's steps of each round. Returns the results."""
+        config, asked = self._config, self._asked
+        groups = [self._first(group) for group in self._groups(steps)]
+        set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
+        if len(set_aside) == len(groups):
+            raise TooManySetAside(f"No problem could be judged; of {groups[0].problem_id}: {_set_aside(groups[0])}")
+        table = sample_table(groups)
+        if config.endpoint.url is not None:  # its tokens are not known
+            table = table.drop_columns(["response_tokens"])
+        results = {
+            "model": self._name,
+            "samples": config.sampling.samples,
+            "template": asked.template,
+            "weights": asked.folder.identity["weights"],
+            "problem_set": asked.folder.identity["problem_set"],
+            "config": influential(config),
+            "raypoly": __version__,
+            **evaluation_results(groups, table, set_aside),
+        }
+        self._lease.check()
+        self._store.put_mutable(SAMPLES, encode_table(table, {}))
+        self._store.put_mutable(RESULTS, seal(results))
+        return results
+
+    def _groups(self, steps: Sequence[range]) -> list[Group]:
+        """A problem's samples of all rounds as one group, in the order of the problems."""
+        whole: dict[str, Group] = {}
+        for step in (step for each in steps for step in each):
+            for group in self._journal.load_step(step).groups:
+                before = whole.get(group.problem_id)
+                whole[group.problem_id] = group if before is None else _joined(before, group)
+        return list(whole.values())
+
+    def _first(self, group: Group) -> Group:
+        """The group's samples that are asked for: a round may hold more."""
+        samples = self._config.sampling.samples
+        verdicts = (group.verdicts or ())[:samples]
+        return replace(group, rollouts=group.rollouts[:samples], parts={"score": verdicts})
+
+
+def _joined(one: Group, other: Group) -> Group:
+    verdicts = (*(one.verdicts or ()), *(other.verdicts or ()))
+    return replace(one, rollouts=(*one.rollouts, *other.rollouts), parts={"score": verdicts})
+
+
+def _set_aside(group: Group) -> str | None:
+    """Why a problem's samples can't be counted: those of one round, at least, could not be judged."""
+    infra = [verdict.detail for verdict in group.verdicts or () if verdict.status == "infra"]
+    return infra[0] if infra else skip_reason(group)
+
+
+def _describe(loaded: LoadedSources, template: str) -> str:
+    words = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows, prompts.template {template}"
+    first = next((decision for decision in loaded.decisions if decision.reason), None)
+    return words if first is None else f"{words}; set aside: row {first.facts['row']}, {first.reason}"
+
+
+def _note(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
