@@ -5,10 +5,10 @@
 
 It reads each verdict's evidence and never a program. A wrong program is judged like any other.
 
-Puzzles and plain tasks, whose programs are a few lines, are told apart by the set of live constructs that grew with
-the input and mattered. Unlike `Evidence.strategy`, the metric's measure, that signature names no winner: a loop over a
-comprehension is neither a loop nor a comprehension. Other problems come with features, and two programs share a strategy iff they
-have the same approach.
+Puzzles and plain tasks, whose programs are a few lines, are told apart by the set of live constructs that grew with the
+input and mattered. Unlike `Evidence.strategy`, the metric's measure, that signature names no winner: a loop over a
+comprehension is neither a loop nor a comprehension. Other problems come with features, and two programs share a
+strategy iff they have the same approach.
 
 A program uses many things and follows one idea. `ORDER` says which feature is the idea and which are its means: a
 breadth-first search keeps a set of visited nodes, a heap is fed from a hash table, a memoised recursion recurses. The

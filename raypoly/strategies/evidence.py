@@ -8,9 +8,9 @@ The first child says what the source says, and a program can't change it. The se
 program that can't be observed has the strategy that its source shows, if it is one alone; else a puzzle's or plain
 task's evidence is unknown (`Evidence.unknown`), whatever it claims, and other programs have features alone.
 
-The questions depend on the problem. Puzzles and plain tasks, whose programs are a few lines, have strategies that differ
-by the constructs that grow with the input, so they get no features. A program is run only if its tests are plain calls,
-on its smallest and its largest input.
+The questions depend on the problem. Puzzles and plain tasks, whose programs are a few lines, have strategies that
+differ by the constructs that grow with the input, so they get no features. A program is run only if its tests are plain
+calls, on its smallest and its largest input.
 """
 
 from __future__ import annotations
