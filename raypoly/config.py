@@ -171,6 +171,9 @@ class ProblemsConfig(Section):
     )
     seed: int = Field(0, description="Seed of generated problems and of the split.")
     budgets: bool = Field(True, description="Hidden resource budgets of puzzles. Off is the control.")
+    compositions: bool = Field(
+        True, description="Also the tasks that apply one kind to what another returns. Off leaves the easier ones."
+    )
     validation: int = Field(64, ge=0, description="Validation problems, for choosing.")
     test: int = Field(64, ge=0, description="Test problems, for claiming.")
 

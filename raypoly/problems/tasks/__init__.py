@@ -32,11 +32,11 @@ _ATTEMPTS = 8
 
 
 def load_tasks(config: ProblemsConfig) -> ProblemSet:
-    """All tasks, worded and split by `config.seed`; the tests are the same for every seed.
+    """All tasks, or those of one kind, worded and split by `config.seed`; the tests are the same for every seed.
 
     Raises `UsageError` where the kinds leave no such split.
     """
-    parts = split_by_idea(all_tasks(), config)
+    parts = split_by_idea([task for task in all_tasks() if config.compositions or len(task.kinds) == 1], config)
     worded = _worded(config.seed)
     splits = {name: [worded[_id(task)] for task in members] for name, members in parts.items()}
     return ProblemSet(splits, content_hash(splits))

@@ -111,6 +111,14 @@ def test_no_test_is_about_one_idea_or_one_family() -> None:
             assert len({p.metadata["family"] for p in members}) == 4
 
 
+def test_without_compositions_every_task_is_one_kind_and_the_test_is_of_others() -> None:
+    splits = load_tasks(ProblemsConfig(source="tasks", compositions=False, validation=10, test=60)).splits
+    assert [len(splits[name]) for name in ("train", "validation", "test")] == [100, 10, 60]
+    ideas = {name: {problem.metadata["ideas"] for problem in members} for name, members in splits.items()}
+    assert not ideas["test"] & ideas["train"]
+    assert all("," not in problem.metadata["kinds"] for members in splits.values() for problem in members)
+
+
 def test_a_split_that_leaves_nothing_to_train_on_is_refused() -> None:
     with pytest.raises(UsageError, match=r"problems\.test=2000 can't be set apart .* lower problems\.test"):
         build_problem_set(ProblemsConfig(source="tasks", test=2000))
