@@ -112,10 +112,9 @@ def test_no_test_is_about_one_idea_or_one_family() -> None:
 
 
 def test_without_compositions_every_task_is_one_kind_and_the_test_is_of_others() -> None:
-    splits = load_tasks(ProblemsConfig(source="tasks", compositions=False, validation=10, test=60)).splits
+    splits = build_problem_set(ProblemsConfig(source="tasks", compositions=False, validation=10, test=60)).splits
     assert [len(splits[name]) for name in ("train", "validation", "test")] == [100, 10, 60]
-    ideas = {name: {problem.metadata["ideas"] for problem in members} for name, members in splits.items()}
-    assert not ideas["test"] & ideas["train"]
+    assert not ideas(splits["test"]) & ideas(splits["train"])
     assert all("," not in problem.metadata["kinds"] for members in splits.values() for problem in members)
 
 
