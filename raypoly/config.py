@@ -431,7 +431,10 @@ class TrainConfig(Section):
         "longest.",
     )
     logits_mib: int = Field(
-        512, ge=1, description="Memory of the logits that exist at one time, in MiB. Up to three times as much is used."
+        512,
+        ge=1,
+        description="Memory of the logits that exist at one time, in MiB; on a CPU at most 16. Up to three times as "
+        "much is used.",
     )
     activation_checkpointing: Literal["off", "products", "layers"] = resumable(
         "off",

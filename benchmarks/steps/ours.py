@@ -6,11 +6,10 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.steps.setting import Setting
 from raypoly import settings
-from raypoly.config import Config, TrainConfig
+from raypoly.config import Config, ModelConfig, TrainConfig
 from raypoly.losses import build
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.training_rows import TrainingRow
@@ -33,9 +32,12 @@ def config_of(setting: Setting, engine: str, folder: str) -> Config:
     overrides = {
         "run.dir": folder,
         "model.path": setting.model,
-        "problems.budgets": "false",
+        "model.dtype": setting.dtype,
+        **{f"problems.{key}": value for key, value in setting.problems.model_dump(exclude_unset=True).items()},
         "generator.engine": engine,
         "generator.max_tokens": setting.max_tokens,
+        "generator.max_prompt_tokens": setting.max_prompt_tokens,
+        "generator.threads": setting.threads,
         "generator.temperature": setting.temperature,
         "objective.name": "tests.support.every_row_objective:EveryRow",
         "scorer.workers": setting.workers,
@@ -44,6 +46,7 @@ def config_of(setting: Setting, engine: str, folder: str) -> Config:
         "train.prompts_per_step": setting.prompts,
         "train.rollouts": setting.rollouts,
         "train.lr": setting.lr,
+        "train.threads": setting.threads,
         "train.steps": STEPS,
         "train.checkpoint_every": STEPS,
         "evaluate.every": 0,
@@ -87,12 +90,13 @@ def step_by_step(setting: Setting, engine: str, pace: Pace) -> None:
         asyncio.run(run(folder))
 
 
-def updates(setting: Setting, rows: Sequence[TrainingRow], threads: int, pace: Pace) -> None:
+def updates(setting: Setting, rows: Sequence[TrainingRow], pace: Pace) -> None:
     """The learner's updates on these rows, a group at a time as they come in a step; no Ray."""
     from raypoly.policy.policy_learner import PolicyLearner
 
-    config = TrainConfig(lr=setting.lr, threads=threads)
-    learner = PolicyLearner(Path(setting.model), config, build("policy_gradient"), setting.temperature)
+    config = TrainConfig(lr=setting.lr, threads=setting.threads)
+    model = ModelConfig.model_validate({"dtype": setting.dtype})
+    learner = PolicyLearner(setting.model, config, build("policy_gradient"), setting.temperature, model)
     normalisers = Normalisers(setting.prompts, setting.rollouts, setting.max_tokens)
     pace.ready()
     while pace.next():

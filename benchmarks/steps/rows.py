@@ -6,7 +6,7 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from benchmarks.steps.setting import Setting
-from raypoly.config import GeneratorConfig, ProblemsConfig
+from raypoly.config import GeneratorConfig
 from raypoly.engines import SampleRequest
 from raypoly.engines.transformers_engine import TransformersEngine
 from raypoly.policy.training_rows import TrainingRow
@@ -17,9 +17,14 @@ from raypoly.seeds import derive
 
 def sampled(setting: Setting) -> list[TrainingRow]:
     """Advantages are drawn, none is zero: nothing may be left out on either side."""
-    problems = EpochOrder(build_problem_set(ProblemsConfig()).splits["train"], setting.prompts, seed=0).batch(0)
+    problems = EpochOrder(build_problem_set(setting.problems).splits["train"], setting.prompts, seed=0).batch(0)
     tokenizer = AutoTokenizer.from_pretrained(setting.model)
-    config = GeneratorConfig(engine="transformers", temperature=setting.temperature, max_tokens=setting.max_tokens)
+    config = GeneratorConfig(
+        engine="transformers",
+        temperature=setting.temperature,
+        max_tokens=setting.max_tokens,
+        threads=setting.threads,
+    )
     requests = [
         SampleRequest(
             slot,
@@ -30,7 +35,7 @@ def sampled(setting: Setting) -> list[TrainingRow]:
     ]
     rng = np.random.default_rng(0)
     advantages = rng.choice([-0.25, 0.75], setting.sequences)
-    groups = TransformersEngine(setting.model, config, "float32").sample(requests)
+    groups = TransformersEngine(setting.model, config, setting.dtype).sample(requests)
     return [
         TrainingRow(requests[slot].prompt_tokens, sample.tokens, sample.logprobs, float(advantages[place]), 0)
         for slot, samples in groups

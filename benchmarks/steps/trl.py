@@ -1,6 +1,7 @@
 """TRL's side: `GRPOTrainer` as its package has it, told when to do a step, and its update alone.
 
-Given the settings that are fastest here: no gradient checkpointing (its default), float32, one batch, no logs.
+Given the settings that are fastest here: no gradient checkpointing (its default), no logs, as many rows at once as the
+setting says.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.steps.graders import GRADERS, Grader
 from benchmarks.steps.setting import Setting
-from raypoly.config import ProblemsConfig
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import program_of
@@ -35,14 +35,21 @@ from workflows.step.stopwatch import Stopwatch
 
 STEPS = 60
 """Whose prompts are laid out; more than are measured."""
+DTYPES: Mapping[str, Mapping[str, Any]] = {
+    "float32": {"bf16": False, "model_init_kwargs": {"dtype": "float32"}},
+    "bfloat16": {"bf16": True, "model_init_kwargs": {"dtype": "float32"}},
+    "bfloat16 weights": {"bf16": True, "model_init_kwargs": {"dtype": "bfloat16"}},
+}
+"""`bfloat16` is TRL's default and what raypoly's is: products in bfloat16, all else in float32. With `bfloat16 weights`
+weights, gradients and moments are rounded too, and small updates are lost."""
 
 
-def config_of(setting: Setting, folder: str, **changes: Any) -> GRPOConfig:
+def config_of(setting: Setting, dtype: str, folder: str, **changes: Any) -> GRPOConfig:
     """Dr.GRPO's loss: no std, divided by the longest response, no KL; one update a batch: no ratio is clipped."""
     return GRPOConfig(
         output_dir=folder,
-        per_device_train_batch_size=setting.sequences,
-        gradient_accumulation_steps=1,
+        per_device_train_batch_size=setting.trl_rows,
+        gradient_accumulation_steps=setting.sequences // setting.trl_rows,
         num_generations=setting.rollouts,
         max_completion_length=setting.max_tokens,
         temperature=setting.temperature,
@@ -56,14 +63,13 @@ def config_of(setting: Setting, folder: str, **changes: Any) -> GRPOConfig:
         max_steps=STEPS,
         shuffle_dataset=False,
         gradient_checkpointing=False,
-        bf16=False,
         use_cpu=True,
-        model_init_kwargs={"dtype": "float32"},
         dataloader_pin_memory=False,
         logging_strategy="no",
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
+        **DTYPES[dtype],
         **changes,
     )
 
@@ -119,7 +125,8 @@ class _Paced(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         seconds, trainer = time.perf_counter() - self._begin, self.trainer
-        sampled, reward = args.per_device_train_batch_size, float(np.mean(self.rewards)) if self.rewards else None
+        sampled = args.per_device_train_batch_size * args.gradient_accumulation_steps
+        reward = float(np.mean(self.rewards)) if self.rewards else None
         stages = {stage: spent for stage, spent in trainer.watch.waterfall().seconds.items() if stage != "total"}
         stages["learn"] = seconds - sum(stages.values())
         norm = trainer.grad_norm if state.global_step == 1 else None
@@ -134,24 +141,32 @@ class _Paced(TrainerCallback):
         self._begin = time.perf_counter()
 
 
-def step_by_step(setting: Setting, engine: str, grader: str, pace: Pace) -> None:
+def step_by_step(setting: Setting, dtype: str, engine: str, grader: str, pace: Pace) -> None:
     """Whole steps: the prompts of raypoly's step of the same number, programs run as `GRADERS` has it."""
     changes: dict[str, Any] = {}
     if engine == "vllm":
-        changes = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": 192}
-    problems = build_problem_set(ProblemsConfig(budgets=False)).splits["train"]
+        changes = {
+            "use_vllm": True,
+            "vllm_mode": "colocate",
+            "vllm_max_model_length": setting.max_prompt_tokens + setting.max_tokens,
+        }
+    problems = build_problem_set(setting.problems).splits["train"]
     order = EpochOrder(problems, setting.prompts, seed=0)
     rows = [{"prompt": p.prompt, "problem": p.id} for step in range(STEPS) for p in order.batch(step)]
     paced = _Paced(pace)
     with GRADERS[grader](setting.workers) as passed:
         reward = executed(passed, {problem.id: problem for problem in problems}, paced.rewards)
-        _train(setting, setting.trl_threads, rows, reward, paced, None, changes)
+        _train(setting, dtype, setting.trl_threads, rows, reward, paced, None, changes)
 
 
-def updates(setting: Setting, rows: Sequence[TrainingRow], threads: int, pace: Pace) -> None:
+def updates(setting: Setting, dtype: str, rows: Sequence[TrainingRow], pace: Pace) -> None:
     """Updates on these rows: forward and backward pass, clipping, AdamW."""
     asked = [{"prompt": "-"}] * setting.prompts * STEPS
-    _train(setting, threads, asked, lambda completions, **named: [0.0] * len(completions), _Paced(pace), batch(rows))
+
+    def reward(completions: Sequence[str], **named: Any) -> list[float]:
+        return [0.0] * len(completions)
+
+    _train(setting, dtype, setting.threads, asked, reward, _Paced(pace), batch(rows))
 
 
 def executed(passed: Grader, problems: Mapping[str, Problem], rewards: list[float]) -> Callable[..., list[float]]:
@@ -191,6 +206,7 @@ def batch(rows: Sequence[TrainingRow]) -> dict[str, torch.Tensor]:
 
 def _train(
     setting: Setting,
+    dtype: str,
     threads: int,
     asked: list[dict[str, str]],
     reward: Callable[..., list[float]],
@@ -200,7 +216,7 @@ def _train(
 ) -> None:
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
-        config = config_of(setting, folder, **(changes or {}))
+        config = config_of(setting, dtype, folder, **(changes or {}))
         trainer = _Trainer(
             model=str(setting.model),
             reward_funcs=reward,

@@ -5,7 +5,8 @@ then goes on with the old copy. Untied (`tie_word_embeddings`), it is updated an
 has no such tensor, so the loader here gives it the embedding's.
 
 For logits in float32 (`head_dtype`) vLLM casts the head at every step on a CPU: with a vocabulary of 49,152 that is
-most of a step of a small model. A head that is float32 already, with the values that bfloat16 has, needs no cast.
+most of a step of a small model. A head that is float32 already, with the values that bfloat16 has, needs no cast. Then
+oneDNN may compute the logits (`raypoly.policy.logprobs.bf16_factors`): MKL takes twice as long on AMD's.
 """
 
 from __future__ import annotations
@@ -67,4 +68,6 @@ def keep_in_float32(model: Module) -> None:
     head: Any = import_module("vllm.model_executor.layers.vocab_parallel_embedding").ParallelLMHead
     for module in model.modules():
         if isinstance(module, head):
+            if module.weight.dtype == torch.bfloat16:  # so are the hidden states: no other product here is in float32
+                torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
             module.weight.data = module.weight.data.float()

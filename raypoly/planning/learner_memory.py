@@ -23,7 +23,7 @@ from raypoly.config import Config
 from raypoly.planning.gpus import DeviceLayout
 from raypoly.planning.memory_parts import ADAMW, ALWAYS, GRADIENTS, HAND_OVER, LAYERS, LEARNING, LOGITS, MemoryPart
 from raypoly.planning.model_shape import ModelShape
-from raypoly.policy.logprobs import tokens_of_chunk
+from raypoly.policy.logprobs import CPU_CHUNK_MIB, tokens_of_chunk
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ def _micro_batch(config: Config, shape: ModelShape, layout: DeviceLayout) -> Ite
         )
         yield MemoryPart("the head rounded", (2 if layout.kind != "cpu" else 6) * shape.head, LOGITS)
     arrays = 3 if "entropy" in losses.of_run(config).needs else 2
-    chunk = 4 * shape.vocabulary * min(train.token_budget, tokens_of_chunk(shape.vocabulary, train.logits_mib))
+    mib = min(train.logits_mib, CPU_CHUNK_MIB) if layout.kind == "cpu" else train.logits_mib
+    chunk = 4 * shape.vocabulary * min(train.token_budget, tokens_of_chunk(shape.vocabulary, mib))
     yield MemoryPart("a chunk's logits", arrays * chunk, LOGITS, ("train.logits_mib",))
     if not config.model.lora_rank:  # a tied head's waits for the embedding's
         yield MemoryPart("the head's own gradient", 4 * shape.head, GRADIENTS if shape.tied else LOGITS)

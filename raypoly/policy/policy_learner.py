@@ -31,6 +31,7 @@ from raypoly.policy.checkpoint_state import CheckpointState
 from raypoly.policy.compiled_layers import prepare_layers
 from raypoly.policy.cross_logprobs import compute_cross_logprobs
 from raypoly.policy.learning_rate import learning_rate
+from raypoly.policy.logprobs import CPU_CHUNK_MIB
 from raypoly.policy.loss_heads import make_head, run_head
 from raypoly.policy.loss_sums import LossSums, check_mismatch
 from raypoly.policy.packing import MicroBatch, RankPartitioner, pack
@@ -97,6 +98,8 @@ class PolicyLearner:
         self._config, self._loss, self._temperature, self._ranks = config, loss, temperature, ranks
         self._device = device()
         torch.use_deterministic_algorithms(self.exact)
+        # Filling takes a twentieth of an update.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self._bf16 = model.dtype == "bfloat16"
         self._model = load_model(model_path, self._device, self._bf16)
         self._adapters = model.lora_rank is not None
@@ -328,7 +331,10 @@ class PolicyLearner:
         self, model: PreTrainedModel, batch: MicroBatch, temperature: float, prompts: bool = False
     ) -> ModelOutputs:
         """`forward` with whole weights."""
-        return self._ranks.run(model, forward, batch, temperature, self._bf16, self._config.logits_mib, prompts)
+        chunk_mib = self._config.logits_mib
+        if self._device.type == "cpu":
+            chunk_mib = min(chunk_mib, CPU_CHUNK_MIB)
+        return self._ranks.run(model, forward, batch, temperature, self._bf16, chunk_mib, prompts)
 
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """The loss's view of these rows."""

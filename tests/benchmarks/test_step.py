@@ -43,9 +43,15 @@ def test_the_table_shows_each_arm_against_the_first() -> None:
     arms = [measured("TRL", [4.0, 6.0]), measured("ours", [2.0, 2.0], trained=100)]
     lines = step_table("The step", arms).splitlines()
     assert lines[0].split()[:2] == ["The", "step"]
-    assert lines[1].split() == ["TRL", "5.000", "4.000", "1", "2.50", "160", "0", "5000", "1.00"]
+    assert lines[1].split() == ["TRL", "5.000", "4.000", "1", "2.50", "50%", "160", "0", "5000", "1.00"]
     assert lines[2].split()[:6] == ["ours", "2.000", "2.000", "2.50", "(2.00", "to"]
-    assert lines[2].split()[6:] == ["3.00)", "1.00", "100", "120", "5000", "1.00"]
+    assert lines[2].split()[6:] == ["3.00)", "1.00", "50%", "100", "120", "5000", "1.00"]
+
+
+def test_an_arm_is_busy_by_the_median_of_its_rounds_over_all_cores() -> None:
+    arm = measured("TRL", [4.0, 1.0, 2.0])
+    arm.cores, arm.cpu_seconds = 2, [8.0, 0.5, 1.0]
+    assert arm.busy == 0.25
 
 
 def test_stages_are_medians_by_name() -> None:

@@ -38,6 +38,8 @@ class MeasuredArm:
     """Of each step, all processes of the arm."""
     memory_bytes: int | None = None
     first_norm: float | None = None
+    cores: int = 1
+    """That the arm may use."""
 
     @property
     def seconds(self) -> float:
@@ -48,6 +50,12 @@ class MeasuredArm:
     def least(self) -> float:
         """Seconds of the quickest round: what other work on the machine lengthened least."""
         return min(step.seconds for step in self.steps)
+
+    @property
+    def busy(self) -> float:
+        """Median share of the cores' time that the arm computed: CPU seconds / (seconds x cores)."""
+        rounds = zip(self.cpu_seconds, self.steps, strict=True)
+        return statistics.median(spent / (step.seconds * self.cores) for spent, step in rounds)
 
     @property
     def stages(self) -> dict[str, float]:
@@ -81,7 +89,7 @@ def step_table(title: str, arms: Sequence[MeasuredArm]) -> str:
     """A line an arm; the first is what the others are compared with."""
     head = (
         f"{title:29}{'seconds':>8}{'least':>8}{'times as fast':>22}{'CPU s':>7}"
-        f"{'rows':>6}{'dropped':>9}{'tokens':>8}{'GiB':>6}"
+        f"{'busy':>6}{'rows':>6}{'dropped':>9}{'tokens':>8}{'GiB':>6}"
     )
     lines = [head]
     for arm in arms:
@@ -94,7 +102,7 @@ def step_table(title: str, arms: Sequence[MeasuredArm]) -> str:
         tokens = statistics.mean(step.tokens for step in arm.steps)
         lines.append(
             f"{arm.name:29}{arm.seconds:8.3f}{arm.least:8.3f}{ratio:>22}{statistics.median(arm.cpu_seconds):7.2f}"
-            f"{rows:6.0f}{arm.dropped:9}{tokens:8.0f}{_gib(arm.memory_bytes):>6}"
+            f"{arm.busy:6.0%}{rows:6.0f}{arm.dropped:9}{tokens:8.0f}{_gib(arm.memory_bytes):>6}"
         )
     return "\n".join(lines)
 

@@ -119,6 +119,16 @@ def test_under_bf16_only_the_factors_are_rounded() -> None:
     assert float((head.grad - exact_head.grad).norm() / exact_head.grad.norm()) < 0.02
 
 
+def test_rounding_of_factors_ends_with_the_product() -> None:
+    hidden, head, targets = case(torch.float32)
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    with logprobs.bf16_factors():
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        token_logprobs(hidden, head, targets, 1.0)[0].sum().backward()
+    assert torch.backends.mkldnn.matmul.fp32_precision == before
+
+
 def test_a_chunk_holds_as_many_tokens_as_its_memory() -> None:
     assert tokens_of_chunk(152_000, 512) == 768
     assert tokens_of_chunk(152_000, 1) == 1
