@@ -8,7 +8,7 @@ Both sides: the tiny model after a short supervised start (made once, 30 seconds
 responses of at most 56 tokens at temperature 1, float32, the same Dr.GRPO loss (no std, no KL) and AdamW, programs
 executed, two at a time. With a language model (`--model`: a folder, a GGUF file or smollm2-q4; its tokenizer has a chat
 template): the same 8 plain tasks a step x 8 responses of at most 160 tokens at temperature 0.8, the same prompts, two
-threads for each side; raypoly multiplies in bfloat16, TRL has an arm in float32 and one in bfloat16.
+threads for each side; both multiply in bfloat16 and keep weights, gradients and moments in float32.
 
 For the tiny model TRL has two arms: with raypoly's sandboxes lent to it, and with a Manager and a fork for each
 program, as public trainers' graders have it (no isolation; the same verdicts). A language model's TRL has the
@@ -27,8 +27,7 @@ What is not comparable:
   tiny model it may have two threads (`--trl-threads 2`), which is slower on a machine that does anything else.
 - Responses differ after the first update: the sides draw other random numbers. A short one costs less, so look at
   `tokens`.
-- TRL keeps float32 weights in both arms, as raypoly does. `--trl-dtype "bfloat16 weights"` rounds them, gradients and
-  moments to bfloat16; that is no equal update.
+- `--trl-dtype "bfloat16 weights"` rounds TRL's weights, gradients and moments too; that is no equal update.
 - TRL's vLLM engine is not an arm: 1.16 knows vLLM up to 0.31, starts it without `enforce_eager`, which on a CPU
   compiles, and hands it weights one tensor at a time. `--trl-vllm` tries it.
 """
@@ -82,13 +81,11 @@ def whole_steps(setting: Setting, trl_vllm: bool) -> list[MeasuredArm]:
     """TRL's arms, then raypoly's with each engine."""
     from benchmarks.steps import ours, trl
 
-    ways = [("transformers", grader) for grader in setting.trl_graders] + [("vllm", "sandboxes")] * trl_vllm
     with ExitStack() as stack:
+        ways = [("transformers", grader) for grader in setting.trl_graders] + [("vllm", "sandboxes")] * trl_vllm
         theirs = [
-            stack.enter_context(PacedProcess(name, trl.step_by_step, setting, dtype, engine, grader))
-            for name, dtype in _trl_arms(setting)
+            stack.enter_context(PacedProcess(f"TRL, {engine}, {grader}", trl.step_by_step, setting, engine, grader))
             for engine, grader in ways
-            for name in (f"{name}, {engine}, {grader}" if len(ways) > 1 else f"{name}, {engine}",)
         ]
         arms = [
             stack.enter_context(PacedProcess(f"raypoly, {engine}", ours.step_by_step, setting, engine))
@@ -98,24 +95,17 @@ def whole_steps(setting: Setting, trl_vllm: bool) -> list[MeasuredArm]:
 
 
 def updates(setting: Setting) -> list[MeasuredArm]:
-    """TRL's updates, then raypoly's, on the same rows."""
+    """TRL's update and raypoly's on the same rows."""
     from benchmarks.steps import ours, trl
     from benchmarks.steps.rows import sampled
 
     rows = sampled(setting)
     with ExitStack() as stack:
         arms = [
-            stack.enter_context(PacedProcess(name, trl.updates, setting, dtype, rows))
-            for name, dtype in _trl_arms(setting)
+            stack.enter_context(PacedProcess("TRL", trl.updates, setting, rows)),
+            stack.enter_context(PacedProcess("raypoly", ours.updates, setting, rows)),
         ]
-        arms.append(stack.enter_context(PacedProcess("raypoly", ours.updates, setting, rows)))
         return taking_turns(arms, setting, None)
-
-
-def _trl_arms(setting: Setting) -> list[tuple[str, str]]:
-    """The name and the type of each of TRL's arms."""
-    several = len(setting.trl_dtypes) > 1
-    return [(f"TRL, {dtype}" if several else "TRL", dtype) for dtype in setting.trl_dtypes]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -123,7 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, help="default: 7 for the tiny model, else 3")
     parser.add_argument("--model", help="a folder, a .gguf file or smollm2-q4; default: a tiny one, made once")
     parser.add_argument("--trl-threads", type=int, help="in a step; default: 1 for the tiny model, else 2")
-    parser.add_argument("--trl-dtype", action="append", help="float32, bfloat16 or 'bfloat16 weights'; may be repeated")
+    parser.add_argument(
+        "--trl-dtype",
+        choices=("float32", "bfloat16", "bfloat16 weights"),
+        help="default: float32 for the tiny model, else bfloat16",
+    )
     parser.add_argument("--trl-rows", type=int, help="in one of TRL's micro-batches; default: 160 for tiny, else 8")
     parser.add_argument("--trl-vllm", action="store_true")
     parser.add_argument("--only", choices=("step", "update"))
@@ -135,33 +129,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         setting = setting_of(given.model)
     except UsageError as error:
         parser.error(str(error))
-    changes = {name: getattr(given, name) for name in ("rounds", "trl_threads", "trl_rows")}
-    changes["trl_dtypes"] = given.trl_dtype and tuple(given.trl_dtype)
+    changes = {name: getattr(given, name) for name in ("rounds", "trl_threads", "trl_dtype", "trl_rows")}
     setting = replace(setting, **{name: value for name, value in changes.items() if value is not None})
+    if setting.sequences % setting.trl_rows:
+        parser.error(f"--trl-rows={setting.trl_rows} does not divide a step's {setting.sequences} responses.")
     found: dict[str, list[MeasuredArm]] = {}
     verdicts: list[tuple[bool, str]] = []
     if given.only != "step":
-        arms = found["update"] = updates(setting)
-        print(step_table(f"The update, {setting.sequences} rows", arms))
-        norms = ", ".join(f"{arm.first_norm:.7g}" for arm in arms)
-        print(f"gradient norm of the first: {norms}\n", flush=True)
-        for theirs in arms[:-1]:
-            verdicts += check_targets(theirs, arms[-1:], setting.update_target, _against("update", theirs))
+        theirs, ours = found["update"] = updates(setting)
+        print(step_table(f"The update, {setting.sequences} rows", [theirs, ours]))
+        print(f"gradient norm of the first: {theirs.first_norm:.7g}, {ours.first_norm:.7g}\n", flush=True)
+        verdicts += check_targets(theirs, [ours], setting.update_target, "update")
     if given.only != "update":
         arms = found["step"] = whole_steps(setting, given.trl_vllm)
         print(step_table(f"The step, {setting.prompts} x {setting.rollouts} responses", arms))
         print(f"\nBusy in a step's stages, which overlap in raypoly's:\n{stage_lines(arms)}\n", flush=True)
         for theirs in arms[:-2]:
-            verdicts += check_targets(theirs, arms[-2:], setting.step_target, _against("step", theirs))
+            verdicts += check_targets(theirs, arms[-2:], setting.step_target, f"step, {theirs.name}")
     for met, what in verdicts:
         print(("met     " if met else "MISSED  ") + what)
     if given.json is not None:
         given.json.write_text(json.dumps({name: [asdict(arm) for arm in arms] for name, arms in found.items()}))
     sys.exit(0 if all(met for met, _ in verdicts) else 1)
-
-
-def _against(what: str, theirs: MeasuredArm) -> str:
-    return what if theirs.name == "TRL" else f"{what}, {theirs.name}"
 
 
 if __name__ == "__main__":

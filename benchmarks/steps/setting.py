@@ -38,8 +38,8 @@ class Setting:
     too."""
     trl_threads: int = 1
     """Compute threads of TRL's one process in a step."""
-    trl_dtypes: tuple[str, ...] = ("float32",)
-    """An arm for each, by the names of `benchmarks.steps.trl.DTYPES`."""
+    trl_dtype: str = "float32"
+    """A name of `benchmarks.steps.trl.DTYPES`."""
     trl_rows: int = 160
     """Rows in one of TRL's micro-batches."""
     trl_graders: tuple[str, ...] = ("sandboxes", "forks")
@@ -80,7 +80,7 @@ def setting_of(model: str | None) -> Setting:
         dtype="bfloat16",
         threads=2,
         trl_threads=2,
-        trl_dtypes=("float32", "bfloat16"),
+        trl_dtype="bfloat16",
         trl_rows=8,
         trl_graders=("sandboxes",),
         rounds=3,

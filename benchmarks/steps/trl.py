@@ -44,7 +44,7 @@ DTYPES: Mapping[str, Mapping[str, Any]] = {
 weights, gradients and moments are rounded too, and small updates are lost."""
 
 
-def config_of(setting: Setting, dtype: str, folder: str, **changes: Any) -> GRPOConfig:
+def config_of(setting: Setting, folder: str, **changes: Any) -> GRPOConfig:
     """Dr.GRPO's loss: no std, divided by the longest response, no KL; one update a batch: no ratio is clipped."""
     return GRPOConfig(
         output_dir=folder,
@@ -69,7 +69,7 @@ def config_of(setting: Setting, dtype: str, folder: str, **changes: Any) -> GRPO
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        **DTYPES[dtype],
+        **DTYPES[setting.trl_dtype],
         **changes,
     )
 
@@ -141,7 +141,7 @@ class _Paced(TrainerCallback):
         self._begin = time.perf_counter()
 
 
-def step_by_step(setting: Setting, dtype: str, engine: str, grader: str, pace: Pace) -> None:
+def step_by_step(setting: Setting, engine: str, grader: str, pace: Pace) -> None:
     """Whole steps: the prompts of raypoly's step of the same number, programs run as `GRADERS` has it."""
     changes: dict[str, Any] = {}
     if engine == "vllm":
@@ -156,17 +156,17 @@ def step_by_step(setting: Setting, dtype: str, engine: str, grader: str, pace: P
     paced = _Paced(pace)
     with GRADERS[grader](setting.workers) as passed:
         reward = executed(passed, {problem.id: problem for problem in problems}, paced.rewards)
-        _train(setting, dtype, setting.trl_threads, rows, reward, paced, None, changes)
+        _train(setting, setting.trl_threads, rows, reward, paced, None, changes)
 
 
-def updates(setting: Setting, dtype: str, rows: Sequence[TrainingRow], pace: Pace) -> None:
+def updates(setting: Setting, rows: Sequence[TrainingRow], pace: Pace) -> None:
     """Updates on these rows: forward and backward pass, clipping, AdamW."""
     asked = [{"prompt": "-"}] * setting.prompts * STEPS
 
     def reward(completions: Sequence[str], **named: Any) -> list[float]:
         return [0.0] * len(completions)
 
-    _train(setting, dtype, setting.threads, asked, reward, _Paced(pace), batch(rows))
+    _train(setting, setting.threads, asked, reward, _Paced(pace), batch(rows))
 
 
 def executed(passed: Grader, problems: Mapping[str, Problem], rewards: list[float]) -> Callable[..., list[float]]:
@@ -206,7 +206,6 @@ def batch(rows: Sequence[TrainingRow]) -> dict[str, torch.Tensor]:
 
 def _train(
     setting: Setting,
-    dtype: str,
     threads: int,
     asked: list[dict[str, str]],
     reward: Callable[..., list[float]],
@@ -216,7 +215,7 @@ def _train(
 ) -> None:
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
-        config = config_of(setting, dtype, folder, **(changes or {}))
+        config = config_of(setting, folder, **(changes or {}))
         trainer = _Trainer(
             model=str(setting.model),
             reward_funcs=reward,
