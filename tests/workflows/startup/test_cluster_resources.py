@@ -122,7 +122,10 @@ def test_demand_of_the_pool_and_of_a_run_starts_nodes_and_they_go(monkeypatch: p
     with autoscaling_cluster(types, head_cpus=given["gpu_head"]["resources"]["CPU"]) as address:
         monkeypatch.setenv("RAY_ADDRESS", address)
         with connect_ray(SPLIT, "autoscaled"):
-            assert ray_internals.autoscales()
+            until = time.monotonic() + PATIENCE
+            while not ray_internals.autoscales():  # not before the autoscaler's first look
+                assert time.monotonic() < until
+                time.sleep(0.2)
             asyncio.run(asyncio.wait_for(_grows_and_shrinks(), 2 * PATIENCE))
             notes: list[str] = []
             monkeypatch.setattr(resources, "NOTE_SECONDS", 1.0)
