@@ -62,6 +62,8 @@ class Evaluator:
         """Measure and commit."""
         evaluate, progress = self.config.evaluate, self.observers.progress
         samples = evaluate.samples if split == "test" else evaluate.validation_samples
+        count = len(with_tests(self.opened.problems.splits[split]))
+        progress.note(f"Measuring step {step} on {split}: {count} problems x {samples} samples ...")
         payload, table = await measure(self.opened, step, split, samples)
         await self.journal.commit_evaluation(step, split, payload, table)
         # a pause is told to the progress when it ends
