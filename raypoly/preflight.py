@@ -146,8 +146,8 @@ def _reads_evidence(judge: JudgeConfig) -> bool:
 def _problems(config: Config) -> None:
     source, path = config.problems.source, config.problems.path
     own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
-    if source == "puzzles" and (given := [name for name, place in own.items() if place is not None]):
-        raise UsageError(f"{given[0]} goes with problems.source=jsonl, verl or prepared: puzzles are made, not read.")
+    if source in ("puzzles", "tasks") and (given := [name for name, place in own.items() if place is not None]):
+        raise UsageError(f"{given[0]} goes with problems.source=jsonl, verl or prepared: {source} are made, not read.")
     if source not in ("jsonl", "verl"):
         return
     if path is None:

@@ -61,6 +61,7 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("problems.source=jsonl", "problems.path"),
         ("problems.source=nomodule:Source", "PYTHONPATH"),
         ("problems.test_path=x.jsonl", "problems.test_path goes with problems.source=jsonl, verl or prepared"),
+        ("problems.source=tasks problems.validation_path=x.jsonl", "or prepared: tasks are made, not read"),
         (f"problems.source=jsonl problems.path={__file__} problems.test_path=/no.jsonl", "test_path=/no.jsonl is not"),
         ("model.path=/nowhere/model", "model.path=/nowhere/model does not exist"),
         ("model.path=nowhere", "model.path=nowhere does not exist"),
