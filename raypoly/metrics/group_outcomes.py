@@ -76,7 +76,7 @@ class GroupOutcomes:
             len(self.statuses),
             tuple(None if name is None else str(name) for name in traced),
             self._correct(labels),
-            self._correct(self.structural),
+            self._correct(self.structural) if self.correct else (),  # where nothing parses there is no evidence to keep
         )
 
     def differs(self, other: GroupOutcomes) -> list[int]:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, expected_strategies, ks, pass_at_k, summarise
+from raypoly.values import Evidence, Verdict
 from tests.support.worked_numbers import worked_cases
 
 
@@ -43,3 +45,12 @@ def test_strategies_by_judge_and_by_structure_are_measured_only_where_every_prob
     assert partly["strategies_correct_judge"] == pytest.approx(1.5)
     assert partly["strategies_correct_structural"] is None
     assert summarise([whole])["strategies_correct_structural"] == pytest.approx(1.0)
+
+
+def test_a_problem_that_no_program_solves_has_no_strategy_though_none_of_them_parses() -> None:
+    right = Verdict("passed", 1, 1, 0.0, evidence=Evidence("", ("for",), {"for": 9.0}, "for"))
+    groups = [GroupOutcomes.of([verdict] * 8, None) for verdict in (right, Verdict("error", 0, 1, 0.0))]
+    summary = summarise([group.outcome(None) for group in groups])
+    assert summary["strategies_correct"] == summary["strategies_correct_structural"] == pytest.approx(0.5)
+    untold = GroupOutcomes.of([Verdict("passed", 1, 1, 0.0)] * 8, None)
+    assert summarise([untold.outcome(None)])["strategies_correct_structural"] is None
