@@ -62,8 +62,6 @@ class Evaluator:
         """Measure and commit."""
         evaluate, progress = self.config.evaluate, self.observers.progress
         samples = evaluate.samples if split == "test" else evaluate.validation_samples
-        count = len(with_tests(self.opened.problems.splits[split]))
-        progress.note(f"Measuring step {step} on {split}: {count} problems x {samples} samples ...")
         payload, table = await measure(self.opened, step, split, samples)
         await self.journal.commit_evaluation(step, split, payload, table)
         # a pause is told to the progress when it ends
@@ -77,6 +75,7 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
     problems = with_tests(opened.problems.splits[split])
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
+    observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples ...")
     started = time.monotonic()
     weights = await opened.services.learner.digest()
     tokens = await encode_prompts(generator, config, problems)

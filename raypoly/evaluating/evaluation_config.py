@@ -22,7 +22,7 @@ from raypoly.config import (
     resumable,
 )
 from raypoly.errors import UsageError
-from raypoly.preparing.prepare_config import SourceConfig
+from raypoly.preparing.prepare_config import SamplingConfig, SourceConfig
 from raypoly.preparing.prepare_settings import load_config_of
 
 
@@ -41,12 +41,10 @@ class EvaluationPromptsConfig(Section):
     )
 
 
-class EvaluationSamplingConfig(Section):
+class EvaluationSamplingConfig(SamplingConfig):
     """How often each problem is tried."""
 
     samples: int = resumable(16, ge=1, description="Responses for each problem. More later add to those that exist.")
-    seed: int = Field(0, description="Seed of the responses.")
-    chunk: int = Field(64, ge=1, description="Problems that are submitted to the engines, and committed, together.")
     greedy: bool = Field(False, description="Take the likeliest token each time; one response for each problem.")
 
 
