@@ -29,6 +29,7 @@ from raypoly.engines import Asleep, Sample, SampleRequest, Weights, end_tokens
 from raypoly.engines.transfer import Parcel
 from raypoly.engines.vllm_hashes import LoadedWeights
 from raypoly.engines.vllm_head import LOAD_FORMAT, keep_in_float32, register_loader
+from raypoly.engines.vllm_kernels import fuse_norms, skip_ranks
 from raypoly.engines.vllm_transfer import backend, checked_vllm, update_info
 from raypoly.values import Float32, Int32
 
@@ -76,6 +77,8 @@ class VllmEngine:
         (self._loaded,) = self._engine.apply_model(partial(LoadedWeights, dtype=getattr(torch, dtype)))
         if not cuda:
             self._engine.apply_model(keep_in_float32)
+            self._engine.apply_model(fuse_norms)
+            skip_ranks()
         self._submitted = 0
         self.decoded = 0
         """Engine steps so far: shows progress within a long group."""

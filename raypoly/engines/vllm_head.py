@@ -6,7 +6,7 @@ has no such tensor, so the loader here gives it the embedding's.
 
 For logits in float32 (`head_dtype`) vLLM casts the head at every step on a CPU: with a vocabulary of 49,152 that is
 most of a step of a small model. A head that is float32 already, with the values that bfloat16 has, needs no cast. Then
-oneDNN may compute the logits (`raypoly.policy.logprobs.bf16_factors`): MKL takes twice as long on AMD's.
+oneDNN may compute the logits (`bf16_factors`): MKL takes twice as long on AMD's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch.nn import Module
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from raypoly.errors import UsageError
+from raypoly.policy.logprobs import bf16_factors
 
 LOAD_FORMAT = "raypoly_untied"
 
@@ -66,8 +67,11 @@ def register_loader() -> None:
 def keep_in_float32(model: Module) -> None:
     """Keep the head so, now and in all reloads, which copy into the tensor that is there."""
     head: Any = import_module("vllm.model_executor.layers.vocab_parallel_embedding").ParallelLMHead
+    processor: Any = import_module("vllm.model_executor.layers.logits_processor").LogitsProcessor
+    heads = [module for module in model.modules() if isinstance(module, head)]
+    rounded = any(each.weight.dtype == torch.bfloat16 for each in heads)  # so are the hidden states
+    for each in heads:
+        each.weight.data = each.weight.data.float()
     for module in model.modules():
-        if isinstance(module, head):
-            if module.weight.dtype == torch.bfloat16:  # so are the hidden states: no other product here is in float32
-                torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
-            module.weight.data = module.weight.data.float()
+        if rounded and isinstance(module, processor):
+            module._apply_head = bf16_factors()(module._apply_head)

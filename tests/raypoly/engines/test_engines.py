@@ -162,3 +162,28 @@ def changed(one: PolicyLearner) -> PolicyLearner:
     one.accumulate([row])
     one.apply()
     return one
+
+
+def test_fused_norms_equal_the_ones_that_they_replace(tmp_path: Path) -> None:
+    engine: Any = build(random_model(tmp_path), GeneratorConfig(), "bfloat16")
+
+    def differences(model: Any) -> list[tuple[str, float]]:
+        found = []
+        for name, norm in model.named_modules():
+            if type(norm).__name__ != "RMSNorm":
+                continue
+            assert "forward" in vars(norm), name
+            size = norm.weight.numel()
+            wide = torch.randn(5, 3 * size, dtype=torch.bfloat16)
+            x, residual = wide[:, :size], wide[:, size : 2 * size]  # strided, as a part of a layer's output is
+            for given in ([x], [x, residual]):
+                new = norm(*(each.clone(memory_format=torch.preserve_format) for each in given))
+                old = norm.forward_native(*(each.clone() for each in given))
+                pairs = zip(new, old, strict=True) if len(given) == 2 else [(new, old)]
+                found.append((name, max(float((a - b).abs().max()) for a, b in pairs)))
+            found.append((name, float((norm(x) - norm(x.contiguous())).abs().max())))
+        return found
+
+    (found,) = engine._engine.apply_model(differences)
+    assert {name.rsplit(".", 1)[-1] for name, _ in found} >= {"q_norm", "k_norm", "input_layernorm", "norm"}
+    assert max(difference for _, difference in found) <= 0.04  # one step of bfloat16 between 2 and 4, at most
