@@ -70,9 +70,9 @@ class WeightSync:
         """Set `difference`. Makes a note each time that its mean becomes worrying."""
         generator, learner, config = self.services.generator, self.services.learner, self._config
         tokens = await self.probe_tokens()
-        probed, want_fixed = await asyncio.gather(
-            generator.probe(tokens, derive(config.train.seed, "probe")), learner.logprobs(tokens[:1], tokens[1:], 1.0)
-        )
+        # One after the other: on the same cores, their threads wait for each other and take many times as long.
+        probed = await generator.probe(tokens, derive(config.train.seed, "probe"))
+        want_fixed = await learner.logprobs(tokens[:1], tokens[1:], 1.0)
         samples = {sample.tokens.tobytes(): sample.tokens for sample, _ in probed.values()}  # one, but for rounding
         logprobs = await asyncio.gather(
             *(learner.logprobs(tokens, response, config.generator.temperature) for response in samples.values())
