@@ -6,6 +6,7 @@
     raypoly evaluate --endpoint URL --name MODEL --problems FILE [--samples N] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
+    raypoly experiment --config PATH --power [--pilot FILE]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
@@ -292,10 +293,21 @@ def experiment(
     report: Annotated[
         bool, typer.Option("--report", help="Write table and figure of the runs so far; start nothing.")
     ] = False,
+    power: Annotated[
+        bool, typer.Option("--power", help="Say how small a difference the experiment can show; start nothing.")
+    ] = False,
+    pilot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For --power: a results.json that says how differences spread.")
+    ] = None,
 ) -> None:
     """Train several arms over several seeds and compare them. The same command goes on."""
-    from raypoly.experiments.experiment_command import run_experiment
+    from raypoly.experiments.experiment_command import run_experiment, show_power
 
+    if power:
+        show_power(config, overrides or [], pilot)
+        return
+    if pilot is not None:
+        raise UsageError("--pilot is for --power, which says how small a difference an experiment can show.")
     run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
 
 

@@ -10,10 +10,11 @@ Ranges, not intervals: a handful of seeds says no more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from raypoly.experiments.run_result import Measures, RunResult
+from raypoly.experiments.run_result import RunResult
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class SeedSpread:
     low: float
     high: float
     count: int
+    deviation: float = 0.0
+    """Standard deviation; 0 for one value."""
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> SeedSpread | None:
@@ -31,7 +34,7 @@ class SeedSpread:
         known = [value for value in values if value is not None]
         if not known:
             return None
-        return cls(math.fsum(known) / len(known), min(known), max(known), len(known))
+        return cls(math.fsum(known) / len(known), min(known), max(known), len(known), _deviation(known))
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,11 @@ class Start:
     """The common start of some arms: one policy a seed, measured on the same problems."""
 
     arms: Sequence[str]
-    measured: Sequence[Measures]
-    """A seed each."""
+    runs: Sequence[RunResult]
+    """A seed each: one of those that measured it."""
 
     def before(self, measure: str) -> SeedSpread | None:
-        return SeedSpread.of(measures.get(measure) for measures in self.measured)
+        return SeedSpread.of(run.before.get(measure) for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,17 @@ class ArmComparison:
     def starts(self) -> Sequence[Start]:
         """The different ones, in the order of the arms. The same policy is measured by every arm of its seed, with the
         same samples; the first one's numbers stand for it."""
-        arms: dict[str, list[str]] = {}
-        measured: dict[str, dict[int, Measures]] = {}
+        starts: list[tuple[list[str], dict[int, RunResult]]] = []
         for arm in self.arms:
             for run in arm.runs:
-                names = arms.setdefault(run.start, [])
+                place = next((it for it in starts if _may_join(run, it[1])), None)
+                if place is None:
+                    starts.append(place := ([], {}))
+                names, runs = place
                 names += [arm.name] if arm.name not in names else []
-                if run.before:
-                    measured.setdefault(run.start, {}).setdefault(run.seed, run.before)
-        return [Start(names, list(measured.get(start, {}).values())) for start, names in arms.items()]
+                if run.seed not in runs or not runs[run.seed].before:
+                    runs[run.seed] = run
+        return [Start(names, [run for run in runs.values() if run.before]) for names, runs in starts]
 
     def difference(self, arm: Arm, measure: str) -> SeedSpread | None:
         """Of an arm from the first one, by pairs of runs with the same seed that began alike."""
@@ -90,8 +95,50 @@ class ArmComparison:
 
     def pairs(self, arm: Arm) -> Sequence[tuple[RunResult, RunResult]]:
         """(The arm's run, the first arm's run) of each seed that both began alike with."""
-        first = {(run.seed, run.start): run for run in self.arms[0].runs}
-        return [(run, first[run.seed, run.start]) for run in arm.runs if (run.seed, run.start) in first]
+        return [(mine, theirs) for mine, theirs in self._same_seed(arm) if began_alike(mine, theirs)]
+
+    @property
+    def unlike(self) -> Sequence[tuple[RunResult, RunResult]]:
+        """Runs of a seed that should have begun alike by their keys, and did not: (an arm's, the first arm's)."""
+        return [
+            (mine, theirs)
+            for arm in self.arms[1:]
+            for mine, theirs in self._same_seed(arm)
+            if mine.start == theirs.start and not began_alike(mine, theirs)
+        ]
+
+    def _same_seed(self, arm: Arm) -> Iterator[tuple[RunResult, RunResult]]:
+        first = {run.seed: run for run in self.arms[0].runs}
+        return ((run, first[run.seed]) for run in arm.runs if run.seed in first)
+
+
+def began_alike(one: RunResult, other: RunResult) -> bool:
+    """Whether two runs of a seed began with the same policy, measured on the same problems in the same way.
+
+    Keys alone do not show it: two machines make different warm starts. The digests of the weights do, and the content
+    of the problems; where a run of an earlier version has none, what both measured before they began has to agree.
+    """
+    if one.start != other.start:
+        return False
+    mine, theirs = one.problems_before, other.problems_before
+    for name in ("weights", "problem_set"):
+        digests = {getattr(each, name) if each else None for each in (mine, theirs)}
+        if None not in digests and len(digests) > 1:
+            return False
+    if mine and theirs and mine.weights and theirs.weights:
+        return True
+    return not (one.before and other.before) or one.before == other.before
+
+
+def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:
+    """Whether the run began as these did, one a seed: as that of its own seed, or with the keys of the others."""
+    if run.seed in others:
+        return began_alike(run, others[run.seed])
+    return all(run.start == other.start for other in others.values())
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
 from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.experiments.experiment_folder import at_work, folder_of
+from raypoly.experiments.experiment_power import power_lines
 from raypoly.experiments.other_results import take_results
 from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
 from raypoly.experiments.run_queue import RunQueue
@@ -58,6 +59,18 @@ def run_experiment(
         ended = _run(runs, at_once, say)
         _report(experiment, folder, runs, beside, page, say)
     raise_outcome(ended)
+
+
+def show_power(
+    config: str,
+    given: Sequence[str],
+    pilot: Path | None,
+    say: Say = lambda text: print(text, flush=True),
+) -> None:
+    """Say what the experiment can show, by the spread of the results.json `pilot`; start nothing."""
+    experiment = load_experiment(config)
+    for line in power_lines(plan_runs(experiment, folder_of(None, experiment.name), given), pilot):
+        say(line)
 
 
 def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[TrainingExit]:

@@ -38,10 +38,10 @@ def take_results(
     found: dict[tuple[str | None, tuple[str, ...]], RunResult] = {}
     at_once = 1
     for file in files:
-        read = _read(file)
+        read = _read(file, "--also")
         at_once = max(at_once, read.at_once)
         for values in read.runs:
-            overrides, result = _result(file, values)
+            overrides, result = _result(f"--also {file}", values)
             if result.finished:
                 found.setdefault((read.config, overrides), result)
     planned = {(run.base, run.keys) for run in runs}
@@ -55,24 +55,29 @@ def take_results(
     ], at_once
 
 
-def _read(file: Path) -> _File:
+def read_results(file: Path, option: str) -> list[RunResult]:
+    """All runs of a results.json that the command was given by `option`. Raises `UsageError` where it can't be read."""
+    return [_result(f"{option} {file}", values)[1] for values in _read(file, option).runs]
+
+
+def _read(file: Path, option: str) -> _File:
     try:
         return TypeAdapter(_File).validate_python(json.loads(file.read_bytes()))
     except OSError as error:
         why = f"can't be read ({error.strerror}): give an experiment's results.json"
-        raise UsageError(f"--also {file} {why}.") from None
+        raise UsageError(f"{option} {file} {why}.") from None
     except (ValueError, ValidationError) as error:
-        raise UsageError(f"--also {file} is not the results.json of an experiment: {_first(error)}.") from None
+        raise UsageError(f"{option} {file} is not the results.json of an experiment: {_first(error)}.") from None
 
 
-def _result(file: Path, values: dict[str, Any]) -> tuple[tuple[str, ...], RunResult]:
+def _result(where: str, values: dict[str, Any]) -> tuple[tuple[str, ...], RunResult]:
     kept = {"start": "", **values}
     overrides = kept.pop("overrides", None)
     try:
         keys = TypeAdapter(tuple[str, ...]).validate_python(overrides)
         return keys, TypeAdapter(RunResult).validate_python(kept)
     except ValidationError as error:
-        raise UsageError(f"--also {file}: one of its runs is not what an experiment writes: {_first(error)}.") from None
+        raise UsageError(f"{where}: one of its runs is not what an experiment writes: {_first(error)}.") from None
 
 
 def _first(error: ValueError) -> str:

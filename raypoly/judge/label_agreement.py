@@ -2,8 +2,6 @@
 
     adjusted_rand([7, 7, 7, 0], [1, 1, 2, 0])               # 1/3
     pairs([7, 7, 7, 0], [1, 1, 2, 0]).precision             # 1/3: of three pairs in one cluster, one is right
-    mean_interval([0.9, 0.4, 1.0], seed=0)                  # mean over groups, 95 % interval
-    paired_test(aris_of_view_a, aris_of_view_b, seed=0)     # over the same groups
 
 A labelling is N whole numbers, one for each program: equal numbers mean the same strategy, and 0 means degenerate. Each
 degenerate program counts as a cluster of its own. If they were left out, a judge could call every hard program
@@ -19,13 +17,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from raypoly.values import Float64, Int32, Labels
+from raypoly.values import Int32, Labels
 
 Ids = Sequence[int] | Int32
-_DRAWS = 10_000
-_EXACT_UP_TO = 16
-"""The most differences whose sign patterns are all enumerated."""
-_ROUNDING = 1e-12
+LOWEST_ARI = -0.5
+"""The adjusted Rand index of two partitions is never lower (Chacon & Rastrojo 2023)."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +49,6 @@ class PairCounts:
     def f1(self) -> float | None:
         """Harmonic mean, 2 hits / (said + there); None if both are 0."""
         return 2 * self.hits / (self.said + self.there) if self.said + self.there else None
-
-
-@dataclass(frozen=True)
-class ConfidenceInterval:
-    """A mean over groups and its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-    groups: int
-
-
-@dataclass(frozen=True)
-class LabelComparison:
-    """Two judges, or two views, over the same groups."""
-
-    difference: float
-    """The mean over groups of the first minus the second."""
-    p_value: float
-    """Two-sided: the share of random swaps within groups that give as large a difference."""
-    groups: int
-    exact: bool
-    """Whether all patterns of swaps were enumerated."""
 
 
 def ids_of(labels: Labels) -> Int32:
@@ -127,40 +100,6 @@ def run_to_run(runs: Sequence[Ids]) -> float:
     return float(np.mean([adjusted_rand(one, other) for one, other in combinations(runs, 2)]))
 
 
-def mean_interval(values: Sequence[float], seed: int, level: float = 0.95, draws: int = _DRAWS) -> ConfidenceInterval:
-    """The mean of one value a group, with a percentile bootstrap interval over groups (Efron & Tibshirani 1993, §13.3).
-
-    `values` is [groups]. The same seed gives the same interval. Raises `ValueError` without groups.
-    """
-    array = np.asarray(values, np.float64)
-    if array.size == 0:
-        raise ValueError("A mean over groups needs one group at least.")
-    drawn = np.random.default_rng(seed).integers(0, array.size, (draws, array.size))
-    low, high = np.quantile(array[drawn].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
-    return ConfidenceInterval(float(array.mean()), float(low), float(high), array.size)
-
-
-def paired_test(one: Sequence[float], other: Sequence[float], seed: int, draws: int = _DRAWS) -> LabelComparison:
-    """Fisher's paired permutation test on the mean difference, two-sided; both are [groups], in the same order.
-
-    Under the null hypothesis the sign of each group's difference is random. All sign patterns are enumerated up to
-    `_EXACT_UP_TO` differences that are not 0. Beyond that there are `draws` random ones and the observed pattern:
-    p = (1 + hits) / (1 + draws), which is never 0 (Phipson & Smyth 2010).
-    Raises `ValueError` if lengths differ or there is no group.
-    """
-    if len(one) != len(other) or len(one) == 0:
-        raise ValueError(f"A paired test needs the same groups on both sides, not {len(one)} and {len(other)}.")
-    differences: Float64 = np.asarray(one, np.float64) - np.asarray(other, np.float64)
-    mean, changed = float(differences.mean()), differences[differences != 0]
-    exact = changed.size <= _EXACT_UP_TO
-    rng = np.random.default_rng(seed)
-    signs = _all_signs(changed.size) if exact else rng.integers(0, 2, (draws, changed.size), np.int8) * 2 - 1
-    observed = abs(float(changed.sum()))
-    far = np.abs(signs @ changed) >= observed - _ROUNDING * float(np.abs(changed).sum())
-    p_value = float(far.mean()) if exact else (1 + int(far.sum())) / (1 + draws)
-    return LabelComparison(mean, p_value, len(one), exact)
-
-
 def _together(ids: Ids, length: int | None = None) -> NDArray[np.bool_]:
     """bool [N, N]: whether two programs share a cluster; a degenerate one is alone in its own."""
     array = np.asarray(ids, np.int64)
@@ -173,12 +112,6 @@ def _together(ids: Ids, length: int | None = None) -> NDArray[np.bool_]:
 def _pairs_in(table: NDArray[np.bool_]) -> int:
     """Unordered pairs of two different programs."""
     return int(np.count_nonzero(np.triu(table, 1)))
-
-
-def _all_signs(count: int) -> NDArray[np.int8]:
-    """int8 [2^count, count] of -1 and 1."""
-    bits = np.arange(1 << count)[:, None] >> np.arange(count)[None, :] & 1
-    return (bits * 2 - 1).astype(np.int8)
 
 
 def _lengths(one: int, other: int) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-_STRATEGY_DRAWS = 8
+STRATEGY_DRAWS = 8
 """Draws in which `strategies_correct` counts distinct correct strategies."""
 
 
@@ -26,19 +26,24 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1.0 - _missed(samples, correct, k)
 
 
-def expected_strategies(samples: int, strategies: Iterable[str], draws: int = _STRATEGY_DRAWS) -> float:
+def expected_strategies(samples: int, strategies: Iterable[str], draws: int = STRATEGY_DRAWS) -> float:
     """Expected number of distinct strategies among the correct ones in `draws` of `samples`, without replacement.
 
     `strategies` holds one name for each *correct* sample. Unbiased: a sum over strategies of the chance to be drawn.
     """
     if draws > samples:
         raise ValueError(f"{draws} draws need at least as many samples, got {samples}")
-    return sum(1.0 - _missed(samples, count, draws) for count in Counter(strategies).values())
+    return expected_distinct(samples, Counter(strategies).values(), draws)
+
+
+def expected_distinct(samples: int, sizes: Iterable[int], draws: int) -> float:
+    """`expected_strategies` by the number of samples of each strategy."""
+    return sum(1.0 - _missed(samples, size, draws) for size in sizes)
 
 
 def drawn_strategies(samples: int, strategies: Iterable[str]) -> float:
     """`expected_strategies` in 8 draws, or in all samples where there are fewer."""
-    return expected_strategies(samples, strategies, min(_STRATEGY_DRAWS, samples))
+    return expected_strategies(samples, strategies, min(STRATEGY_DRAWS, samples))
 
 
 def distinct(ids: Iterable[int]) -> int:
@@ -78,7 +83,7 @@ def summarise(outcomes: Sequence[ProblemOutcome], also: Iterable[int] = ()) -> M
         str(k): mean(pass_at_k(outcome.samples, len(outcome.correct_strategies), k) for outcome in outcomes)
         for k in sorted({*ks(samples), *(k for k in also if k <= samples)})
     }
-    enough = samples >= _STRATEGY_DRAWS
+    enough = samples >= STRATEGY_DRAWS
 
     def counted(strategies: Sequence[Sequence[object] | None]) -> float | None:
         known = [each for each in strategies if each is not None and None not in each]

@@ -4,29 +4,29 @@
     measures["ari"].value, measures["ari"].interval.low     # 0.83, 0.76
     find_unmet(measures, parse_requirements(["ari=0.7"]))    # [] where all are met
 
-Measures are means over groups with a bootstrap interval, or counts of pairs and programs added up over groups. Groups
-that the judge refused count in `refused` alone: nobody knows their labels.
+Measures are means over groups with an interval over their problems, or counts of pairs and programs added up over
+groups. Groups that the judge refused count in `refused` alone: nobody knows their labels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from raypoly.errors import UsageError
 from raypoly.judge.label_agreement import (
-    ConfidenceInterval,
-    LabelComparison,
+    LOWEST_ARI,
     PairCounts,
     adjusted_rand,
     count_degenerates,
     count_pairs,
-    mean_interval,
-    paired_test,
 )
 from raypoly.offline.judge.program_transforms import CHANGES
+from raypoly.statistics.intervals import ConfidenceInterval, sampled_mean, share_interval
+from raypoly.statistics.many_tests import holm
+from raypoly.statistics.signs_test import signs_test
 
 CONSISTENCIES = (*list(CHANGES)[:1], "reordering", *list(CHANGES)[1:])
 MEASURES: Mapping[str, str] = {
@@ -43,8 +43,6 @@ MEASURES: Mapping[str, str] = {
 """Name and what a person reads."""
 _AT_MOST = frozenset({"refused"})
 """Measures that are better the smaller they are."""
-SEED = 0
-"""Of bootstrap and test: the same labels give the same table."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,13 @@ class AuditedGroup:
     reason: str = ""
     agreements: Mapping[str, float] = field(default_factory=dict)
     """Adjusted Rand index of its labels with its own after a change, or from run to run, by measure."""
+    problem: str = ""
+    """The same for groups of one problem; empty where it is the group's own."""
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """What is drawn with the group: its problem."""
+        return (self.problem, "") if self.problem else ("", self.id)
 
     @property
     def ari(self) -> float | None:
@@ -71,7 +76,22 @@ class Measure:
     value: float | None
     """None where there is nothing to measure: no degenerate program, say."""
     interval: ConfidenceInterval | None = None
-    """95 % over groups, where the value is a mean over them."""
+    """95 % over problems, where the value is a mean over groups."""
+
+
+@dataclass(frozen=True)
+class JudgeDifference:
+    """One measure of two judges, or two views, over the same groups."""
+
+    difference: float
+    """The mean over groups of the first minus the second."""
+    p_value: float
+    """Two-sided: the share of random swaps of the two, problem by problem, that give as large a difference."""
+    groups: int
+    exact: bool
+    """Whether all patterns of swaps were counted."""
+    holm: float = 1.0
+    """The p-value adjusted for all measures that were compared (Holm 1979)."""
 
 
 def measure_judge(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
@@ -80,7 +100,7 @@ def measure_judge(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
     together = sum((count_pairs(found, gold) for found, gold in judged), PairCounts())
     idle = sum((count_degenerates(found, gold) for found, gold in judged), PairCounts())
     found = {
-        "ari": _mean(_values(results, "ari")),
+        "ari": _mean(results, "ari"),
         "precision": Measure(together.precision),
         "recall": Measure(together.recall),
         "f1": Measure(together.f1),
@@ -89,20 +109,23 @@ def measure_judge(results: Sequence[AuditedGroup]) -> dict[str, Measure]:
         "refused": Measure(1 - len(judged) / len(results)),
     }
     for name in {name for result in results for name in result.agreements}:
-        found[name] = _mean(_values(results, name))
+        found[name] = _mean(results, name)
     return {name: found[name] for name in MEASURES if name in found}
 
 
-def compare_judges(one: Sequence[AuditedGroup], other: Sequence[AuditedGroup]) -> dict[str, LabelComparison]:
+def compare_judges(one: Sequence[AuditedGroup], other: Sequence[AuditedGroup]) -> dict[str, JudgeDifference]:
     """The paired test of each mean over groups, by name, over the groups for which both judges have a value."""
-    tests = {}
+    found: dict[str, JudgeDifference] = {}
     for name in MEASURES:
-        both = [(a, b) for a, b in ((_value(a, name), _value(b, name)) for a, b in zip(one, other, strict=True))]
-        first = [a for a, b in both if a is not None and b is not None]
-        second = [b for a, b in both if a is not None and b is not None]
-        if first:
-            tests[name] = paired_test(first, second, SEED)
-    return tests
+        pairs = [(mine, _value(mine, name), _value(theirs, name)) for mine, theirs in zip(one, other, strict=True)]
+        known = [(mine.unit, a - b) for mine, a, b in pairs if a is not None and b is not None]
+        if known:
+            units, differences = zip(*known, strict=True)
+            test = signs_test(differences, units)
+            mean = sampled_mean(differences).mean
+            found[name] = JudgeDifference(mean, test.p_value, len(known), test.exact)
+    adjusted = holm({name: each.p_value for name, each in found.items()})
+    return {name: replace(each, holm=adjusted[name]) for name, each in found.items()}
 
 
 def parse_requirements(texts: Sequence[str]) -> dict[str, float]:
@@ -143,12 +166,9 @@ def _value(result: AuditedGroup, name: str) -> float | None:
     return result.ari if name == "ari" else result.agreements.get(name)
 
 
-def _values(results: Sequence[AuditedGroup], name: str) -> list[float]:
-    return [value for result in results if (value := _value(result, name)) is not None]
-
-
-def _mean(values: Sequence[float]) -> Measure:
-    if not values:
+def _mean(results: Sequence[AuditedGroup], name: str) -> Measure:
+    known = [(result.unit, value) for result in results if (value := _value(result, name)) is not None]
+    if not known:
         return Measure(None)
-    interval = mean_interval(values, SEED)
+    interval = share_interval([value for _, value in known], [unit for unit, _ in known], lowest=LOWEST_ARI)
     return Measure(interval.mean, interval)

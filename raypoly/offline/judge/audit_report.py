@@ -12,13 +12,13 @@ from rich.console import Console
 
 from raypoly.errors import RaypolyError, StorageError, UsageError
 from raypoly.judge.gold import GoldGroup, read_gold_groups
-from raypoly.judge.label_agreement import LabelComparison
 from raypoly.offline.command_config import JudgeChoice
 from raypoly.offline.command_output import say
 from raypoly.offline.judge.audit_measures import (
     CONSISTENCIES,
     MEASURES,
     AuditedGroup,
+    JudgeDifference,
     Measure,
     compare_judges,
     find_unmet,
@@ -72,17 +72,19 @@ def audit_file(
 
 
 def _table(
-    audited: Sequence[AuditResult], tables: Sequence[Mapping[str, Measure]], tests: Mapping[str, LabelComparison]
+    audited: Sequence[AuditResult], tables: Sequence[Mapping[str, Measure]], tests: Mapping[str, JudgeDifference]
 ) -> ReportTable:
     rows = []
     for name in tables[0]:
         cells = [_cell(each.get(name, Measure(None))) for each in tables]
         if tests:
             test = tests.get(name)
-            cells += ["", ""] if test is None else [f"{test.difference:+.3f}", f"{test.p_value:.3g}"]
+            cells += (
+                [""] * 3 if test is None else [f"{test.difference:+.3f}", f"{test.p_value:.3g}", f"{test.holm:.3g}"]
+            )
         rows.append((MEASURES[name], *cells))
-    head = ("measure", *_columns(audited), *(("difference", "p") if tests else ()))
-    return ReportTable(head, rows, title=f"{len(audited[0].results)} groups; 95 % intervals over groups")
+    head = ("measure", *_columns(audited), *(("difference", "p", "Holm's p") if tests else ()))
+    return ReportTable(head, rows, title=f"{len(audited[0].results)} groups; 95 % intervals over problems")
 
 
 def _columns(audited: Sequence[AuditResult]) -> list[str]:
@@ -118,7 +120,7 @@ def _write(
     gold: Path | None,
     audited: Sequence[AuditResult],
     tables: Sequence[Mapping[str, Measure]],
-    tests: Mapping[str, LabelComparison],
+    tests: Mapping[str, JudgeDifference],
 ) -> None:
     """Raises `StorageError`."""
     judges: list[dict[str, Any]] = [

@@ -117,7 +117,9 @@ def _audit_one(
             agreements["run_to_run"] = run_to_run(repeated)
         plain = answers[_AS_IT_IS]
         labels = None if plain.ids is None else tuple(plain.ids)
-        results.append(AuditedGroup(gold.id, gold.labels, labels, plain.reason, agreements))
+        results.append(
+            AuditedGroup(gold.id, gold.labels, labels, plain.reason, agreements, gold.task_id or gold.problem)
+        )
     names = {answer.labels.judge for answer in asked[_AS_IT_IS] if answer.labels is not None}
     spent = "; again, ".join(filter(None, [describe_spending(judge), describe_spending(again) if more else ""]))
     return AuditResult(" and ".join(sorted(names)) or repr(judge), config, tuple(results), spent)

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from raypoly.errors import UsageError
 from raypoly.judge import build_judge
-from raypoly.judge.label_agreement import adjusted_rand, mean_interval
+from raypoly.judge.label_agreement import LOWEST_ARI, adjusted_rand
 from raypoly.metrics.pass_at_k import distinct, drawn_strategies
 from raypoly.offline.command_config import choose_run_judge
 from raypoly.offline.command_output import NOTES, SHOWN, results_console, say, say_where
@@ -31,6 +31,7 @@ from raypoly.offline.rescore.verdict_diff import number_table
 from raypoly.offline.row_writer import open_rows
 from raypoly.reports.tables import ReportTable
 from raypoly.run import Run
+from raypoly.statistics.intervals import share_interval
 from raypoly.values import Group
 
 
@@ -131,10 +132,6 @@ def _is_sound(group: Group) -> bool:
     return bool(group.verdicts) and all(verdict.status != "infra" for verdict in group.verdicts or ())
 
 
-SEED = 0
-"""Of the bootstrap: the same labels give the same interval."""
-
-
 @dataclass(frozen=True)
 class Diversity:
     """Two labellings of one group, compared."""
@@ -197,10 +194,11 @@ class Partitions:
         for reason, count in self.reasons.most_common(3):
             say(console, f"  {count:,} without labels now: {reason}")
         if both:
-            interval = mean_interval([group.ari for group in both if group.ari is not None], SEED)
+            known = [(group.problem_id, group.ari) for group in both if group.ari is not None]
+            interval = share_interval([ari for _, ari in known], [problem for problem, _ in known], lowest=LOWEST_ARI)
             differ = f"{len(changed):,} of {len(both):,} partitions differ" if changed else "no partition differs"
             around = f"{interval.low:.3f} to {interval.high:.3f}"
-            say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 %: {around})")
+            say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 % over problems: {around})")
         if changed:
             console.print(_problem_table(changed).rich())
         console.print(number_table(self._numbers(reported)))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.experiments.planned_runs import PlannedRun, plan_runs
+from raypoly.experiments.run_result import MEASURES, RunResult
 from tests.support import finished_run
 
 ARMS = """
@@ -64,3 +65,30 @@ def that_finishes(run: PlannedRun, folder: Path, first: str = "") -> Scripted:
     finish(run, place=ready)
     copy = f"import shutil; shutil.copytree({str(ready)!r}, {str(run.place)!r}, dirs_exist_ok=True)"
     return scripted(run, f"{first}\n{copy}")
+
+
+def made_result(
+    arm: str,
+    seed: int,
+    after: float | None = 0.5,
+    before: float = 0.2,
+    start: str = "same",
+    steps: int = 80,
+    finished: bool = True,
+) -> RunResult:
+    """A run's result as a file of an earlier version has it: without numbers by problem."""
+    return RunResult(
+        arm=arm,
+        seed=seed,
+        start=start,
+        steps=steps,
+        done=steps if finished else 3,
+        finished=finished,
+        trouble="",
+        before=dict.fromkeys(MEASURES, before),
+        after=dict.fromkeys(MEASURES, after),
+        curves={},
+        step_seconds=2.0,
+        training_seconds=160.0,
+        evaluation_seconds=80.0,
+    )

@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from raypoly.experiments.arm_comparison import SeedSpread, compare_arms
-from raypoly.experiments.run_result import MEASURES, RunResult
-
-
-def result(
-    arm: str,
-    seed: int,
-    after: float | None,
-    before: float = 0.2,
-    start: str = "same",
-    steps: int = 80,
-    finished: bool = True,
-) -> RunResult:
-    return RunResult(
-        arm=arm,
-        seed=seed,
-        start=start,
-        steps=steps,
-        done=steps if finished else 3,
-        finished=finished,
-        trouble="",
-        before=dict.fromkeys(MEASURES, before),
-        after=dict.fromkeys(MEASURES, after),
-        curves={},
-        step_seconds=2.0,
-        training_seconds=160.0,
-        evaluation_seconds=80.0,
-    )
+from tests.raypoly.experiments.made_experiments import made_result as result
 
 
 def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
@@ -37,7 +13,7 @@ def test_a_mean_is_of_the_finished_runs_and_a_range_is_of_the_same() -> None:
         [result("a", 0, 0.5), result("a", 1, 0.8), result("a", 2, 0.9, finished=False), result("b", 0, None)]
     )
     a, b = compared.arms
-    assert a.after("8") == SeedSpread(0.65, 0.5, 0.8, 2)
+    assert a.after("8") == SeedSpread(0.65, 0.5, 0.8, 2, pytest.approx(0.3 / 2**0.5))
     assert (a.planned, len(a.runs)) == (3, 2)
     assert b.after("8") is None, "what was not measured is no number"
 
@@ -66,7 +42,7 @@ def test_where_arms_began_counts_each_seed_once() -> None:
     (compared,) = compare_arms([result(arm, seed, 0.5, before=0.2 + seed) for arm in "abc" for seed in (0, 1)])
     (start,) = compared.starts
     assert start.arms == ["a", "b", "c"]
-    assert start.before("16") == SeedSpread(0.7, 0.2, 1.2, 2)
+    assert start.before("16") == SeedSpread(0.7, 0.2, 1.2, 2, pytest.approx(0.5**0.5))
 
 
 def test_arms_of_other_lengths_are_compared_apart() -> None:

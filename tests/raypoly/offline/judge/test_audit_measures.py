@@ -1,5 +1,7 @@
 """Measures over groups, and what is asked of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from raypoly.errors import UsageError
@@ -22,7 +24,7 @@ def test_means_are_over_groups_and_counts_are_added_up_over_them() -> None:
     assert list(found) == [name for name in MEASURES if name in found]
     assert found["ari"].value == 0.5  # 1 and 0
     assert found["ari"].interval is not None
-    assert found["ari"].interval.groups == 2
+    assert found["ari"].interval.count == 2
     assert found["precision"].value == 3 / 7  # 1 of 1 pair, 2 of 6
     assert found["recall"].value == 1.0
     assert found["degenerate_recall"].value == 1.0
@@ -42,6 +44,30 @@ def test_judges_are_compared_over_the_groups_that_both_labelled() -> None:
     assert tests["ari"].groups == 2
     assert tests["ari"].difference == 0.5
     assert "f1" not in tests
+
+
+def test_groups_of_one_problem_count_as_one_in_intervals_and_tests() -> None:
+    labels = [(1, 2, 1, 2), (1, 1, 2, 2)]
+    apart = [AuditedGroup(str(i), (1, 1, 2, 2), labels[i % 4 == 0]) for i in range(16)]
+    together = [replace(group, problem=str(i % 4)) for i, group in enumerate(apart)]
+    wide, narrow = (measure_judge(groups)["ari"].interval for groups in (together, apart))
+    assert wide is not None
+    assert narrow is not None
+    assert (wide.count, narrow.count, wide.mean) == (4, 16, narrow.mean)
+    assert wide.high - wide.low > narrow.high - narrow.low
+    for groups, count in ((together, 3), (apart, 12)):
+        perfect = [replace(group, found=group.gold) for group in groups]
+        assert compare_judges(perfect, groups)["ari"].p_value == pytest.approx(2 / 2**count)
+
+
+def test_the_p_value_of_a_measure_is_adjusted_for_the_others() -> None:
+    names = ("renaming", "reordering")
+    one = [AuditedGroup(str(i), (1, 1), (1, 1), agreements=dict.fromkeys(names, 1.0)) for i in range(6)]
+    other = [replace(each, agreements={"renaming": 0.5, "reordering": 1.0}) for each in one]
+    found = compare_judges(one, other)
+    assert found["renaming"].p_value == 2 / 2**6
+    assert found["renaming"].holm == pytest.approx(3 * 2 / 2**6), "ari was compared, too"
+    assert found["reordering"].holm == 1.0
 
 
 def test_a_requirement_that_is_met_is_silent_and_one_that_is_not_says_by_how_much() -> None:

@@ -1,0 +1,102 @@
+"""What an experiment can show, before it starts and under its table.
+
+for line in power_lines(experiment, runs, pilot): print(line)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from raypoly.errors import UsageError
+from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
+from raypoly.experiments.other_results import read_results
+from raypoly.experiments.planned_runs import PlannedRun
+from raypoly.experiments.run_result import MEASURES, STRATEGIES
+from raypoly.reports.tables import ReportTable
+from raypoly.statistics.power import (
+    TYPICAL,
+    DifferenceSpread,
+    ExperimentSize,
+    power,
+    problems_for,
+    seeds_for,
+    smallest_difference,
+)
+
+_ASKED = (0.02, 0.05, 0.1)
+"""Differences that a user may hope for."""
+
+
+def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
+    """What a table of these differences finds: by the largest spread of an arm's difference from the first arm, in the
+    first measure; from its start, where there is one arm."""
+    own = [each for each in measured if each.reference != BEFORE] or list(measured)
+    first = [each for each in own if each.measure == own[0].measure]
+    sizes = [
+        (ExperimentSize(_problems(each), len(each.paired.by_seed)), DifferenceSpread.of(each.paired)) for each in first
+    ]
+    size, spread = max(sizes, key=lambda it: smallest_difference(*it))
+    least = smallest_difference(size, spread)
+    return (
+        f"An experiment of {_sized(size)} whose differences spread as these finds one of {least:.2f} in "
+        f"pass@{first[0].measure} in 80 % of cases, and smaller ones less often."
+    )
+
+
+def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]:
+    """The smallest difference that these runs find, and how many problems or seeds would find some. By the spread in
+    the results.json `pilot`, else by `TYPICAL`. Raises `UsageError` where the pilot can't be read or has no pairs."""
+    size = planned_size(runs)
+    samples = runs[0].config.evaluate.samples
+    yield f"{_sized(size)}, {samples} samples a problem; 95 % intervals, found in 80 % of cases."
+    spreads = {"any measure between 0 and 1": TYPICAL} if pilot is None else _spreads(pilot)
+    rows = [row for name, spread in spreads.items() for row in _rows(name, size, spread)]
+    yield "\n".join(ReportTable(("measure", "difference", "found in", "80 % need"), rows).columns(30, 16))
+    if pilot is None:
+        yield (
+            f"Assumed: differences spread by {TYPICAL.problems:g} over problems, {TYPICAL.seeds:g} over seeds, "
+            f"{TYPICAL.rest:g} over both.\n`--pilot results.json` takes them from an experiment of two arms or more."
+        )
+
+
+def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
+    """Of the first arm's difference from the next: their common seeds, and the test problems."""
+    arms = list(dict.fromkeys(run.arm for run in runs))
+    seeds = [{run.seed for run in runs if run.arm == arm} for arm in arms[:2]]
+    return ExperimentSize(runs[0].config.problems.test, max(1, len(set.intersection(*seeds))))
+
+
+def _rows(name: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:
+    yield name, f"{smallest_difference(size, spread):.3f}", "80 %", ""
+    for asked in _ASKED:
+        counts = {"problems": problems_for(asked, size, spread), "seeds": seeds_for(asked, size, spread)}
+        needed = [f"{count:,} {what}" for what, count in counts.items() if count is not None]
+        yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", " or ".join(needed) or "more of both"
+
+
+def _spreads(pilot: Path) -> dict[str, DifferenceSpread]:
+    measured = [
+        each
+        for comparison in compare_arms(read_results(pilot, "--pilot"))
+        for each in measure_differences(comparison)
+        if each.reference != BEFORE
+    ]
+    found = {}
+    for measure in MEASURES:
+        spreads = [DifferenceSpread.of(each.paired) for each in measured if each.measure == measure]
+        if spreads:
+            name = "strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
+            found[name] = max(spreads, key=lambda spread: spread.problems**2 + spread.rest**2)
+    if not found:
+        raise UsageError(f"--pilot {pilot} has no two arms with numbers by problem and the same start and seed.")
+    return found
+
+
+def _problems(each: MeasuredDifference) -> int:
+    return len(each.paired.by_seed[0])
+
+
+def _sized(size: ExperimentSize) -> str:
+    return f"{size.problems} problems and {size.seeds} seed{'s' * (size.seeds > 1)}"

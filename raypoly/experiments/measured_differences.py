@@ -1,0 +1,89 @@
+"""The differences of a table: of each arm from the first one and from where it began, with what they show.
+
+    for each in measure_differences(comparison):
+        each.tested.interval, each.tested.p_value, each.holm
+
+A difference is measured where both sides have numbers by problem and are of the same problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from raypoly.experiments.arm_comparison import Arm, ArmComparison
+from raypoly.experiments.problem_values import Values, problem_values
+from raypoly.experiments.run_result import MEASURES, RunResult
+from raypoly.statistics.many_tests import holm
+from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
+
+BEFORE = "before"
+"""The reference that stands for where each run began."""
+
+
+@dataclass(frozen=True)
+class MeasuredDifference:
+    """One arm's difference from a reference in one measure."""
+
+    arm: str
+    reference: str
+    """The first arm's name, or `BEFORE`."""
+    measure: str
+    paired: PairedDifferences
+    these_seeds: TestedDifference
+    """Over problems, of the runs that there are."""
+    all_seeds: TestedDifference | None
+    """Over seeds and problems together; None for one seed."""
+    holm: float = 1.0
+    """The p-value of `tested`, adjusted for all differences of the table (Holm 1979)."""
+
+    @property
+    def tested(self) -> TestedDifference:
+        """What may be claimed: over seeds and problems, or of one seed over problems alone."""
+        return self.all_seeds or self.these_seeds
+
+    @property
+    def problems(self) -> int:
+        """Different problems behind it."""
+        return len(self.paired.by_seed[0]) if self.paired.crossed else sum(map(len, self.paired.by_seed))
+
+
+def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
+    """All that can be measured, adjusted for each other."""
+    found = list(_differences(comparison))
+    p_values = {(each.arm, each.reference, each.measure): each.tested.p_value for each in found}
+    adjusted = holm(p_values)
+    return [replace(each, holm=adjusted[each.arm, each.reference, each.measure]) for each in found]
+
+
+def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
+    for arm in comparison.arms[1:]:
+        for measure in MEASURES:
+            pairs = [
+                (problem_values(mine.problems_after, measure), problem_values(theirs.problems_after, measure))
+                for mine, theirs in comparison.pairs(arm)
+            ]
+            yield from _measured(arm, comparison.arms[0].name, measure, pairs)
+    for arm in comparison.arms:
+        for measure in MEASURES:
+            yield from _measured(arm, BEFORE, measure, [_before_and_after(run, measure) for run in arm.runs])
+
+
+def _before_and_after(run: RunResult, measure: str) -> tuple[Values | None, Values | None]:
+    return problem_values(run.problems_after, measure), problem_values(run.problems_before, measure)
+
+
+def _measured(
+    arm: Arm, reference: str, measure: str, pairs: Sequence[tuple[Values | None, Values | None]]
+) -> Iterator[MeasuredDifference]:
+    known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+    alike = [(mine, theirs) for mine, theirs in known if mine.keys() == theirs.keys()]
+    if not alike or len(alike) < len(pairs):
+        return
+    names = [sorted(mine) for mine, _ in alike]
+    paired = PairedDifferences.of(
+        [[mine[name] for name in order] for (mine, _), order in zip(alike, names, strict=True)],
+        [[theirs[name] for name in order] for (_, theirs), order in zip(alike, names, strict=True)],
+        crossed=all(order == names[0] for order in names),
+    )
+    yield MeasuredDifference(arm.name, reference, measure, paired, paired.over_problems(), paired.over_both())

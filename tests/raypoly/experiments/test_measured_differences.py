@@ -1,0 +1,182 @@
+"""Differences with intervals: of the same problems and the same start, from numbers by problem."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raypoly.errors import UsageError
+from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.experiments.experiment_command import show_power
+from raypoly.experiments.experiment_power import power_sentence
+from raypoly.experiments.measured_differences import BEFORE, measure_differences
+from raypoly.experiments.other_results import read_results
+from raypoly.experiments.problem_values import interval_after, problem_values
+from raypoly.experiments.run_result import MEASURES, EvaluationNumbers, RunResult
+from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
+from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.reports.experiment_report import comparison_text
+from tests.raypoly.experiments.made_experiments import made_result
+
+SAMPLES = 64
+
+
+def counts(correct: Sequence[int], names: Sequence[str] | None = None) -> ProblemCounts:
+    zeros = (0,) * len(correct)
+    halves = tuple((c - c // 2, c // 2) if c > 1 else (c,) * (c > 0) for c in correct)
+    ids = tuple(names or (f"p{i}" for i in range(len(correct))))
+    return ProblemCounts(ids, (SAMPLES,) * len(correct), tuple(correct), halves, zeros, zeros, zeros)
+
+
+def numbers(correct: Sequence[int], step: int, **changes: Any) -> EvaluationNumbers:
+    given = {"problem_set": "f00d", "weights": "cafe", "raypoly": "0.9", "problems": counts(correct)}
+    return EvaluationNumbers(step, "test", **(given | changes))
+
+
+def result(arm: str, seed: int, correct: Sequence[int], **changes: Any) -> RunResult:
+    before = numbers([SAMPLES // 4] * len(correct), 0)
+    return replace(made_result(arm, seed), problems_before=before, problems_after=numbers(correct, 80), **changes)
+
+
+def drawn(seed: int, share: float, problems: int = 60) -> list[int]:
+    rng = np.random.default_rng(seed)
+    return [int(c) for c in rng.binomial(SAMPLES, rng.beta(2 * share, 2 * (1 - share), problems))]
+
+
+def test_values_by_problem_have_the_run_s_measures_as_their_mean() -> None:
+    found = numbers([0, 5, 64, 1], 80)
+    assert found.problems is not None
+    outcomes = [
+        ProblemOutcome(SAMPLES, tuple(str(i) for i, size in enumerate(sizes or ()) for _ in range(size)))
+        for sizes in found.problems.strategies
+    ]
+    summary: Any = summarise(outcomes)
+    for measure in MEASURES:
+        values = problem_values(found, measure)
+        assert values is not None
+        said = summary["pass_at_k"].get(measure, summary["strategies_correct"])
+        assert np.mean(list(values.values())) == pytest.approx(said)
+
+
+def test_what_is_unknown_of_one_problem_is_unknown() -> None:
+    whole = counts([1, 2])
+    assert problem_values(numbers([1, 2], 80, problems=replace(whole, correct=(1, None))), "1") is None
+    assert problem_values(numbers([1, 2], 80, problems=replace(whole, samples=(64, 4))), "8") is None
+    assert problem_values(numbers([1, 2], 80, problems=None), "1") is None
+    assert problem_values(None, "1") is None
+
+
+def test_an_arm_is_compared_with_the_first_and_with_its_start() -> None:
+    first = [result("grpo", seed, drawn(seed, 0.3)) for seed in range(3)]
+    better = [result("poly_epo", seed, [min(64, c + 12) for c in drawn(seed, 0.3)]) for seed in range(3)]
+    (compared,) = compare_arms([*first, *better])
+    found = {(each.arm, each.reference, each.measure): each for each in measure_differences(compared)}
+    assert len(found) == 3 * len(MEASURES)
+    gain = found["poly_epo", "grpo", "1"]
+    assert 0 < gain.paired.mean < 12 / 64
+    assert gain.tested.interval.low > 0
+    assert (gain.problems, len(gain.paired.by_seed), gain.paired.crossed) == (60, 3, True)
+    assert gain.tested.p_value < gain.holm < 0.01
+    assert found["grpo", BEFORE, "64"].paired.mean < 0
+    assert interval_after(compared.arms[0].runs, "1") is not None
+
+
+def test_one_seed_is_tested_over_problems_alone_and_the_table_says_so() -> None:
+    (compared,) = compare_arms([result("grpo", 0, drawn(0, 0.3)), result("poly_epo", 0, drawn(1, 0.4))])
+    found = measure_differences(compared)
+    assert all(each.all_seeds is None and each.tested is each.these_seeds for each in found)
+    text = comparison_text(compared)
+    assert "One seed says nothing of others." in text
+    assert "An experiment of 60 problems and 1 seed whose differences spread as these finds one of 0." in text
+
+
+def test_seeds_with_problems_of_their_own_are_paired_within_a_seed() -> None:
+    def own(arm: str, seed: int, shift: int) -> RunResult:
+        made = result(arm, seed, [c // 2 + shift for c in drawn(seed, 0.3)])
+        names = [f"s{seed}-{i}" for i in range(60)]
+        correct = made.problems_after.problems.correct if made.problems_after and made.problems_after.problems else ()
+        return replace(made, problems_after=numbers(list(map(int, correct)), 80, problems=counts(correct, names)))  # type: ignore[arg-type]
+
+    (compared,) = compare_arms([own(arm, seed, shift) for arm, shift in (("a", 0), ("b", 6)) for seed in (0, 1, 2)])
+    difference = next(each for each in measure_differences(compared) if each.reference == "a")
+    assert not difference.paired.crossed
+    assert difference.problems == 180
+
+
+@pytest.mark.parametrize("change", ["weights", "problem_set"])
+def test_runs_that_began_otherwise_have_no_difference_and_are_named(change: str) -> None:
+    """Two machines make different warm starts from the same keys."""
+    first, second = result("grpo", 0, drawn(0, 0.3)), result("poly_epo", 0, drawn(1, 0.4))
+    assert second.problems_before is not None
+    other = replace(second, problems_before=replace(second.problems_before, **{change: "beef"}))
+    (alike,), (apart,) = compare_arms([first, second]), compare_arms([first, other])
+    assert not alike.unlike
+    assert len(alike.starts) == 1
+    assert (apart.pairs(apart.arms[1]), apart.difference(apart.arms[1], "1")) == ([], None)
+    assert [start.arms for start in apart.starts] == [["grpo"], ["poly_epo"]]
+    assert all(each.reference == BEFORE for each in measure_differences(apart))
+    text = comparison_text(apart)
+    assert "poly_epo-s0 and grpo-s0 have no difference: they did not begin with the same weights" in text
+
+
+def test_a_file_of_an_earlier_version_is_known_by_what_was_measured_before() -> None:
+    first, second = made_result("grpo", 0), made_result("poly_epo", 0)
+    halved = replace(second, before={k: None if v is None else v / 2 for k, v in second.before.items()})
+    (alike,), (apart,) = compare_arms([first, second]), compare_arms([first, halved])
+    assert len(alike.pairs(alike.arms[1])) == 1
+    assert not apart.pairs(apart.arms[1])
+    assert "no intervals, since numbers by problem are missing" in comparison_text(alike)
+    assert "have no difference" in comparison_text(apart)
+
+
+def test_power_is_said_before_an_experiment_and_by_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path / "runs"))
+    file = tmp_path / "mine.yaml"
+    file.write_text("seeds: [0, 1, 2]\narms: {grpo: {objective.name: grpo}, poly_epo: {objective.name: poly_epo}}\n")
+    assumed: list[str] = []
+    piloted: list[str] = []
+    show_power(str(file), [], None, assumed.append)
+    said = "\n".join(assumed)
+    assert said.startswith("64 problems and 3 seeds, 128 samples a problem; 95 % intervals, found in 80 % of cases.")
+    assert "Assumed: differences spread by 0.3 over problems" in said
+    assert max(map(len, said.splitlines())) <= 88
+    pilot = tmp_path / "results.json"
+    write(pilot, [result(arm, 0, drawn(i, 0.3 + i / 10)) for i, arm in enumerate(("grpo", "poly_epo"))])
+    show_power(str(file), [], pilot, piloted.append)
+    said = "\n".join(piloted)
+    assert "pass@16" in said
+    assert "strategies in 8" in said
+    assert "Assumed" not in said
+    assert not (tmp_path / "runs").exists(), "nothing was started"
+
+
+def test_a_pilot_without_pairs_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    file, pilot = tmp_path / "mine.yaml", tmp_path / "pilot.json"
+    file.write_text("arms: {grpo: {objective.name: grpo}}\n")
+    write(pilot, [made_result("grpo", 0), made_result("poly_epo", 0)])
+    with pytest.raises(UsageError, match=r"^--pilot .*pilot.json has no two arms with numbers by problem"):
+        show_power(str(file), [], pilot)
+    with pytest.raises(UsageError, match=r"^--pilot .*none.json can't be read"):
+        show_power(str(file), [], tmp_path / "none.json")
+
+
+def write(file: Path, results: Sequence[RunResult]) -> None:
+    runs = [
+        {key: value for key, value in asdict(each).items() if key != "start"} | {"overrides": []} for each in results
+    ]
+    file.write_text(json.dumps({"config": None, "at_once": 1, "runs": runs}))
+    assert [each.arm for each in read_results(file, "--pilot")] == [each.arm for each in results]
+
+
+def test_the_sentence_of_a_table_is_of_its_widest_arm() -> None:
+    first = [result("grpo", seed, drawn(seed, 0.3)) for seed in range(3)]
+    near = [result("near", seed, [c // 2 for c in drawn(seed, 0.3)]) for seed in range(3)]
+    far = [result("far", seed, drawn(seed + 50, 0.5)) for seed in range(3)]
+    (two,), (three,) = compare_arms([*first, *near]), compare_arms([*first, *near, *far])
+    assert power_sentence(measure_differences(two)) != power_sentence(measure_differences(three))

@@ -1,0 +1,104 @@
+"""Differences over problems and seeds, tests of them, and Holm's adjustment."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from raypoly.statistics.many_tests import holm
+from raypoly.statistics.paired_differences import PairedDifferences
+from raypoly.statistics.signs_test import signs_test
+
+RNG = np.random.default_rng(0)
+TABLE = RNG.normal(0.2, 0.3, 20) + RNG.normal(0, 0.1, (3, 20))
+
+
+def test_over_problems_is_student_s_paired_t_of_the_seeds_mean() -> None:
+    found = PairedDifferences(tuple(TABLE), crossed=True)
+    means = TABLE.mean(0)
+    low, high = stats.t.interval(0.95, 19, means.mean(), stats.sem(means))
+    tested = found.over_problems()
+    assert found.mean == pytest.approx(means.mean())
+    assert (tested.interval.low, tested.interval.high) == pytest.approx((low, high))
+    assert found.over_problems(permutations=0).p_value == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    assert tested.p_value == pytest.approx(found.over_problems(permutations=0).p_value, abs=0.01)
+
+
+def test_over_both_adds_the_seeds_part_with_satterthwaite_s_degrees_of_freedom() -> None:
+    found = PairedDifferences(tuple(TABLE), crossed=True)
+    tested = found.over_both()
+    assert tested is not None
+    problems, seeds = np.var(TABLE.mean(0), ddof=1) / 20, np.var(TABLE.mean(1), ddof=1) / 3
+    df = (problems + seeds) ** 2 / (problems**2 / 19 + seeds**2 / 2)
+    reach = stats.t.ppf(0.975, df) * np.sqrt(problems + seeds)
+    assert tested.df == pytest.approx(df)
+    assert (tested.interval.low, tested.interval.high) == pytest.approx((found.mean - reach, found.mean + reach))
+    assert tested.p_value == pytest.approx(2 * stats.t.sf(found.mean / np.sqrt(problems + seeds), df))
+    assert found.seed_spread == pytest.approx(np.std(TABLE.mean(1), ddof=1))
+
+
+def test_an_interval_leaves_out_0_just_where_its_p_is_below_05() -> None:
+    for shift in np.linspace(-0.4, 0.2, 61):
+        tested = PairedDifferences(tuple(TABLE + shift), crossed=True).over_both()
+        assert tested is not None
+        assert tested.interval.excludes(0.0) == (tested.p_value < 0.05)
+
+
+def test_one_seed_says_nothing_of_others() -> None:
+    found = PairedDifferences((TABLE[0],), crossed=True)
+    assert found.over_both() is None
+    assert found.seed_spread is None
+
+
+def test_problems_of_a_seed_s_own_are_in_the_seeds_spread() -> None:
+    rows = (TABLE[0][:12], TABLE[1][:15], TABLE[2])
+    found = PairedDifferences(rows, crossed=False).over_both()
+    assert found is not None
+    means = [row.mean() for row in rows]
+    low, high = stats.t.interval(0.95, 2, np.mean(means), stats.sem(means))
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+
+
+def test_runs_of_other_problems_are_no_pair() -> None:
+    with pytest.raises(ValueError, match="the same problems, not 2 and 3"):
+        PairedDifferences.of([[1, 2]], [[1, 2, 3]])
+    with pytest.raises(ValueError, match="equally many"):
+        PairedDifferences.of([[1, 2], [1]], [[1, 1], [1]])
+
+
+def test_problems_that_never_differ_show_no_difference_and_no_certainty() -> None:
+    tested = PairedDifferences((np.zeros(64),), crossed=True).over_problems()
+    assert tested.p_value == 1.0
+    assert tested.interval.low < 0 < tested.interval.high
+
+
+def test_few_differences_are_tested_against_every_pattern_of_signs() -> None:
+    changes = np.array([0.5, -0.3, 0.1, 0.0, 0.45])
+    kept = changes[changes != 0]
+    far = [abs(np.dot(signs, kept)) >= abs(kept.sum()) - 1e-12 for signs in product((1, -1), repeat=4)]
+    assert (signs_test(changes).p_value, signs_test(changes).exact) == (np.mean(far), True)
+
+
+def test_differences_of_one_problem_have_one_sign() -> None:
+    assert signs_test([0.1] * 12, clusters=["a"] * 6 + ["b"] * 6).p_value == 2 / 2**2
+    assert signs_test([0.1] * 12).p_value == 2 / 2**12
+    assert signs_test([0.3, 0.0]).p_value == 1.0
+
+
+def test_many_differences_are_tested_by_drawing_close_to_the_exact_value() -> None:
+    changes = np.random.default_rng(5).normal(0.25, 1.0, 18)
+    bits = np.arange(1 << 18)[:, None] >> np.arange(18) & 1
+    exact = np.mean(np.abs((bits * 2 - 1) @ changes) >= abs(changes.sum()) - 1e-12)
+    found = signs_test(changes)
+    assert not found.exact
+    assert found.p_value == pytest.approx(exact, abs=0.02)
+    assert found == signs_test(changes), "by a fixed seed"
+    assert 0 < signs_test([1.0] * 40).p_value < 1e-3
+
+
+def test_holm_multiplies_the_smallest_by_the_number_of_tests_and_keeps_the_order() -> None:
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
+    assert holm({}) == {}

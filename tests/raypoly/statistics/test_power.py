@@ -1,0 +1,55 @@
+"""What an experiment can find."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from raypoly.statistics.paired_differences import PairedDifferences
+from raypoly.statistics.power import (
+    TYPICAL,
+    DifferenceSpread,
+    ExperimentSize,
+    power,
+    problems_for,
+    seeds_for,
+    smallest_difference,
+)
+
+
+def test_no_difference_is_found_as_often_as_the_level_says() -> None:
+    assert power(0.0, ExperimentSize(64, 1), TYPICAL) == pytest.approx(0.05, abs=1e-4)
+
+
+def test_one_seed_s_smallest_difference_is_that_of_a_t_test() -> None:
+    """Some 2.8 standard errors; Cohen's table for a t test has 80 % at n = 64, d = .356."""
+    spread = DifferenceSpread(problems=0.32, seeds=0.0, rest=0.0)
+    found = smallest_difference(ExperimentSize(64, 1), spread)
+    assert found == pytest.approx(0.356 * 0.32, rel=0.01)
+    assert power(found, ExperimentSize(64, 1), spread) == pytest.approx(0.8, abs=0.002)
+
+
+def test_the_fewest_problems_and_seeds_are_enough_and_one_less_is_not() -> None:
+    spread = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.1)
+    problems = problems_for(0.1, ExperimentSize(64, 5), spread)
+    assert problems is not None
+    assert power(0.1, ExperimentSize(problems, 5), spread) >= 0.8 > power(0.1, ExperimentSize(problems - 1, 5), spread)
+    seeds = seeds_for(0.2, ExperimentSize(64, 5), DifferenceSpread(0.1, 0.3, 0.0))
+    assert seeds is not None
+    assert seeds > 10
+    assert problems_for(0.02, ExperimentSize(64, 3), spread) is None, "seeds differ, however many problems there are"
+    assert seeds_for(0.02, ExperimentSize(64, 3), spread) is None
+
+
+def test_a_pilot_s_spread_is_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(0, 0.3, 4_000) + rng.normal(0, 0.5, (40, 1)) + rng.normal(0, 0.2, (40, 4_000))
+    found = DifferenceSpread.of(PairedDifferences(tuple(table), crossed=True))
+    assert found.problems == pytest.approx(0.3, rel=0.05)
+    assert found.seeds == pytest.approx(0.5, rel=0.25)
+    assert found.rest == pytest.approx(0.2, rel=0.05)
+    one = DifferenceSpread.of(PairedDifferences((table[0],), crossed=True))
+    assert one.problems == pytest.approx(math.hypot(0.3, 0.2), rel=0.05)
+    assert one.seeds == TYPICAL.seeds
