@@ -217,11 +217,8 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
 
 def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
     seeds = max(len(each.paired.by_seed) for each in measured)
-    few = (
-        " With three seeds or fewer the first interval is somewhat too narrow (92 % in simulations)."
-        if seeds < 4
-        else ""
-    )
+    share = {2: "89 to 95", 3: "92 to 95"}.get(seeds)
+    few = f" With {seeds} seeds the first interval held the truth in {share} % of simulations." if share else ""
     only = " One seed says nothing of others." if seeds == 1 else ""
     return (
         "The first interval and p are for other seeds and other problems (t, Satterthwaite's degrees of freedom); "

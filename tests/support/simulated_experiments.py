@@ -69,6 +69,9 @@ def difference_cells() -> Iterator[Cell]:
                 for spread in SPREADS:
                     name = f"difference {effect:g}, {problems} problems, {seeds} seeds, spread {spread:g}"
                     yield Cell(name, _both(effect, problems, seeds, spread), low=0.92 if seeds == 3 else 0.93)
+    for spread in SPREADS:
+        name = f"difference 0, 60 problems, 2 seeds, spread {spread:g}"
+        yield Cell(name, _both(0.0, 60, 2, spread), low=0.89)
 
 
 def fixed_seed_cells() -> Iterator[Cell]:
