@@ -101,12 +101,11 @@ def test_the_papers_setting_is_the_papers() -> None:
 def test_arms_on_the_small_language_model_differ_in_their_objective_alone() -> None:
     experiment = load_experiment(CONFIGS / "experiments" / "smollm2.yaml")
     assert (list(experiment.arms), experiment.seeds) == (["grpo", "poly_epo", "pkpo"], (0, 1))
-    shared = {"evaluate.samples": "64"}
     for arm in experiment.arms.values():
-        others = {key: value for key, value in arm.sets.items() if key.partition(".")[0] != "objective"}
-        assert {key: str(value) for key, value in others.items()} == shared
-    config = load(str(CONFIGS / "smollm2.yaml"), ["evaluate.samples=64"], lambda text: None)
-    assert (config.problems.source, config.problems.test, config.evaluate.judge) == ("tasks", 60, True)
+        assert {key.partition(".")[0] for key in arm.sets} == {"objective"}
+    config = load(str(CONFIGS / "smollm2.yaml"), [], lambda text: None)
+    assert (config.problems.source, config.problems.test, config.evaluate.samples) == ("tasks", 60, 64)
+    assert config.evaluate.judge
 
 
 def test_placement_ranks_and_engines_are_planned_for_as_a_run_would_have_them() -> None:

@@ -32,7 +32,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("used", ["both", "logp", "entropy"])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 5e-5)])
 def test_values_and_gradients_are_those_of_full_logits(used: str, dtype: torch.dtype, tolerance: float) -> None:
     results = []
     for compute in (plain, lambda *args: token_logprobs(*args, chunk_mib=1)):
