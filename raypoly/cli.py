@@ -304,7 +304,7 @@ def experiment(
     from raypoly.experiments.experiment_command import run_experiment, show_power
 
     if power:
-        show_power(config, overrides or [], pilot)
+        show_power(config, overrides or [], pilot, out=out)
         return
     if pilot is not None:
         raise UsageError("--pilot is for --power, which says how small a difference an experiment can show.")

@@ -1,8 +1,8 @@
 """Faster steps of vLLM's CPU engine, which compiles nothing.
 
 Without a compiler vLLM 0.32 computes RMSNorm as eight PyTorch operations, though its CPU build has a kernel for it. It
-also ranks the drawn token in its vocabulary at every position, which nobody here reads. SmolLM2-135M, two cores: 590
-tokens/s become 718 with 64 sequences at once, and 750 become 960 with 256.
+also ranks the drawn token in its vocabulary at every position, which nobody here reads. SmolLM2-135M, two cores: 628
+tokens/s become 773 with 64 sequences at once, and 850 become 1,079 with 256.
 
 In float32 the norms stay as they are: there they take little of a step, and seeded runs keep their bits.
 """

@@ -4,7 +4,7 @@
         comparison.arms[0].after("8").mean
         comparison.difference(comparison.arms[1], "8")
 
-Ranges, not intervals: a handful of seeds says no more.
+`raypoly.experiments.measured_differences` adds intervals and tests, where numbers by problem are known.
 """
 
 from __future__ import annotations

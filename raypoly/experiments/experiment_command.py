@@ -66,10 +66,11 @@ def show_power(
     given: Sequence[str],
     pilot: Path | None,
     say: Say = lambda text: print(text, flush=True),
+    out: str | None = None,
 ) -> None:
     """Say what the experiment can show, by the spread of the results.json `pilot`; start nothing."""
     experiment = load_experiment(config)
-    for line in power_lines(plan_runs(experiment, folder_of(None, experiment.name), given), pilot):
+    for line in power_lines(plan_runs(experiment, folder_of(out, experiment.name), given), pilot):
         say(line)
 
 

@@ -48,10 +48,10 @@ def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
 def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]:
     """The smallest difference that these runs find, and how many problems or seeds would find some. By the spread in
     the results.json `pilot`, else by `TYPICAL`. Raises `UsageError` where the pilot can't be read or has no pairs."""
+    spreads = {"any measure between 0 and 1": TYPICAL} if pilot is None else _spreads(pilot)
     size = planned_size(runs)
     samples = runs[0].config.evaluate.samples
     yield f"{_sized(size)}, {samples} samples a problem; 95 % intervals, found in 80 % of cases."
-    spreads = {"any measure between 0 and 1": TYPICAL} if pilot is None else _spreads(pilot)
     rows = [row for name, spread in spreads.items() for row in _rows(name, size, spread)]
     yield "\n".join(ReportTable(("measure", "difference", "found in", "80 % need"), rows).columns(30, 16))
     if pilot is None:

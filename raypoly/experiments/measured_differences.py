@@ -42,11 +42,6 @@ class MeasuredDifference:
         """What may be claimed: over seeds and problems, or of one seed over problems alone."""
         return self.all_seeds or self.these_seeds
 
-    @property
-    def problems(self) -> int:
-        """Different problems behind it."""
-        return len(self.paired.by_seed[0]) if self.paired.crossed else sum(map(len, self.paired.by_seed))
-
 
 def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
     """All that can be measured, adjusted for each other."""

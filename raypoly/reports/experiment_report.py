@@ -158,7 +158,7 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
         )
     measured = measure_differences(comparison)
     if measured:
-        yield from _measured_parts(comparison, measured)
+        yield from _measured_parts(measured)
         return
     others = [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
     if others:
@@ -174,7 +174,7 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
         yield ReportTable(("", "pairs", *_HEADS), rows).markdown()
 
 
-def _measured_parts(comparison: ArmComparison, measured: Sequence[MeasuredDifference]) -> Iterator[str]:
+def _measured_parts(measured: Sequence[MeasuredDifference]) -> Iterator[str]:
     """The differences with what they show, and what such a table can show at all."""
     for reference in dict.fromkeys(each.reference for each in measured):
         found = [each for each in measured if each.reference == reference]

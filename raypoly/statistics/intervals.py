@@ -76,7 +76,7 @@ def sampled_mean(
         raise ValueError("A mean needs one value at least.")
     mean = float(array.mean())
     unit = _numbered(clusters) if clusters is not None else np.arange(array.size)
-    totals = totals_by_unit(array - mean, clusters)
+    totals = np.bincount(unit, array - mean)
     of_unit = np.zeros(totals.size, np.int64)
     if strata is not None:
         of_unit[unit] = _numbered(strata)
@@ -119,7 +119,7 @@ def share_interval(
     array = (np.asarray(values, np.float64) - lowest) / (1 - lowest)
     if array.size and (array.min() < -1e-9 or array.max() > 1 + 1e-9):
         raise ValueError(
-            f"A share lies between {lowest:g} and 1, not at {np.asarray(values)[np.argmax(abs(array))]:g}."
+            f"A share lies between {lowest:g} and 1, not at {np.asarray(values)[np.argmax(abs(array - 0.5))]:g}."
         )
     found = sampled_mean(array, clusters, strata)
     share, units = min(max(found.mean, 0.0), 1.0), found.units

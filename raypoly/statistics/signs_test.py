@@ -28,11 +28,11 @@ class SignsTest:
 def signs_test(
     differences: Sequence[float] | Float64, clusters: Sequence[Hashable] | None = None, permutations: int = 9_999
 ) -> SignsTest:
-    """The share of sign patterns whose mean difference is as far from 0 as the observed one. `clusters` [n] names the
-    unit of each difference [n], whose sign is one (default: each its own).
+    """Twice the share of sign patterns whose mean difference lies as far out on the observed one's side; at most 1.
+    `clusters` [n] names the unit of each difference [n], whose sign is one (default: each its own).
 
     All patterns are counted where there are no more than `permutations`. Else so many are drawn, by a fixed seed, and
-    p = (1 + hits) / (1 + drawn), which is never 0 (Phipson & Smyth 2010).
+    the share is (1 + hits) / (1 + drawn), which is never 0 (Phipson & Smyth 2010).
     """
     totals = totals_by_unit(differences, clusters)
     changed = totals[np.abs(totals) > _ZERO]

@@ -1,6 +1,6 @@
 """Experiments made of random numbers, whose truth is known: how often an interval holds it, how often a test rejects.
 
-for cell in cells(): cell.measured(experiments=2000, rng).ok
+for cell in all_cells(): cell.measured(experiments=2000, rng).ok
 """
 
 from __future__ import annotations

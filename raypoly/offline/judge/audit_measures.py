@@ -24,7 +24,7 @@ from raypoly.judge.label_agreement import (
     count_pairs,
 )
 from raypoly.offline.judge.program_transforms import CHANGES
-from raypoly.statistics.intervals import ConfidenceInterval, sampled_mean, share_interval
+from raypoly.statistics.intervals import ConfidenceInterval, share_interval
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.signs_test import signs_test
 
@@ -122,7 +122,7 @@ def compare_judges(one: Sequence[AuditedGroup], other: Sequence[AuditedGroup]) -
         if known:
             units, differences = zip(*known, strict=True)
             test = signs_test(differences, units)
-            mean = sampled_mean(differences).mean
+            mean = math.fsum(differences) / len(differences)
             found[name] = JudgeDifference(mean, test.p_value, len(known), test.exact)
     adjusted = holm({name: each.p_value for name, each in found.items()})
     return {name: replace(each, holm=adjusted[name]) for name, each in found.items()}

@@ -81,7 +81,7 @@ def test_an_arm_is_compared_with_the_first_and_with_its_start() -> None:
     gain = found["poly_epo", "grpo", "1"]
     assert 0 < gain.paired.mean < 12 / 64
     assert gain.tested.interval.low > 0
-    assert (gain.problems, len(gain.paired.by_seed), gain.paired.crossed) == (60, 3, True)
+    assert (gain.these_seeds.interval.count, len(gain.paired.by_seed), gain.paired.crossed) == (60, 3, True)
     assert gain.tested.p_value < gain.holm < 0.01
     assert found["grpo", BEFORE, "64"].paired.mean < 0
     assert interval_after(compared.arms[0].runs, "1") is not None
@@ -106,7 +106,7 @@ def test_seeds_with_problems_of_their_own_are_paired_within_a_seed() -> None:
     (compared,) = compare_arms([own(arm, seed, shift) for arm, shift in (("a", 0), ("b", 6)) for seed in (0, 1, 2)])
     difference = next(each for each in measure_differences(compared) if each.reference == "a")
     assert not difference.paired.crossed
-    assert difference.problems == 180
+    assert difference.these_seeds.interval.count == 180
 
 
 @pytest.mark.parametrize("change", ["weights", "problem_set"])
