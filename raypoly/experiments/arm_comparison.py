@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from raypoly.experiments.run_result import RunResult
+from raypoly.experiments.run_result import RunResult, measured
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ class ArmComparison:
                     runs[run.seed] = run
         return [Start(names, [run for run in runs.values() if run.before]) for names, runs in starts]
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Those that a run has."""
+        return measured(run for arm in self.arms for run in arm.runs)
+
     def difference(self, arm: Arm, measure: str) -> SeedSpread | None:
         """Of an arm from the first one, by pairs of runs with the same seed that began alike."""
         pairs = ((mine.after.get(measure), theirs.after.get(measure)) for mine, theirs in self.pairs(arm))
@@ -98,14 +104,14 @@ class ArmComparison:
         return [(mine, theirs) for mine, theirs in self._same_seed(arm) if began_alike(mine, theirs)]
 
     @property
-    def unlike(self) -> Sequence[tuple[RunResult, RunResult]]:
-        """Runs of a seed that should have begun alike by their keys, and did not: (an arm's, the first arm's)."""
-        return [
-            (mine, theirs)
-            for arm in self.arms[1:]
-            for mine, theirs in self._same_seed(arm)
-            if mine.start == theirs.start and not began_alike(mine, theirs)
-        ]
+    def unlike(self) -> Mapping[str, Sequence[tuple[RunResult, RunResult]]]:
+        """By the reason, runs of a seed that are not compared: (an arm's, the first arm's)."""
+        found: dict[str, list[tuple[RunResult, RunResult]]] = {}
+        for arm in self.arms[1:]:
+            for mine, theirs in self._same_seed(arm):
+                if reason := why_unlike(mine, theirs):
+                    found.setdefault(reason, []).append((mine, theirs))
+        return found
 
     def _same_seed(self, arm: Arm) -> Iterator[tuple[RunResult, RunResult]]:
         first = {run.seed: run for run in self.arms[0].runs}
@@ -113,21 +119,34 @@ class ArmComparison:
 
 
 def began_alike(one: RunResult, other: RunResult) -> bool:
-    """Whether two runs of a seed began with the same policy, measured on the same problems in the same way.
+    """Whether two runs of a seed began with the same policy, measured on the same problems in the same way."""
+    return why_unlike(one, other) is None
+
+
+def why_unlike(one: RunResult, other: RunResult) -> str | None:
+    """What two runs of a seed did not begin alike in; None where they did.
 
     Keys alone do not show it: two machines make different warm starts. The digests of the weights do, and the content
     of the problems; where a run of an earlier version has none, what both measured before they began has to agree.
     """
     if one.start != other.start:
-        return False
+        return f"{', '.join(_different_keys(one.start, other.start))} differ"
     mine, theirs = one.problems_before, other.problems_before
-    for name in ("weights", "problem_set"):
+    for name, what in (("weights", "began with other weights"), ("problem_set", "were measured on other problems")):
         digests = {getattr(each, name) if each else None for each in (mine, theirs)}
         if None not in digests and len(digests) > 1:
-            return False
+            return f"they {what}"
     if mine and theirs and mine.weights and theirs.weights:
-        return True
-    return not (one.before and other.before) or one.before == other.before
+        return None
+    if one.before and other.before and one.before != other.before:
+        return "they did not measure the same before training, and have no digests"
+    return None
+
+
+def _different_keys(start: str, other: str) -> list[str]:
+    """The keys in which two starts (JSON objects; empty where unknown) differ."""
+    mine, theirs = (json.loads(text or "{}") for text in (start, other))
+    return sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
 
 
 def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:

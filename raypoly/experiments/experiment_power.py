@@ -13,7 +13,7 @@ from raypoly.experiments.arm_comparison import compare_arms
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.other_results import read_results
 from raypoly.experiments.planned_runs import PlannedRun
-from raypoly.experiments.run_result import MEASURES, STRATEGIES
+from raypoly.experiments.run_result import STRATEGIES
 from raypoly.reports.tables import ReportTable
 from raypoly.statistics.power import (
     TYPICAL,
@@ -84,7 +84,7 @@ def _spreads(pilot: Path) -> dict[str, DifferenceSpread]:
         if each.reference != BEFORE
     ]
     found = {}
-    for measure in MEASURES:
+    for measure in dict.fromkeys(each.measure for each in measured):
         spreads = [DifferenceSpread.of(each.paired) for each in measured if each.measure == measure]
         if spreads:
             name = "strategies in 8" if measure == STRATEGIES else f"pass@{measure}"

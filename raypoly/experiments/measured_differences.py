@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison
 from raypoly.experiments.problem_values import Values, problem_values
-from raypoly.experiments.run_result import MEASURES, RunResult
+from raypoly.experiments.run_result import RunResult
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
 
@@ -53,14 +53,14 @@ def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
 
 def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
     for arm in comparison.arms[1:]:
-        for measure in MEASURES:
+        for measure in comparison.measures:
             pairs = [
                 (problem_values(mine.problems_after, measure), problem_values(theirs.problems_after, measure))
                 for mine, theirs in comparison.pairs(arm)
             ]
             yield from _measured(arm, comparison.arms[0].name, measure, pairs)
     for arm in comparison.arms:
-        for measure in MEASURES:
+        for measure in comparison.measures:
             yield from _measured(arm, BEFORE, measure, [_before_and_after(run, measure) for run in arm.runs])
 
 

@@ -24,7 +24,11 @@ from raypoly.run import Run, is_finished
 from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
 
 _START = ("model", "warm_start", "problems")
-_MEASURE = ("evaluate.samples", "generator.temperature", "generator.max_tokens")
+_MEASURE = (
+    *("evaluate.samples", "generator.engine", "generator.engine_args"),
+    *("generator.temperature", "generator.max_tokens", "generator.max_prompt_tokens"),
+    *("scorer.cpu_seconds_per_test", "scorer.cpu_seconds_per_program", "scorer.memory_mib"),
+)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ Values = Mapping[str, float]
 
 
 def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | None:
-    """The measure, one of `MEASURES`, of each problem. None where it is unknown of any, as in files of older versions.
+    """The measure, a key of `RunResult.after`, of each problem. None where it is unknown of any, as in older files.
 
     Their mean is the run's measure.
     """

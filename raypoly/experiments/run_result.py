@@ -7,25 +7,24 @@ result.after["8"]; result.after["strategies"]; result.step_seconds
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.metrics.problem_counts import ProblemCounts
-from raypoly.reports.run_table import KS, first_and_last
+from raypoly.reports.run_table import first_and_last, shown_ks
 from raypoly.reports.tables import number
 from raypoly.run_files import RunFiles
 from raypoly.run_identity import CONFIG_KEY
 
 STRATEGIES = "strategies"
-MEASURES = (*KS, STRATEGIES)
-"""pass@k by k, and the expected distinct correct strategies in 8 draws."""
-_CURVES = ("reward", "strategies_correct")
+_CURVES = ("reward", "strategies_correct", "strategies_correct_judged")
 """Columns of metrics.jsonl that are kept over the steps."""
 
 Measures = Mapping[str, float | None]
+"""pass@k by k, and under `STRATEGIES` the expected distinct correct strategies in 8 draws."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,19 @@ class RunResult:
         """Three measures before and after, for a line of a log; those that were not taken are left out."""
         return "".join(
             f"  {name} {number(self.before[key])} -> {number(self.after[key])}"
-            for key, name in (("1", "pass@1"), (KS[-1], f"pass@{KS[-1]}"), (STRATEGIES, "strategies"))
+            for key, name in self._told
             if self.before.get(key) is not None and self.after.get(key) is not None
         )
+
+    @property
+    def _told(self) -> Sequence[tuple[str, str]]:
+        ks = measured([self])[:-1]
+        return [*((k, f"pass@{k}") for k in dict.fromkeys((*ks[:1], *ks[-1:]))), (STRATEGIES, "strategies")]
+
+
+def measured(runs: Iterable[RunResult]) -> tuple[str, ...]:
+    """The measures that a table of these runs shows: the k of pass@k that one of them has, and `STRATEGIES`."""
+    return (*shown_ks(side for run in runs for side in (run.before, run.after)), STRATEGIES)
 
 
 def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> RunResult:
@@ -153,5 +162,5 @@ def _the_only(values: Sequence[str]) -> str | None:
 def _measures(evaluation: Mapping[str, Any] | None) -> Measures:
     if evaluation is None:
         return {}
-    curve = {k: evaluation["pass_at_k"].get(k) for k in KS}
-    return {**curve, STRATEGIES: evaluation.get("strategies_correct")}
+    curve = evaluation["pass_at_k"]
+    return {**{k: curve[k] for k in shown_ks([curve])}, STRATEGIES: evaluation.get("strategies_correct")}

@@ -55,6 +55,7 @@ RUN_METRICS = (
     RunMetric("strategies", "Mean distinct judged strategies in a group."),
     RunMetric("strategies_structural", "Mean distinct strategies in a group by structure, over the same groups."),
     RunMetric("strategies_correct", "Mean distinct strategies, by execution, among a group's correct rollouts."),
+    RunMetric("strategies_correct_judged", "Mean distinct strategies, by the judge, among a group's correct rollouts."),
     RunMetric("zero_advantage", "Share of groups without a gradient."),
     RunMetric("unjudged", "Groups of the step that the judge could not label."),
     RunMetric("judge_agreement", "The judge's mean agreement (adjusted Rand index) with gold groups."),

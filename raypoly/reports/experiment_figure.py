@@ -5,7 +5,7 @@ What is drawn is the mean over seeds; the band, or the whisker, is the range of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -14,7 +14,6 @@ from matplotlib.figure import SubFigure
 from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread
 from raypoly.experiments.run_result import STRATEGIES
 from raypoly.reports import figures
-from raypoly.reports.run_table import KS
 
 WIDTH, HEIGHT = 13, 9
 """Inches of one comparison's panels."""
@@ -39,10 +38,11 @@ def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     _strategies(panels[0, 1], comparison, arms)
     for axes, curve, title in (
         (panels[1, 0], "reward", "Reward of training rollouts"),
-        (panels[1, 1], "strategies_correct", "Distinct correct strategies of training rollouts"),
+        (panels[1, 1], "strategies_correct", "Distinct correct strategies of training rollouts (dotted: judged)"),
     ):
         for arm, colour in arms:
             _curve(axes, arm, curve, colour)
+            _curve(axes, arm, f"{curve}_judged", colour, ":")
         axes.set_title(title)
         figures.steps_axis(axes)
         axes.set_ylim(bottom=0)
@@ -54,16 +54,17 @@ def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
 
 
 def _coverage(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, str]]) -> None:
+    ks = [measure for measure in comparison.measures if measure != STRATEGIES]
     for start in comparison.starts:
         name = "before" if len(comparison.starts) == 1 else f"before {', '.join(start.arms)}"
-        _over_k(axes, [start.before(k) for k in KS], figures.GREY, name, "--")
+        _over_k(axes, {k: start.before(k) for k in ks}, figures.GREY, name, "--")
     for arm, colour in arms:
-        _over_k(axes, [arm.after(k) for k in KS], colour, arm.name, "-")
-    figures.samples_axis(axes, KS, "Coverage on the test split, before and after")
+        _over_k(axes, {k: arm.after(k) for k in ks}, colour, arm.name, "-")
+    figures.samples_axis(axes, ks, "Coverage on the test split, before and after")
 
 
-def _over_k(axes: Axes, spreads: Sequence[SeedSpread | None], colour: str, name: str, line: str) -> None:
-    known = [(int(k), spread) for k, spread in zip(KS, spreads, strict=True) if spread is not None]
+def _over_k(axes: Axes, spreads: Mapping[str, SeedSpread | None], colour: str, name: str, line: str) -> None:
+    known = [(int(k), spread) for k, spread in spreads.items() if spread is not None]
     if known:
         ks, found = [k for k, _ in known], [spread for _, spread in known]
         axes.plot(ks, [s.mean for s in found], line, marker="o", markersize=3, color=colour, label=name)
@@ -82,18 +83,18 @@ def _strategies(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm,
     axes.set(title="Distinct correct strategies in 8 on the test split", xlabel="dashed: before")
 
 
-def _curve(axes: Axes, arm: Arm, curve: str, colour: str) -> None:
+def _curve(axes: Axes, arm: Arm, curve: str, colour: str, line: str = "-") -> None:
     """Draw mean and range of the seeds' running means, over the steps that all seeds have."""
     smooth = [
         dict(zip((step for step, _ in points), figures.running_mean([value for _, value in points]), strict=True))
-        for points in (run.curves[curve] for run in arm.runs)
+        for points in (run.curves.get(curve, ()) for run in arm.runs)
     ]
     steps = sorted(set.intersection(*(set(values) for values in smooth)))
     if not steps:
         return
     spreads = [SeedSpread.of(values[step] for values in smooth) for step in steps]
     known = [spread for spread in spreads if spread is not None]
-    axes.plot(steps, [s.mean for s in known], color=colour, linewidth=1.5, label=arm.name)
+    axes.plot(steps, [s.mean for s in known], line, color=colour, linewidth=1.5, label=arm.name)
     axes.fill_between(steps, [s.low for s in known], [s.high for s in known], color=colour, alpha=0.15, linewidth=0)
 
 

@@ -23,7 +23,7 @@ from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.problem_values import interval_after, interval_before
-from raypoly.experiments.run_result import MEASURES, STRATEGIES, RunResult
+from raypoly.experiments.run_result import STRATEGIES, RunResult
 from raypoly.reports.experiment_figure import draw_experiment
 from raypoly.reports.pages import fill_place
 from raypoly.reports.tables import DASH, ReportTable
@@ -33,7 +33,6 @@ from raypoly.version import __version__
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
 _PLACE = "experiment"
 """The kind of place in a page that takes an experiment's tables."""
-_HEADS = tuple("distinct correct strategies in 8" if m == STRATEGIES else f"pass@{m}" for m in MEASURES)
 
 
 def write_experiment_report(
@@ -100,7 +99,7 @@ def _values(
 
 def _comparison(compared: ArmComparison) -> dict[str, Any]:
     def spreads(spread_of: Any) -> dict[str, Any]:
-        found = {measure: spread_of(measure) for measure in MEASURES}
+        found = {measure: spread_of(measure) for measure in compared.measures}
         return {measure: None if spread is None else asdict(spread) for measure, spread in found.items()}
 
     return {
@@ -141,7 +140,7 @@ def comparison_text(comparison: ArmComparison) -> str:
 
 
 def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
-    known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in MEASURES)
+    known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in comparison.measures)
     explained = (
         "Means of the runs. In brackets the 95 % interval over problems; behind ±, the standard deviation over seeds."
         if known
@@ -149,13 +148,14 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
     )
     yield f"**After {comparison.steps} steps.** {explained}\n"
     starts = comparison.starts
-    rows = [_start_row(start, alone=len(starts) == 1) for start in starts] + [_arm_row(arm) for arm in comparison.arms]
-    yield ReportTable(("", "runs", *_HEADS, "s a step", "min a run"), rows).markdown()
-    for mine, theirs in comparison.unlike:
-        yield (
-            f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed} have no difference: they did not begin with the "
-            "same weights, measured on the same problems.\n"
-        )
+    measures = comparison.measures
+    heads = [measure_name(measure) for measure in measures]
+    rows = [_start_row(start, measures, alone=len(starts) == 1) for start in starts]
+    rows += [_arm_row(arm, measures) for arm in comparison.arms]
+    yield ReportTable(("", "runs", *heads, "s a step", "min a run"), rows).markdown()
+    for reason, pairs in comparison.unlike.items():
+        names = "; ".join(f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed}" for mine, theirs in pairs)
+        yield f"Not compared, since {reason}: {names}.\n"
     measured = measure_differences(comparison)
     if measured:
         yield from _measured_parts(measured)
@@ -167,11 +167,11 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
             (
                 arm.name,
                 str(len(comparison.pairs(arm))),
-                *(spread_cell(comparison.difference(arm, measure), sign="+") for measure in MEASURES),
+                *(spread_cell(comparison.difference(arm, measure), sign="+") for measure in measures),
             )
             for arm in others
         ]
-        yield ReportTable(("", "pairs", *_HEADS), rows).markdown()
+        yield ReportTable(("", "pairs", *heads), rows).markdown()
 
 
 def _measured_parts(measured: Sequence[MeasuredDifference]) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
     over, these = each.all_seeds, each.these_seeds
     return (
         each.arm,
-        _HEADS[MEASURES.index(each.measure)],
+        measure_name(each.measure),
         str(len(each.paired.by_seed)),
         f"{each.paired.mean:+.3f}",
         interval_text(over.interval, "+") if over else DASH,
@@ -228,18 +228,23 @@ def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
     )
 
 
-def _start_row(start: Start, alone: bool) -> tuple[str, ...]:
+def _start_row(start: Start, measures: Sequence[str], alone: bool) -> tuple[str, ...]:
     name = "before" if alone else f"before {', '.join(start.arms)}"
-    cells = (mean_cell(start.before(m), interval_before(start.runs, m)) for m in MEASURES)
+    cells = (mean_cell(start.before(m), interval_before(start.runs, m)) for m in measures)
     return (name, str(len(start.runs)), *cells, "", "")
 
 
-def _arm_row(arm: Arm) -> tuple[str, ...]:
+def _arm_row(arm: Arm, measures: Sequence[str]) -> tuple[str, ...]:
     runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
     step = spread_cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
     minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
-    cells = (mean_cell(arm.after(measure), interval_after(arm.runs, measure)) for measure in MEASURES)
+    cells = (mean_cell(arm.after(measure), interval_after(arm.runs, measure)) for measure in measures)
     return (f"**{arm.name}**", runs, *cells, step, minutes)
+
+
+def measure_name(measure: str) -> str:
+    """`pass@8`, or what the measure of strategies counts."""
+    return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
 
 
 def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:

@@ -13,17 +13,23 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-BLUES = ("#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b")
-BLUE = BLUES[3]
+MIDDLE_BLUE, BLUE, DARK_BLUE = "#4292c6", "#2171b5", "#08306b"
 ORANGE, GREEN, PURPLE, PINK = "#d95f02", "#1b9e77", "#7570b3", "#e7298a"
 GREY, LIGHT_GREY = "#999999", "#bdbdbd"
 SMOOTHING = 5
 """Steps in the running mean of noisy per-step curves."""
+
+
+def blues(count: int) -> list[str]:
+    """That many shades, from light to dark."""
+    shades = matplotlib.colormaps["Blues"]
+    return [matplotlib.colors.to_hex(shades(0.35 + 0.65 * place / max(1, count - 1))) for place in range(count)]
 
 
 def new_figure(width: float, height: float, dpi: int) -> Figure:

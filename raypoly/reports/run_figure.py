@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from raypoly.config import Config
 from raypoly.reports import figures
-from raypoly.reports.run_table import KS, first_and_last
+from raypoly.reports.run_table import first_and_last, shown_ks
 from raypoly.run_files import RunFiles
 
 
@@ -29,8 +29,11 @@ def draw_run(run: RunFiles) -> bytes:
 def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> None:
     steps, rewards = _series(rows, "reward")
     _raw_and_smooth(axes, steps, rewards, figures.GREY, "reward, training rollouts")
-    for k, colour in zip(KS, figures.BLUES, strict=True):
-        _evaluated(axes, [{**e, **e["pass_at_k"]} for e in evaluations], k, colour, f"pass@{k}")
+    curves = [evaluation["pass_at_k"] for evaluation in evaluations]
+    ks = shown_ks(curves)
+    for k, colour in zip(ks, figures.blues(len(ks)), strict=True):
+        points = [{**e, **curve} for e, curve in zip(evaluations, curves, strict=True)]
+        _evaluated(axes, points, k, colour, f"pass@{k}")
     _mark_splits(axes, evaluations)
     axes.set(title="Passing over the steps", ylabel="share of problems (pass@k), mean reward", ylim=(0, 1.02))
     figures.steps_axis(axes)
@@ -49,6 +52,7 @@ def strategies_over_steps(
         ("strategies", figures.GREY, "all, judged"),
         ("strategies_structural", figures.PURPLE, "all, by structure"),
         ("strategies_correct", figures.GREEN, "correct, by execution"),
+        ("strategies_correct_judged", figures.MIDDLE_BLUE, "correct, judged"),
     ):
         if key == "strategies_structural" and by_structure and _series(rows, "strategies")[0]:
             continue

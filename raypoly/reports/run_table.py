@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raypoly.reports.tables import ReportTable, number
 
-KS = ("1", "4", "8", "16", "64")
-"""The k of pass@k that reports show."""
+_SHOWN = ("1", "4", "8", "16", "64", "128", "256", "512", "1024")
+"""The k of pass@k that reports show, as far as there are samples for them."""
 STRATEGIES = {
     "strategies_correct": "by execution",
     "strategies_correct_judge": "by the judge",
@@ -28,11 +28,18 @@ def first_and_last(
     return of_split[0], of_split[-1] if len(of_split) > 1 else None
 
 
+def shown_ks(curves: Iterable[Mapping[str, float | None]]) -> tuple[str, ...]:
+    """The k that reports show of these pass@k, {k: value} each: those that one of them has."""
+    measured = {k for curve in curves for k, value in curve.items() if value is not None}
+    return tuple(k for k in _SHOWN if k in measured)
+
+
 def results_table(summary: Mapping[str, Any], split: str = "test") -> ReportTable:
     """Each measure before and after training, and its change; no rows where the split was not evaluated."""
     before, after = first_and_last(summary, split)
     sides: list[Mapping[str, Any]] = [before or {}, after or {}]
-    measures = [(f"pass@{k}", *(side.get("pass_at_k", {}).get(k) for side in sides)) for k in KS]
+    curves: list[Mapping[str, float]] = [side.get("pass_at_k", {}) for side in sides]
+    measures = [(f"pass@{k}", *(curve.get(k) for curve in curves)) for k in shown_ks(curves)]
     alike = len(_counted_alike(sides)) > 1
     measures += [
         (_COUNT if alike else f"{_COUNT}, {by}", *(side.get(key) for side in sides))

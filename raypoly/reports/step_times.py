@@ -12,12 +12,12 @@ from raypoly.reports import figures
 from raypoly.reports.tables import DASH
 
 COLOURS: Mapping[str, str] = {
-    "generate": figures.BLUES[2],
+    "generate": figures.MIDDLE_BLUE,
     "score": figures.GREEN,
     "judge": figures.ORANGE,
     "cross": figures.PINK,
     "learn": figures.PURPLE,
-    "sync": figures.BLUES[4],
+    "sync": figures.DARK_BLUE,
     "idle": figures.GREY,
 }
 """A colour for each thing that a step waits for, in the order in which a group meets it; not every run has all."""

@@ -62,6 +62,7 @@ def metrics_row(
         "strategies": _mean(distinct(t.group.labels.strategies) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
         "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
+        "strategies_correct_judged": _mean(_judged_strategies([trained.group for trained in sound])),
         "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
         "unjudged": sum(trained.group.unjudged for trained in groups),
         "set_aside": len(groups) - len(sound),
@@ -131,6 +132,15 @@ def _correct_strategies(groups: Sequence[Group]) -> list[float]:
     a correct rollout would be no fair sample."""
     found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in groups]
     return [] if None in found else [drawn for drawn in found if drawn is not None]
+
+
+def _judged_strategies(groups: Sequence[Group]) -> list[int]:
+    """By the judge, among the correct rollouts of each group that it labelled (figure 2 of the code study)."""
+    return [
+        distinct(group.labels.strategies[place] for place in GroupOutcomes.of(group.verdicts or (), None).correct)
+        for group in groups
+        if group.labels is not None
+    ]
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.experiments.planned_runs import PlannedRun, plan_runs
-from raypoly.experiments.run_result import MEASURES, RunResult
+from raypoly.experiments.run_result import STRATEGIES, RunResult
 from tests.support import finished_run
 
 ARMS = """
@@ -59,6 +59,9 @@ def scripted(run: PlannedRun, script: str) -> Scripted:
     return Scripted(**{**vars(run), "script": script})
 
 
+MEASURES = ("1", "4", "8", "16", "64", STRATEGIES)
+
+
 def that_finishes(run: PlannedRun, folder: Path, first: str = "") -> Scripted:
     """After the lines `first`, its files are there at once, made beforehand."""
     ready = folder / "ready" / run.name
@@ -72,7 +75,7 @@ def made_result(
     seed: int,
     after: float | None = 0.5,
     before: float = 0.2,
-    start: str = "same",
+    start: str = '{"problems.budgets": true}',
     steps: int = 80,
     finished: bool = True,
 ) -> RunResult:

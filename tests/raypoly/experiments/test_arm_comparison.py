@@ -28,7 +28,9 @@ def test_differences_pair_runs_of_one_seed() -> None:
 
 
 def test_runs_on_other_problems_or_from_another_policy_are_no_pair() -> None:
-    (compared,) = compare_arms([result("a", 0, 0.4), result("control", 0, 0.9, before=0.6, start="other")])
+    (compared,) = compare_arms(
+        [result("a", 0, 0.4), result("control", 0, 0.9, before=0.6, start='{"problems.budgets": false}')]
+    )
     control = compared.arms[1]
     assert not compared.pairs(control)
     assert compared.difference(control, "1") is None

@@ -18,11 +18,11 @@ from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, measure_differences
 from raypoly.experiments.other_results import read_results
 from raypoly.experiments.problem_values import interval_after, problem_values
-from raypoly.experiments.run_result import MEASURES, EvaluationNumbers, RunResult
+from raypoly.experiments.run_result import EvaluationNumbers, RunResult
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.reports.experiment_report import comparison_text
-from tests.raypoly.experiments.made_experiments import made_result
+from tests.raypoly.experiments.made_experiments import MEASURES, made_result, runs_of
 
 SAMPLES = 64
 
@@ -109,8 +109,11 @@ def test_seeds_with_problems_of_their_own_are_paired_within_a_seed() -> None:
     assert difference.these_seeds.interval.count == 180
 
 
-@pytest.mark.parametrize("change", ["weights", "problem_set"])
-def test_runs_that_began_otherwise_have_no_difference_and_are_named(change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [("weights", "they began with other weights"), ("problem_set", "they were measured on other problems")],
+)
+def test_runs_that_began_otherwise_have_no_difference_and_are_named(change: str, reason: str) -> None:
     """Two machines make different warm starts from the same keys."""
     first, second = result("grpo", 0, drawn(0, 0.3)), result("poly_epo", 0, drawn(1, 0.4))
     assert second.problems_before is not None
@@ -122,7 +125,7 @@ def test_runs_that_began_otherwise_have_no_difference_and_are_named(change: str)
     assert [start.arms for start in apart.starts] == [["grpo"], ["poly_epo"]]
     assert all(each.reference == BEFORE for each in measure_differences(apart))
     text = comparison_text(apart)
-    assert "poly_epo-s0 and grpo-s0 have no difference: they did not begin with the same weights" in text
+    assert f"Not compared, since {reason}: poly_epo-s0 and grpo-s0." in text
 
 
 def test_a_file_of_an_earlier_version_is_known_by_what_was_measured_before() -> None:
@@ -132,7 +135,25 @@ def test_a_file_of_an_earlier_version_is_known_by_what_was_measured_before() -> 
     assert len(alike.pairs(alike.arms[1])) == 1
     assert not apart.pairs(apart.arms[1])
     assert "no intervals, since numbers by problem are missing" in comparison_text(alike)
-    assert "have no difference" in comparison_text(apart)
+    reason = "they did not measure the same before training, and have no digests"
+    assert f"Not compared, since {reason}: poly_epo-s0 and grpo-s0." in comparison_text(apart)
+
+
+def test_arms_that_were_measured_under_other_limits_are_not_compared(tmp_path: Path) -> None:
+    arms = "arms: {a: {objective.name: grpo}, b: {scorer.memory_mib: 256, generator.max_tokens: 40}}\n"
+    plain, limited = runs_of(tmp_path, arms)
+    found = [replace(result(run.arm, 0, drawn(0, 0.3)), start=run.start) for run in (plain, limited)]
+    text = comparison_text(compare_arms(found)[0])
+    assert "Not compared, since generator.max_tokens, scorer.memory_mib differ: b-s0 and a-s0." in text
+
+
+def test_k_follows_the_samples() -> None:
+    """The code study's Table 2 has 256 samples a problem."""
+    few, many = ({k: 0.5 for k in ks} for ks in (("1", "4", "8"), ("1", "2", "4", "8", "16", "64", "128", "256")))
+    first, second = (replace(made_result(arm, 0), before=few, after=many) for arm in ("grpo", "poly_epo"))
+    text = comparison_text(compare_arms([first, second])[0])
+    head = next(line for line in text.splitlines() if line.startswith("|"))
+    assert [name for name in head.split(" | ") if "pass@" in name] == [f"pass@{k}" for k in (1, 4, 8, 16, 64, 128, 256)]
 
 
 def test_power_is_said_before_an_experiment_and_by_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ ROW = {
     **dict.fromkeys(("unjudged", "entropy", "mismatch_max", "clip_share", "truncated"), 0.1),
     **dict.fromkeys(("probe_mean", "probe_q99"), 0.02),
     **dict.fromkeys(("mismatch_k3", "importance_ess", "ratio_clipped_low", "ratio_clipped_high", "kl_reference"), 0.01),
-    **dict.fromkeys(("judge_agreement", "strategies_structural"), 0.5),
+    **dict.fromkeys(("judge_agreement", "strategies_structural", "strategies_correct_judged"), 0.5),
     "objective/sets": 6.0,
     "response_tokens": 100,
     "paused_seconds": 1.5,
