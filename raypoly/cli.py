@@ -299,10 +299,21 @@ def experiment(
     pilot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="For --power: a results.json that says how differences spread.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the experiment will cost and can show; start nothing.")
+    ] = False,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For --dry-run: plan for this GPU, such as h200.")
+    ] = None,
 ) -> None:
     """Train several arms over several seeds and compare them. The same command goes on."""
-    from raypoly.experiments.experiment_command import run_experiment, show_power
+    from raypoly.experiments.experiment_command import run_experiment, show_forecast, show_power
 
+    if gpu is not None and not dry_run:
+        raise UsageError("--gpu is for --dry-run, which says what an experiment will cost.")
+    if dry_run:
+        show_forecast(config, overrides or [], gpu, out)
+        return
     if power:
         show_power(config, overrides or [], pilot, out=out)
         return

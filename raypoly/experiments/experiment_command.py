@@ -8,7 +8,8 @@ from pathlib import Path
 from raypoly.errors import PausedTooLong, RaypolyError, UsageError
 from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.experiments.experiment_folder import at_work, folder_of
-from raypoly.experiments.experiment_power import power_lines
+from raypoly.experiments.experiment_forecast import forecast_lines
+from raypoly.experiments.experiment_power import planned_power, power_lines
 from raypoly.experiments.other_results import take_results
 from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
 from raypoly.experiments.run_queue import RunQueue
@@ -55,6 +56,8 @@ def run_experiment(
     say(str(folder))
     for remark in remarks:
         say(f"Note: {remark}")
+    if len(experiment.arms) > 1:
+        say(planned_power(runs))
     with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
         ended = _run(runs, at_once, say)
         _report(experiment, folder, runs, beside, page, say)
@@ -71,6 +74,15 @@ def show_power(
     """Say what the experiment can show, by the spread of the results.json `pilot`; start nothing."""
     experiment = load_experiment(config)
     for line in power_lines(plan_runs(experiment, folder_of(out, experiment.name), given), pilot):
+        say(line)
+
+
+def show_forecast(
+    config: str, given: Sequence[str], gpu: str | None, out: str | None, say: Say = lambda text: print(text, flush=True)
+) -> None:
+    """Say what the experiment will cost on the GPU of that name, and what it can show; start nothing."""
+    experiment = load_experiment(config)
+    for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu):
         say(line)
 
 

@@ -45,15 +45,18 @@ def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
     )
 
 
-def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]:
-    """The smallest difference that these runs find, and how many problems or seeds would find some. By the spread in
-    the results.json `pilot`, else by `TYPICAL`. Raises `UsageError` where the pilot can't be read or has no pairs."""
-    spreads = {"any measure between 0 and 1": TYPICAL} if pilot is None else _spreads(pilot)
-    size = planned_size(runs)
+def power_lines(runs: Sequence[PlannedRun], pilot: Path | None, problems: int | None = None) -> Iterator[str]:
+    """The smallest difference that these runs find with `problems` of test (default: problems.test), and how many
+    problems or seeds would find some. By the spread in the results.json `pilot`, else by `TYPICAL`.
+
+    Raises `UsageError` where the pilot can't be read or has no pairs.
+    """
+    spreads = {"any share": TYPICAL} if pilot is None else _spreads(pilot)
+    size = planned_size(runs, problems)
     samples = runs[0].config.evaluate.samples
     yield f"{_sized(size)}, {samples} samples a problem; 95 % intervals, found in 80 % of cases."
     rows = [row for name, spread in spreads.items() for row in _rows(name, size, spread)]
-    yield "\n".join(ReportTable(("measure", "difference", "found in", "80 % need"), rows).columns(30, 16))
+    yield "\n".join(ReportTable(("measure", "difference", "found in", "for 80 %, one of"), rows).columns(17, 21))
     if pilot is None:
         yield (
             f"Assumed: differences spread by {TYPICAL.problems:g} over problems, {TYPICAL.seeds:g} over seeds, "
@@ -61,11 +64,18 @@ def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]
         )
 
 
-def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
+def planned_power(runs: Sequence[PlannedRun]) -> str:
+    """What the first arm's difference from the next can show, in a sentence."""
+    size = planned_size(runs)
+    least = smallest_difference(size, TYPICAL)
+    return f"{_sized(size)} find a difference of {least:.2f} in 80 % of cases, if it spreads as usual (--power)."
+
+
+def planned_size(runs: Sequence[PlannedRun], problems: int | None = None) -> ExperimentSize:
     """Of the first arm's difference from the next: their common seeds, and the test problems."""
     arms = list(dict.fromkeys(run.arm for run in runs))
     seeds = [{run.seed for run in runs if run.arm == arm} for arm in arms[:2]]
-    return ExperimentSize(runs[0].config.problems.test, max(1, len(set.intersection(*seeds))))
+    return ExperimentSize(problems or runs[0].config.problems.test, max(1, len(set.intersection(*seeds))))
 
 
 def _rows(name: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:
@@ -73,7 +83,7 @@ def _rows(name: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator
     for asked in _ASKED:
         counts = {"problems": problems_for(asked, size, spread), "seeds": seeds_for(asked, size, spread)}
         needed = [f"{count:,} {what}" for what, count in counts.items() if count is not None]
-        yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", " or ".join(needed) or "more of both"
+        yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", ", ".join(needed) or "more of both"
 
 
 def _spreads(pilot: Path) -> dict[str, DifferenceSpread]:

@@ -164,8 +164,7 @@ def _memory_table(holding: DeviceMemory, device: Device) -> Iterator[str]:
 def _time(
     config: Config, shape: ModelShape | None, device: Device, layout: DeviceLayout, problems: Mapping[str, int]
 ) -> Iterator[str]:
-    limit = config.generator.max_tokens
-    lengths = (limit // 2, limit)
+    lengths = _lengths(config)
     steps = [None if shape is None else step_seconds(config, shape, device, layout, length) for length in lengths]
     yield "# time and cost: a first guess, which `--rehearse` replaces by what it measures"
     if shape is None or steps[0] is None or steps[1] is None:
@@ -183,6 +182,27 @@ def _time(
     else:
         total = f"{dollars(asked.usd)} a step, {dollars(asked.usd * config.train.steps)} in all, evaluations apart"
         yield f"judge: {asked.groups:,.0f} groups a step, {total if asked.usd else 'without cost'}"
+
+
+def _lengths(config: Config) -> tuple[int, int]:
+    """Tokens of a response that the two columns of times assume."""
+    return config.generator.max_tokens // 2, config.generator.max_tokens
+
+
+def run_hours(config: Config, device: Device, problems: Mapping[str, int]) -> tuple[float, float] | None:
+    """GPU-hours of a run with its evaluations, for responses of half and of all of generator.max_tokens; None where
+    unknown. `problems`: how many each split has."""
+    shape, layout = shape_of(config.model.path), layout_of(config, device)
+    if shape is None:
+        return None
+    found = []
+    for length in _lengths(config):
+        step = step_seconds(config, shape, device, layout, length)
+        more = _evaluation_seconds(config, shape, device, layout, problems, length)
+        if step is None or more is None:
+            return None
+        found.append(layout.gpus * (config.train.steps * step.total + more) / 3600)
+    return found[0], found[1]
 
 
 def _time_table(

@@ -1,0 +1,81 @@
+"""What an experiment will cost, and what it can show, before anything starts.
+
+for line in forecast_lines(runs, gpu="h200"): print(line)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from raypoly import problems
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.experiments.experiment_power import power_lines
+from raypoly.experiments.planned_runs import PlannedRun
+from raypoly.free_resources import this_machine
+from raypoly.judge.judge_usage import dollars
+from raypoly.planning.dry_run import forecast_judge, run_hours
+from raypoly.planning.gpus import Device, choose_device
+from raypoly.reports.tables import ReportTable
+
+
+def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None) -> Iterator[str]:
+    """A row an arm, the sum, and the power; for the GPU of that name or for what is here. Raises `UsageError` where the
+    GPU is unknown."""
+    device = choose_device(gpu, this_machine(runs[0].place).memory)
+    arms = {run.arm: [other for other in runs if other.arm == run.arm] for run in runs}
+    costs = {arm: _ArmCost(of_arm, device) for arm, of_arm in arms.items()}
+    yield from dict.fromkeys(note for cost in costs.values() for note in cost.notes)
+    yield from dict.fromkeys(cost.size for cost in costs.values())
+    rows = [*(cost.row(arm) for arm, cost in costs.items()), _total(costs)]
+    yield "\n".join(ReportTable(("arm", "runs", "GPU-hours a run", "judge, a run"), rows).columns(23, 19))
+    yield f"Time is a first guess for {device.name}: for responses of half, and of all, of generator.max_tokens.\n"
+    counts = next(iter(costs.values())).counts
+    yield from power_lines(runs, None, counts.get("test"))
+
+
+class _ArmCost:
+    """Of one arm's runs."""
+
+    def __init__(self, runs: Sequence[PlannedRun], device: Device) -> None:
+        self.config, self.count = runs[0].config, len(runs)
+        self.counts, self.notes = _counts(self.config)
+        self.hours = run_hours(self.config, device, self.counts)
+        step = forecast_judge(self.config)
+        self.usd = None if step.usd is None else step.usd * self.config.train.steps
+
+    @property
+    def size(self) -> str:
+        tested = f"{self.counts.get('test', 0)} problems x {self.config.evaluate.samples} samples"
+        return f"{self.config.train.steps} steps; tested before and after on {tested}."
+
+    def row(self, arm: str) -> tuple[str, ...]:
+        return (arm, str(self.count), _hours(self.hours), _usd(self.usd))
+
+
+def _total(costs: dict[str, _ArmCost]) -> tuple[str, ...]:
+    count = sum(cost.count for cost in costs.values())
+    hours = [(cost.count * cost.hours[0], cost.count * cost.hours[1]) for cost in costs.values() if cost.hours]
+    usd = [cost.count * cost.usd for cost in costs.values() if cost.usd is not None]
+    low, high = (sum(side) for side in zip(*hours, strict=True)) if len(hours) == len(costs) else (None, None)
+    summed = None if low is None or high is None else (low, high)
+    return ("in all", str(count), _hours(summed), _usd(sum(usd) if len(usd) == len(costs) else None))
+
+
+def _counts(config: Config) -> tuple[dict[str, int], list[str]]:
+    """Problems of each split, and what was assumed where they can't be read yet."""
+    try:
+        splits = problems.build_problem_set(config.problems).splits
+    except UsageError as error:
+        assumed = {"validation": config.problems.validation, "test": config.problems.test}
+        said = f"problems.validation={assumed['validation']} and problems.test={assumed['test']} are counted instead."
+        return assumed, [f"{error} Until they are there, {said}"]
+    return {name: len(members) for name, members in splits.items()}, []
+
+
+def _hours(hours: tuple[float, float] | None) -> str:
+    return "unknown" if hours is None else f"{hours[0]:,.1f} to {hours[1]:,.1f}"
+
+
+def _usd(usd: float | None) -> str:
+    return "unknown" if usd is None else dollars(usd) if usd else "without cost"

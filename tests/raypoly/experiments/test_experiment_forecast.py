@@ -1,0 +1,48 @@
+"""`raypoly experiment --dry-run`: what an experiment costs and what it can show, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from raypoly.errors import UsageError
+from raypoly.experiments.experiment_command import show_forecast
+from tests.raypoly.experiments.made_experiments import experiment
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDY = str(ROOT / "configs" / "experiments" / "leetcode_h200.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The config file is named as from the repository; runs would go aside."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path))
+
+
+def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path: Path) -> None:
+    said: list[str] = []
+    show_forecast(STUDY, [], "h200", None, said.append)
+    text = "\n".join(said)
+    assert "problems.path='prepared/leetcode_h200' holds no preparation that is done" in text
+    assert "250 steps; tested before and after on 100 problems x 256 samples." in text
+    rows = {words[0]: words for words in map(str.split, text.splitlines()) if words}
+    one, both = (float(rows[name][2 if name == "grpo" else 3]) for name in ("grpo", "in"))
+    assert both == pytest.approx(2 * one, abs=0.11)
+    assert "100 problems and 1 seed, 256 samples a problem" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = tmp_path / "aside" / "mine.yaml"
+    file.parent.mkdir()
+    experiment(file.parent)
+    show_forecast(str(file), [], None, None, said.append)
+    text = "\n".join(said)
+    assert "12 steps; tested before and after on 64 problems x 128 samples." in text
+    assert "unknown" in text
+    assert "without cost" in text
+    with pytest.raises(UsageError, match="h2000"):
+        show_forecast(str(file), [], "h2000", None, said.append)
