@@ -47,6 +47,13 @@ def is_shared(config: JudgeConfig) -> bool:
     return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "shared", False))
 
 
+def reads_texts(config: JudgeConfig) -> bool:
+    """Whether the judge also groups the answers to problems without tests, which are no programs."""
+    if config.name == "ensemble":
+        return all(reads_texts(config.model_copy(update={"name": name})) for name in config.members)
+    return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "reads_texts", False))
+
+
 def key_variable_names(config: JudgeConfig) -> list[str]:
     """The environment variables that may hold the judge's keys."""
     named = [config.api_key_env, config.failover_key_env]

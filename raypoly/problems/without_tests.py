@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.judge import reads_texts
 from raypoly.problems.problem_set import ProblemSet
 from raypoly.values import Problem
 
-PROGRAMS = {"labels": "strategies", "outcomes": "outcomes", "statements": "statements"}
+PROGRAMS = {"outcomes": "outcomes", "statements": "statements"}
 """Needs of an objective that only programs meet, and their names in messages."""
 
 
@@ -36,6 +37,11 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
         )
     needs = objectives.of_run(config).needs
     missing = [PROGRAMS[need] for need in sorted(needs) if need in PROGRAMS]
+    if "labels" in needs and not reads_texts(config.judge):
+        raise UsageError(
+            f"{what}, and judge.name={config.judge.name} finds strategies in programs alone, which objective.name="
+            f"{config.objective.name} needs: set judge.name=openai, which reads texts too, or objective.name=grpo."
+        )
     if missing:
         raise UsageError(
             f"{what}, and objective.name={config.objective.name} needs {missing[0]}, which are those of programs: "

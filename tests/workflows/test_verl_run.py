@@ -1,4 +1,5 @@
-"""A run on verl's rows with a reward function of verl's kind, from its mistake to its end."""
+"""A run on verl's rows with a reward function of verl's kind, from its mistake to its end: Poly-EPO on answers that are
+no programs, whose strategies a language model tells apart."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 from pathlib import Path
 
 from raypoly import Run
+from tests.support.faulty_server import Server, running
 from tests.support.local_driver import LocalDriver
 from tests.support.ray_machines import Machines
 from tests.support.verl_files import gsm8k_row, write_parquet
@@ -29,15 +31,23 @@ def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_w
         "problems.source=verl",
         f"problems.path={tmp_path / 'train.parquet'}",
         "problems.chat_template=plain",
-        "objective.name=grpo",
+        "objective.name=poly_epo",
+        "judge.name=openai",
+        f"judge.cache_dir={tmp_path / 'answers'}",
         "reward.name=compute_score",
         "reward.compute_score=my_verl_rewards:compute_score",
         "train.steps=1",
         "evaluate.every=1",
     ]
     environment = {"RAY_ADDRESS": machines.address, "PYTHONPATH": os.fspath(tmp_path)}
-    run = LocalDriver(tmp_path / "run", overrides, environment)
     (tmp_path / "my_verl_rewards.py").write_text(BROKEN)
+    with running(Server()) as server:
+        _stop_and_go_on(
+            LocalDriver(tmp_path / "run", [*overrides, f"judge.base_url={server.url}"], environment), tmp_path
+        )
+
+
+def _stop_and_go_on(run: LocalDriver, tmp_path: Path) -> None:
     assert run.finish() == 1
     assert "KeyError: 'absent'" in run.log()
     assert "my_verl_rewards.py, line 3, in compute_score" in run.log()
@@ -49,4 +59,5 @@ def test_a_mistake_in_compute_score_stops_the_run_and_the_same_command_goes_on_w
     texts = Run(run.folder).rollouts(0).column("text").to_pylist()
     assert abs(row["reward"] - sum(map(len, texts)) / len(texts) / 100) < 1e-9
     assert row["grad_norm"] > 0
+    assert row["strategies"] > 1
     assert list(Run(run.folder).evaluations) == []

@@ -24,7 +24,7 @@ from raypoly.judge.judge_usage import JudgeCounters, JudgeStats, current_terms
 from raypoly.judge.openai import judge_prompt, judge_reply, token_cost
 from raypoly.judge.openai.answer_cache import AnswerCache, InFlightQuestions, cache_folder, cache_key
 from raypoly.judge.openai.endpoint import Endpoint, build_endpoints
-from raypoly.judge.openai.judge_prompt import ShownPrograms, show_programs
+from raypoly.judge.openai.judge_prompt import JudgePrompt, ShownPrograms, show_programs
 from raypoly.judge.openai.judge_reply import AssignedCluster, InvalidAnswer
 from raypoly.judge.openai.token_cost import BudgetSpent
 from raypoly.seeds import derive
@@ -51,12 +51,15 @@ class OpenAIJudge:
 
     shared = True
     """Its limits are the server's: all jobs of a cluster ask one instance."""
+    reads_texts = True
+    """It also groups the answers to problems without tests."""
 
     def __init__(self, config: JudgeConfig, *, spent_usd: float = 0.0, backoff: float = 0.5) -> None:
         """`spent_usd` counts towards `judge.budget_usd`; `backoff` is the first wait before a retry, in seconds."""
         self.config = config
-        self._instructions = judge_prompt.read_instructions(config.prompt_file)
-        self.version = judge_prompt.version_of(self._instructions)
+        own = judge_prompt.read_instructions(config.prompt_file)
+        self._prompt = JudgePrompt(own or judge_prompt.INSTRUCTIONS)
+        self._text_prompt = JudgePrompt(own or judge_prompt.TEXT_INSTRUCTIONS)
         self._counts = JudgeCounters()
         self._ledger = token_cost.BudgetLedger(config.budget_usd, spent_usd)
         self._endpoints = build_endpoints(config, self._ledger, self._counts, backoff)
@@ -65,7 +68,9 @@ class OpenAIJudge:
         self._in_flight = InFlightQuestions()
 
     def __repr__(self) -> str:
-        return f"OpenAIJudge({self._endpoints[0].model} at {self._endpoints[0].base_url}, prompt {self.version})"
+        return (
+            f"OpenAIJudge({self._endpoints[0].model} at {self._endpoints[0].base_url}, prompt {self._prompt.version})"
+        )
 
     def check_budget(self, budget_usd: float | None) -> None:
         """Raise `UsageError` for a budget where prices are unknown, so that its spending can't be counted."""
@@ -85,7 +90,7 @@ class OpenAIJudge:
         if shown.certain:
             self._counts.add("free")
             found = [AssignedCluster(1, "")] * len(shown.texts)
-            names = [self._name(self._endpoints[0])]
+            names = [self._name(self._endpoints[0], shown)]
         else:
             question = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
             votes = [self._vote(problem.id, question, shown, vote) for vote in range(self.config.votes)]
@@ -106,7 +111,7 @@ class OpenAIJudge:
         """The messages of the first request about a group; nothing is asked."""
         shown = self.show(problem, rollouts, verdicts)
         question = judge_prompt.shorten_statement(problem.prompt, self.config.view, self.config.max_problem_chars)
-        return judge_prompt.render_messages(self._instructions, question, [shown.texts[i] for i in _order(shown, 0, 0)])
+        return self._messages(question, shown, _order(shown, 0, 0))
 
     def probe(self) -> None:
         """Return where a server can be asked again, else raise `JudgeUnavailable` with the first one's reason."""
@@ -142,8 +147,15 @@ class OpenAIJudge:
             endpoint.close()
         self.cache.close()
 
-    def _name(self, endpoint: Endpoint) -> str:
-        return f"openai:{endpoint.model}@{self.version}"
+    def _prompt_for(self, shown: ShownPrograms) -> JudgePrompt:
+        return self._prompt if shown.programs else self._text_prompt
+
+    def _messages(self, question: str, shown: ShownPrograms, order: Sequence[int]) -> list[judge_prompt.Message]:
+        instructions = self._prompt_for(shown).instructions
+        return judge_prompt.render_messages(instructions, question, [shown.texts[i] for i in order])
+
+    def _name(self, endpoint: Endpoint, shown: ShownPrograms) -> str:
+        return f"openai:{endpoint.model}@{self._prompt_for(shown).version}"
 
     def _vote(
         self, group: str, question: str, shown: ShownPrograms, vote: int
@@ -151,7 +163,7 @@ class OpenAIJudge:
         """One vote's answer by program hash, and who gave it: the first server, or the second while that is away."""
         first, *others = self._endpoints
         try:
-            return self._answer(first, group, question, shown, vote), self._name(first)
+            return self._answer(first, group, question, shown, vote), self._name(first, shown)
         except BudgetSpent:
             raise  # a second server is for outages, not for going on at another's cost
         except JudgeUnavailable as error:
@@ -161,7 +173,7 @@ class OpenAIJudge:
                 except JudgeUnavailable as too:
                     raise JudgeUnavailable(f"{error} {too}") from None
                 self._counts.add("failovers")
-                return answer, self._name(other)
+                return answer, self._name(other, shown)
             raise
 
     def _answer(
@@ -169,7 +181,7 @@ class OpenAIJudge:
     ) -> Mapping[str, AssignedCluster]:
         config = self.config
         sampling = f"{config.answer_schema} {config.temperature} vote {vote}"
-        key = cache_key(endpoint.model, self.version, config.view, sampling, question, *shown.hashes)
+        key = cache_key(endpoint.model, self._prompt_for(shown).version, config.view, sampling, question, *shown.hashes)
         fresh = (asked := current_terms()) is not None and asked.fresh
         # without a cache the same group is meant to be asked as often as it comes
         with self._in_flight.alone(key) if self.cache.limit and not fresh else nullcontext():
@@ -192,9 +204,8 @@ class OpenAIJudge:
         fault = ""
         for attempt in range(ATTEMPTS):
             order = _order(shown, vote, attempt)
-            messages = judge_prompt.render_messages(self._instructions, question, [shown.texts[i] for i in order])
             try:
-                assigned = self._one_answer(endpoint, messages, count, longest)
+                assigned = self._one_answer(endpoint, self._messages(question, shown, order), count, longest)
             except InvalidAnswer as error:
                 fault = str(error)
                 longest = min(2 * longest, _LONGEST_ANSWER) if isinstance(error, _TooLong) else longest

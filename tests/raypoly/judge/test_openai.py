@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from raypoly.config import JudgeConfig
 from raypoly.errors import UsageError
 from raypoly.judge import build_judge
 from raypoly.judge.openai import OpenAIJudge, judge_prompt
-from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, PROMPT_VERSION
-from raypoly.values import Evidence, Verdict
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, PROMPT_VERSION, TEXT_INSTRUCTIONS
+from raypoly.values import Evidence, Problem, TestSuite, Verdict
 from tests.raypoly.judge.openai_groups import PROBLEM, TWO, group, ids, judge, program, rollout, same_partition
 from tests.support.faulty_server import Server, programs_of, running
 
@@ -64,6 +65,24 @@ def test_a_program_that_does_not_parse_is_shown_as_it_was_written(tmp_path: Path
     assert ids(alone) == [1]
     assert "def f(n:\n  strategy_2" in programs_of(server.bodies[0])
     assert len(server.bodies) == 2, "one that does not parse may be gibberish, so it is asked about even alone"
+
+
+def test_answers_to_a_problem_without_tests_are_grouped_as_texts(tmp_path: Path) -> None:
+    problem = Problem("gsm8k-1", "How many games do 8 players need?", "", TestSuite("none", ""))
+    texts = ["By pairs: strategy_1", "One by one: strategy_2", " ", "By pairs: strategy_1", "Also pairs: strategy_1"]
+    rollouts = [replace(rollout(None), text=text) for text in texts]
+    verdicts = [Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")] * len(texts)
+    with running(Server()) as server, judge(server, tmp_path) as asked:
+        labels = asked.label(problem, rollouts, verdicts)
+        one = asked.label(problem, rollouts[:1], verdicts[:1])
+    assert ids(labels) == [1, 2, 0, 1, 1]
+    assert labels.degenerate.tolist() == [False, False, True, False, False]
+    assert ids(one) == [1]
+    first, alone = server.bodies
+    assert sorted(programs_of(first)) == sorted({text.strip() for text in texts if text.strip()})
+    assert programs_of(alone) == ["By pairs: strategy_1"]  # it may be no attempt at all, so it is asked about
+    assert first["messages"][0]["content"] == TEXT_INSTRUCTIONS
+    assert labels.judge != f"openai:marker@{PROMPT_VERSION}"
 
 
 def test_a_second_pass_in_any_order_by_another_process_asks_nothing(tmp_path: Path) -> None:

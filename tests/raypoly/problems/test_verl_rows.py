@@ -165,7 +165,12 @@ def test_files_that_are_none_of_verls_are_refused(tmp_path: Path) -> None:
     ("overrides", "said"),
     [
         (["objective.name=grpo"], "reward.name=passed can't judge"),
-        (["reward.name=compute_score", "reward.compute_score=m:f"], "objective.name=poly_epo needs strategies"),
+        (
+            ["reward.name=compute_score", "reward.compute_score=m:f"],
+            "judge.name=structural finds strategies in programs alone",
+        ),
+        (["reward.name=compute_score", "reward.compute_score=m:f", "judge.name=http"], "set judge.name=openai"),
+        (["reward.name=compute_score", "reward.compute_score=m:f", "objective.name=diver"], "diver needs"),
     ],
 )
 def test_not_run_is_never_taken_for_wrong(tmp_path: Path, overrides: list[str], said: str) -> None:
@@ -175,5 +180,10 @@ def test_not_run_is_never_taken_for_wrong(tmp_path: Path, overrides: list[str], 
         require_tests(problems, config)
     assert said in str(caught.value)
     require_tests(load_rows(write_parquet(tmp_path / "b.parquet", [code_row(2)])), config)
-    fits = ["objective.name=grpo", "reward.name=compute_score", "reward.compute_score=m:f"]
-    require_tests(problems, load(None, fits, lambda text: None))
+    for fits in (
+        ["objective.name=grpo"],
+        ["judge.name=openai"],
+        ["judge.name=ensemble", "judge.members=[openai,openai]"],
+    ):
+        own = ["reward.name=compute_score", "reward.compute_score=m:f"]
+        require_tests(problems, load(None, [*fits, *own], lambda text: None))
