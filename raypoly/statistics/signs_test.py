@@ -47,4 +47,4 @@ def signs_test(
         batch=max(1, _AT_ONCE // changed.size),
         rng=np.random.default_rng(0),
     )
-    return SignsTest(float(found.pvalue), 2.0**changed.size <= permutations)
+    return SignsTest(float(found.pvalue), 2 ** int(changed.size) <= permutations)

@@ -102,3 +102,9 @@ def test_many_differences_are_tested_by_drawing_close_to_the_exact_value() -> No
 def test_holm_multiplies_the_smallest_by_the_number_of_tests_and_keeps_the_order() -> None:
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
     assert holm({}) == {}
+
+
+def test_thousands_of_units_can_be_tested() -> None:
+    found = signs_test(np.random.default_rng(0).normal(0.05, 0.3, 3_000), permutations=99)
+    assert found.p_value == pytest.approx(2 / 100)
+    assert not found.exact
