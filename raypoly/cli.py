@@ -299,6 +299,10 @@ def experiment(
     pilot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="For --power: a results.json that says how differences spread.")
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what the experiment will cost and can show; start nothing.")
     ] = False,
@@ -319,7 +323,8 @@ def experiment(
         return
     if pilot is not None:
         raise UsageError("--pilot is for --power, which says how small a difference an experiment can show.")
-    run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
+    page = None if into is None else Path(into)
+    run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)
 
 
 @app.command()

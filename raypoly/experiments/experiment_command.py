@@ -20,6 +20,7 @@ from raypoly.reports.experiment_report import (
     RESULTS,
     TABLE,
     page_with_place,
+    write_experiment_figures,
     write_experiment_report,
     write_into_page,
 )
@@ -36,8 +37,10 @@ def run_experiment(
     report_only: bool,
     also: Sequence[Path] = (),
     say: Say = lambda text: print(text, flush=True),
+    figures: Path | None = None,
 ) -> None:
-    """Train the runs that are left, and report. `also`: results.json files of other folders, with runs of this one.
+    """Train the runs that are left, and report. `also`: results.json files of other folders, with runs of this one;
+    `figures`: a folder for each panel and table as files for a paper.
 
     Raises `UsageError` before anything starts. When all other runs are done, raises `PausedTooLong` where a judge
     stayed away from a run, and `RaypolyError` where one failed.
@@ -50,7 +53,7 @@ def run_experiment(
     if report_only:
         if not folder.is_dir():
             raise UsageError(f"{folder} does not exist: there is nothing to report on.")
-        _report(experiment, folder, runs, beside, page, say)
+        _report(experiment, folder, runs, beside, page, figures, say)
         return
     remarks = check_runs(runs, at_once)
     say(str(folder))
@@ -60,7 +63,7 @@ def run_experiment(
         say(planned_power(runs))
     with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
         ended = _run(runs, at_once, say)
-        _report(experiment, folder, runs, beside, page, say)
+        _report(experiment, folder, runs, beside, page, figures, say)
     raise_outcome(ended)
 
 
@@ -99,7 +102,13 @@ def _run(runs: Sequence[PlannedRun], at_once: int, say: Say) -> Sequence[Trainin
 
 
 def _report(
-    experiment: ExperimentConfig, folder: Path, runs: Sequence[PlannedRun], at_once: int, page: Path | None, say: Say
+    experiment: ExperimentConfig,
+    folder: Path,
+    runs: Sequence[PlannedRun],
+    at_once: int,
+    page: Path | None,
+    figures: Path | None,
+    say: Say,
 ) -> None:
     results = write_experiment_report(experiment, folder, runs, at_once)
     for result in results:
@@ -110,6 +119,8 @@ def _report(
     if page is not None:
         write_into_page(experiment, page, folder)
         say(f"written into {page}")
+    if figures is not None:
+        say(f"{len(write_experiment_figures(results, figures))} files of figures and tables: {figures}")
 
 
 def raise_outcome(ended: Iterable[TrainingExit]) -> None:

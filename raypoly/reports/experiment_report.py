@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import UsageError
-from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start, compare_arms
+from raypoly.experiments.arm_comparison import ArmComparison, compare_arms
 from raypoly.experiments.experiment_config import ExperimentConfig
 from raypoly.experiments.experiment_folder import most_at_once
-from raypoly.experiments.experiment_power import power_sentence
-from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.planned_runs import PlannedRun
-from raypoly.experiments.problem_values import interval_after, interval_before
-from raypoly.experiments.run_result import STRATEGIES, RunResult
-from raypoly.reports.experiment_figure import draw_experiment
+from raypoly.experiments.run_result import RunResult
+from raypoly.reports.comparison_tables import comparison_tables, comparison_text
+from raypoly.reports.experiment_figure import comparison_panels, draw_experiment
+from raypoly.reports.figure_files import Panel, write_figures
 from raypoly.reports.pages import fill_place
-from raypoly.reports.tables import DASH, ReportTable
-from raypoly.statistics.intervals import ConfidenceInterval
+from raypoly.reports.tables import ReportTable
 from raypoly.version import __version__
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
@@ -72,6 +70,18 @@ def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None
         shutil.copyfile(out / FIGURE, picture)
     shutil.copyfile(out / RESULTS, page.with_name(f"{page.stem}-{experiment.name}.json"))
     _replace_file(page, text.encode())
+
+
+def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list[Path]:
+    """Each panel and table as files for a paper; where runs have several numbers of steps, a set for each."""
+    compared = [each for each in compare_arms(results) if any(arm.runs for arm in each.arms)]
+    panels: dict[str, Panel] = {}
+    tables: dict[str, ReportTable] = {}
+    for each in compared:
+        end = f"_{each.steps}_steps" if len(compared) > 1 else ""
+        panels |= {name + end: panel for name, panel in comparison_panels(each).items()}
+        tables |= {name + end: table for name, table in comparison_tables(each).items()}
+    return write_figures(folder, panels, tables)
 
 
 def _values(
@@ -132,145 +142,6 @@ def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere
         if any(arm.runs for arm in comparison.arms):
             yield comparison_text(comparison)
     yield f"![{name}: pass@k, strategies and reward by arm]({FIGURE})"
-
-
-def comparison_text(comparison: ArmComparison) -> str:
-    """The tables of arms with as many steps, in Markdown."""
-    return "\n".join(_comparison_parts(comparison))
-
-
-def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
-    known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in comparison.measures)
-    explained = (
-        "Means of the runs. In brackets the 95 % interval over problems; behind ±, the standard deviation over seeds."
-        if known
-        else "Means, and the range where there are several runs; no intervals, since numbers by problem are missing."
-    )
-    yield f"**After {comparison.steps} steps.** {explained}\n"
-    starts = comparison.starts
-    measures = comparison.measures
-    heads = [measure_name(measure) for measure in measures]
-    rows = [_start_row(start, measures, alone=len(starts) == 1) for start in starts]
-    rows += [_arm_row(arm, measures) for arm in comparison.arms]
-    yield ReportTable(("", "runs", *heads, "s a step", "min a run"), rows).markdown()
-    for reason, pairs in comparison.unlike.items():
-        names = "; ".join(f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed}" for mine, theirs in pairs)
-        yield f"Not compared, since {reason}: {names}.\n"
-    measured = measure_differences(comparison)
-    if measured:
-        yield from _measured_parts(measured)
-        return
-    others = [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
-    if others:
-        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed.\n"
-        rows = [
-            (
-                arm.name,
-                str(len(comparison.pairs(arm))),
-                *(spread_cell(comparison.difference(arm, measure), sign="+") for measure in measures),
-            )
-            for arm in others
-        ]
-        yield ReportTable(("", "pairs", *heads), rows).markdown()
-
-
-def _measured_parts(measured: Sequence[MeasuredDifference]) -> Iterator[str]:
-    """The differences with what they show, and what such a table can show at all."""
-    for reference in dict.fromkeys(each.reference for each in measured):
-        found = [each for each in measured if each.reference == reference]
-        origin = "where each run began" if reference == BEFORE else reference
-        yield f"**Difference from {origin}**\n"
-        yield ReportTable(_DIFFERENCE_HEAD, [_difference_row(each) for each in found]).markdown()
-    yield _differences_explained(measured) + "\n"
-    yield power_sentence(measured) + "\n"
-
-
-_DIFFERENCE_HEAD = (
-    "",
-    "",
-    "seeds",
-    "difference",
-    "95 %, seeds and problems",
-    "p",
-    "Holm",
-    "95 %, these seeds",
-    "p",
-    "±",
-)
-
-
-def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
-    over, these = each.all_seeds, each.these_seeds
-    return (
-        each.arm,
-        measure_name(each.measure),
-        str(len(each.paired.by_seed)),
-        f"{each.paired.mean:+.3f}",
-        interval_text(over.interval, "+") if over else DASH,
-        p_text(over.p_value) if over else DASH,
-        p_text(each.holm),
-        interval_text(these.interval, "+"),
-        p_text(these.p_value),
-        DASH if each.paired.seed_spread is None else f"{each.paired.seed_spread:.3f}",
-    )
-
-
-def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
-    seeds = max(len(each.paired.by_seed) for each in measured)
-    share = {2: "89 to 95", 3: "92 to 95"}.get(seeds)
-    few = f" With {seeds} seeds the first interval held the truth in {share} % of simulations." if share else ""
-    only = " One seed says nothing of others." if seeds == 1 else ""
-    return (
-        "The first interval and p are for other seeds and other problems (t, Satterthwaite's degrees of freedom); "
-        f"Holm's p is that one, or with one seed the second, adjusted for all {len(measured)} differences here. The "
-        "second interval and p are for these runs and other problems (t; random signs). ± is the standard deviation of "
-        f"the seeds' differences.{few}{only} An interval that holds 0 does not show that there is no difference."
-    )
-
-
-def _start_row(start: Start, measures: Sequence[str], alone: bool) -> tuple[str, ...]:
-    name = "before" if alone else f"before {', '.join(start.arms)}"
-    cells = (mean_cell(start.before(m), interval_before(start.runs, m)) for m in measures)
-    return (name, str(len(start.runs)), *cells, "", "")
-
-
-def _arm_row(arm: Arm, measures: Sequence[str]) -> tuple[str, ...]:
-    runs = str(len(arm.runs)) if len(arm.runs) == arm.planned else f"{len(arm.runs)} of {arm.planned}"
-    step = spread_cell(arm.over_seeds(lambda run: run.step_seconds), decimals=2)
-    minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
-    cells = (mean_cell(arm.after(measure), interval_after(arm.runs, measure)) for measure in measures)
-    return (f"**{arm.name}**", runs, *cells, step, minutes)
-
-
-def measure_name(measure: str) -> str:
-    """`pass@8`, or what the measure of strategies counts."""
-    return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
-
-
-def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:
-    """Mean, interval over problems, and the spread of several seeds; without an interval as `spread_cell`."""
-    if spread is None or interval is None:
-        return spread_cell(spread)
-    deviation = f" ±{spread.deviation:.3f}" if spread.count > 1 else ""
-    return f"{spread.mean:.3f} {interval_text(interval)}{deviation}"
-
-
-def interval_text(interval: ConfidenceInterval, sign: str = "") -> str:
-    """`[0.058, 0.803]`."""
-    return f"[{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"
-
-
-def p_text(p_value: float) -> str:
-    """Two figures below .1; never 0."""
-    return "< .0001" if p_value < 0.0001 else f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
-
-
-def spread_cell(spread: SeedSpread | None, sign: str = "", decimals: int = 3) -> str:
-    """Mean, and the range where there is more than one value."""
-    if spread is None:
-        return DASH
-    mean, low, high = (f"{value:{sign}.{decimals}f}" for value in (spread.mean, spread.low, spread.high))
-    return mean if spread.count == 1 else f"{mean} ({low} to {high})"
 
 
 def _count_finished(results: Sequence[RunResult]) -> str:

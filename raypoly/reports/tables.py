@@ -8,6 +8,9 @@ body += table.html()
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -48,6 +51,19 @@ class ReportTable:
         marked = (f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
         return f"<tr>{''.join(marked)}</tr>"
 
+    def csv(self) -> str:
+        """With a head; cells as they are shown, but for Markdown's bold."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(map(_without_bold, row) for row in (self.head, *self.rows))
+        return text.getvalue()
+
+    def latex(self) -> str:
+        """A `tabular` for the package booktabs."""
+        kinds = "".join("r" if self._is_number(column) else "l" for column in range(len(self.head)))
+        head, *rows = (" & ".join(map(_latex_text, line)) + " \\\\\n" for line in (self.head, *self.rows))
+        body = "\\toprule\n" + head + "\\midrule\n" + "".join(rows) + "\\bottomrule\n"
+        return f"\\begin{{tabular}}{{{kinds}}}\n{body}\\end{{tabular}}\n"
+
     def rich(self) -> Table:
         """For a terminal."""
         table = Table(title=self.title, title_justify="left")
@@ -62,6 +78,25 @@ class ReportTable:
         """Lines of plain text. `first` and `others` are widths; a row may have fewer cells than the head."""
         for name, *cells in (self.head, *self.rows):
             yield (f"{name:{first}}" + "".join(f"{cell:>{others}}" for cell in cells)).rstrip()
+
+
+def _latex_text(cell: str) -> str:
+    """`**grpo**` in bold, a minus as such, and no character that LaTeX would take for a command."""
+    plain = _without_bold(cell)
+    text = _MINUS.sub("$-$", "".join(_LATEX.get(letter, letter) for letter in plain))
+    return text if plain == cell else f"\\textbf{{{text}}}"
+
+
+def _without_bold(cell: str) -> str:
+    return cell[2:-2] if len(cell) > 4 and cell.startswith("**") and cell.endswith("**") else cell
+
+
+_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
+    **{"±": "$\\pm$", "<": "$<$", ">": "$>$"},
+}
 
 
 def number(value: float | None) -> str:

@@ -21,7 +21,7 @@ from raypoly.experiments.problem_values import interval_after, problem_values
 from raypoly.experiments.run_result import EvaluationNumbers, RunResult
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.metrics.problem_counts import ProblemCounts
-from raypoly.reports.experiment_report import comparison_text
+from raypoly.reports.comparison_tables import comparison_text
 from tests.raypoly.experiments.made_experiments import MEASURES, made_result, runs_of
 
 SAMPLES = 64

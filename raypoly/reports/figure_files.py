@@ -1,0 +1,75 @@
+"""Panels and tables as files for a paper: PDF, SVG and PNG of one column's width; CSV and LaTeX.
+
+    write_figures(Path("figures"), {"coverage": draw_coverage}, {"results": table})
+
+A panel draws into empty axes. Text is 7 pt or more at the width that is written, so do not scale the files down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+
+from raypoly.errors import UsageError
+from raypoly.reports import figures
+from raypoly.reports.tables import ReportTable
+
+Panel = Callable[[Axes], None]
+
+WIDTH, HEIGHT = 3.3, 2.6
+"""Inches of a file."""
+SMALLEST = 7
+"""Points of the smallest text."""
+_STYLE = {
+    **{"font.size": SMALLEST, "axes.titlesize": 8, "axes.labelsize": SMALLEST, "legend.fontsize": SMALLEST},
+    **{"axes.linewidth": 0.6, "lines.markersize": 3, "pdf.fonttype": 42, "svg.hashsalt": "raypoly"},
+}
+_FORMATS: Mapping[str, Mapping[str, str | None]] = {
+    "pdf": {"CreationDate": None, "Creator": "raypoly", "Producer": None},
+    "svg": {"Date": None, "Creator": "raypoly"},
+    "png": {"Software": "raypoly"},
+}
+"""File formats, and what they say of their making: nothing that changes from one day or version to the next."""
+_LEGEND_COLUMNS = 2
+
+
+def write_figures(folder: Path, panels: Mapping[str, Panel], tables: Mapping[str, ReportTable]) -> list[Path]:
+    """Write NAME.pdf, .svg and .png of each panel, NAME.csv and .tex of each table; returns the files.
+
+    Raises `UsageError` where the folder can't be written.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, panel in panels.items():
+            written += _write_panel(folder / name, panel)
+        for name, table in tables.items():
+            for suffix, text in ((".csv", table.csv()), (".tex", table.latex())):
+                path = (folder / name).with_suffix(suffix)
+                path.write_text(text)
+                written.append(path)
+    except OSError as error:
+        raise UsageError(f"--figures {folder} can't be written: {error}.") from error
+    return written
+
+
+def _write_panel(path: Path, panel: Panel) -> list[Path]:
+    with matplotlib.rc_context(_STYLE):
+        drawing = figures.new_figure(WIDTH, HEIGHT, dpi=300)
+        axes = drawing.subplots()
+        panel(axes)
+        figures.clean_axes([axes], grid=True)
+        if (own := axes.get_legend()) is not None:
+            own.remove()
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            rows = -(-len(handles) // _LEGEND_COLUMNS)
+            drawing.set_size_inches(WIDTH, HEIGHT + 0.14 * rows)
+            drawing.legend(handles, labels, loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False)
+        files = [path.with_suffix(f".{kind}") for kind in _FORMATS]
+        for file, (kind, metadata) in zip(files, _FORMATS.items(), strict=True):
+            drawing.savefig(file, format=kind, metadata=metadata)
+    return files

@@ -1,0 +1,81 @@
+"""Panels and tables as files for a paper."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+from raypoly.errors import UsageError
+from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.reports.comparison_tables import comparison_tables
+from raypoly.reports.experiment_figure import comparison_panels
+from raypoly.reports.figure_files import SMALLEST, WIDTH, write_figures
+from raypoly.reports.tables import ReportTable
+from tests.raypoly.experiments.made_experiments import made_result
+
+ARMS = ("grpo", "poly_epo", *(f"arm_{number}" for number in range(8)))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp_path: Path) -> None:
+    (comparison,) = compare_arms([made_result(arm, 0, after=0.1 * place) for place, arm in enumerate(ARMS)])
+    for name in ("one", "two"):
+        write_figures(tmp_path / name, comparison_panels(comparison), comparison_tables(comparison))
+    found = files_of(tmp_path / "one")
+    assert found == files_of(tmp_path / "two")
+    panels = ("coverage", "reward", "strategies", "strategies_over_steps")
+    tables = ("difference_from_grpo", "results")
+    assert set(found) == {
+        *(f"{name}.{kind}" for name in panels for kind in ("pdf", "svg", "png")),
+        *(f"{name}.{kind}" for name in tables for kind in ("csv", "tex")),
+    }
+    for name in panels:
+        box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ", found[f"{name}.pdf"])
+        assert box is not None
+        assert float(box[1]) == pytest.approx(72 * WIDTH)
+    rows = list(csv.reader(found["results.csv"].decode().splitlines()))
+    assert rows[0][:3] == ["", "runs", "pass@1"]
+    assert [row[0] for row in rows[1:]] == ["before", *ARMS]
+
+
+def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
+    (comparison,) = compare_arms([made_result(arm, 0) for arm in ARMS])
+    seen: list[float] = []
+
+    def watched(name: str, axes: Axes) -> None:
+        comparison_panels(comparison)[name](axes)
+        axes.figure.draw_without_rendering()  # ticks get their labels
+        seen.extend(each.get_fontsize() for each in axes.figure.findobj(Text) if each.get_text())
+
+    for name in comparison_panels(comparison):
+        write_figures(tmp_path, {name: lambda axes, name=name: watched(name, axes)}, {})
+    assert len(seen) > 40
+    assert min(seen) >= SMALLEST
+
+
+def test_latex_takes_no_cell_for_a_command() -> None:
+    table = ReportTable(("", "p"), [("**poly_epo**", "< .0001"), ("50 % & more", "-0.12 ±0.01")])
+    assert table.latex().splitlines() == [
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r" & p \\",
+        r"\midrule",
+        r"\textbf{poly\_epo} & $<$ .0001 \\",
+        r"50 \% \& more & $-$0.12 $\pm$0.01 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(UsageError, match=r"--figures .*taken can't be written"):
+        write_figures(tmp_path / "taken", {}, {})
