@@ -38,11 +38,11 @@ def results_table(summary: Mapping[str, Any], split: str = "test") -> ReportTabl
     """Each measure before and after training, and its change; no rows where the split was not evaluated."""
     before, after = first_and_last(summary, split)
     sides: list[Mapping[str, Any]] = [before or {}, after or {}]
-    curves: list[Mapping[str, float]] = [side.get("pass_at_k", {}) for side in sides]
-    measures = [(f"pass@{k}", *(curve.get(k) for curve in curves)) for k in shown_ks(curves)]
+    old_curve, new_curve = curves = [side.get("pass_at_k", {}) for side in sides]
+    measures = [(f"pass@{k}", old_curve.get(k), new_curve.get(k)) for k in shown_ks(curves)]
     alike = len(_counted_alike(sides)) > 1
     measures += [
-        (_COUNT if alike else f"{_COUNT}, {by}", *(side.get(key) for side in sides))
+        (_COUNT if alike else f"{_COUNT}, {by}", sides[0].get(key), sides[1].get(key))
         for key, by in list(STRATEGIES.items())[: 1 if alike else None]
     ]
     heads = zip(("before", "after"), (before, after), strict=True)
