@@ -119,14 +119,30 @@ class ProblemsConfig(Section):
     """Which problems to train on, and how they are shown."""
 
     source: str = Field(
-        "puzzles", description="`puzzles`, `tasks`, `jsonl`, `prepared`, `verl`, or package.module:Class."
+        "puzzles", description="`puzzles`, `tasks`, `jsonl`, `hub`, `prepared`, `verl`, or package.module:Class."
     )
     path: str | None = Field(
         None,
         description="For `jsonl`: a file of rows in a format of docs/problem-formats.md, a folder of such files, or a "
-        "pattern (`part-*.parquet`). For `prepared`: the folder that `raypoly prepare` printed. For "
-        "`verl`: a Parquet file or a folder of them (docs/from-verl.md).",
+        "pattern (`part-*.parquet`). For `hub`: a data set on the Hugging Face hub, as owner/name, or a folder in the "
+        "hub's layout. For `prepared`: the folder that `raypoly prepare` printed. For `verl`: a Parquet file or a "
+        "folder of them (docs/from-verl.md).",
     )
+    revision: str | None = Field(
+        None,
+        description="For `hub`: the data set's commit or tag. A branch may bring other rows next time. A folder needs "
+        "none.",
+    )
+    subset: str | None = Field(
+        None, description="For `hub`: the data set's configuration, which the hub calls subset. Default: its default."
+    )
+    split: str | None = Field(None, description="For `hub`: the data set's split to train on. Default: `train`.")
+    validation_split: str | None = Field(
+        None,
+        description="For `hub`: the data set's split with the validation problems, all of them, instead of "
+        "problems.validation held out of problems.split.",
+    )
+    test_split: str | None = Field(None, description="For `hub`: the same for the test problems.")
     validation_path: str | None = Field(
         None,
         description="Where the validation problems are, as problems.path. For `jsonl`, `verl`: all problems of that "
@@ -139,15 +155,15 @@ class ProblemsConfig(Section):
     )
     exclude: str | None = Field(
         None,
-        description="For `jsonl`, `prepared`, `verl`: an exclusion list from `raypoly score --validate`. Its problems "
+        description="For all but `puzzles` and `tasks`: an exclusion list from `raypoly score --validate`. Its problems "
         "are left out.",
     )
     since: str | None = Field(
         None,
-        description="For `jsonl`: the first day, YYYY-MM-DD, of the problems to take, by their source's date. Problems "
+        description="For `jsonl`, `hub`: the first day, YYYY-MM-DD, of the problems to take, by their source's date. Problems "
         "without a date are left out.",
     )
-    until: str | None = Field(None, description="For `jsonl`: the last day of the problems to take, inclusive.")
+    until: str | None = Field(None, description="For `jsonl`, `hub`: the last day of the problems to take, inclusive.")
     chat_template: str | None = Field(
         None,
         description="For `verl` and `template`: folder, GGUF file or hub id of the tokenizer whose chat template "

@@ -92,6 +92,10 @@ class Stalled(RaypolyError):
     """A stage made no progress for `run.stall_seconds`, and a restart did not help."""
 
 
+class HubUnreachable(RaypolyError):
+    """The Hugging Face hub can't be reached, and its cache here lacks what is asked for."""
+
+
 class RayGone(RaypolyError):
     """The driver's Ray cluster has died."""
 

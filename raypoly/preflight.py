@@ -22,6 +22,7 @@ from raypoly.metrics.sinks import check_packages
 from raypoly.objectives.objective_hooks import distinct_prompts, needed_stages
 from raypoly.plugins import load_plugin
 from raypoly.problems.formats import files_of
+from raypoly.problems.hub import hub_split
 from raypoly.problems.verl_rows import NO_TEMPLATE
 from raypoly.rewards import reward_function
 
@@ -148,6 +149,17 @@ def _problems(config: Config) -> None:
     own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
     if source in ("puzzles", "tasks") and (given := [name for name, place in own.items() if place is not None]):
         raise UsageError(f"{given[0]} goes with problems.source=jsonl, verl or prepared: {source} are made, not read.")
+    if source == "hub":
+        if given := [name for name, place in own.items() if place is not None]:
+            raise UsageError(
+                f"{given[0]} names no split of the data set: give problems.{given[0].split('.')[1][:-5]}_split, or prepare "
+                "both data sets and set problems.source=prepared."
+            )
+        hub_split(config.problems).check(f"problems.path={path}")
+    elif source in problems.KNOWN:
+        names = ("revision", "subset", "split", "validation_split", "test_split")
+        if given := [name for name in names if getattr(config.problems, name) is not None]:
+            raise UsageError(f"problems.{given[0]} is of a data set by name: set problems.source=hub, or drop it.")
     if source not in ("jsonl", "verl"):
         return
     if path is None:

@@ -79,6 +79,8 @@ def stage_counts(decisions: Decisions, skipped: Collection[StageName] = ()) -> l
 def _skipped(result: PreparationResult) -> set[StageName]:
     """Stages that the config leaves out."""
     skipped: set[StageName] = set()
+    if not any(source.chooses for source in result.config.sources.values()):
+        skipped.add("choose")
     if not result.config.solutions.check and not result.config.solutions.require:
         skipped.add("solutions")
     if not any("tokens" in decision.facts for decision in result.decisions["prompts"]):
@@ -95,10 +97,11 @@ def encode_card(values: Mapping[str, Any]) -> bytes:
 
 def _sources(loaded: LoadedSources, configs: Mapping[str, SourceConfig]) -> dict[str, Any]:
     used = Counter(decision.facts["source"] for decision in loaded.decisions if not decision.reason)
+    used.subtract(decision.facts["source"] for decision in loaded.choices)
     return {
         file.name: {
             "hub": configs[file.name].hub,
-            "file": configs[file.name].file or file.path.name,
+            "file": configs[file.name].file or ", ".join(path.name for path in file.paths),
             "revision": file.revision,
             "licence": configs[file.name].licence,
             "sha256": file.sha256,

@@ -16,7 +16,7 @@ from raypoly.errors import UsageError
 from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal, unseal
 
-StageName = Literal["load", "solutions", "same", "prompts", "sampling", "split"]
+StageName = Literal["load", "choose", "solutions", "same", "prompts", "sampling", "split"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """In their order."""
 DERIVED: tuple[StageName, ...] = ("sampling", "split")
@@ -65,7 +65,7 @@ class DecisionLog:
 
 
 def _key(name: StageName) -> str:
-    return f"stages/{STAGES.index(name) + 1}-{name}.json"
+    return f"stages/{max(STAGES.index(name), 1)}-{name}.json"  # `load` and `choose` are 1: both read the sources
 
 
 def explain_problem(store: Store, problem_id: str) -> str:
@@ -77,9 +77,9 @@ def explain_problem(store: Store, problem_id: str) -> str:
     known: dict[StageName, list[Decision]] = {}
     for stage in STAGES:
         found = log.read(stage)
-        if found is None:
+        if found is None and stage != "choose":  # folders of earlier versions have no choice
             break
-        known[stage] = found
+        known[stage] = found or []
     mine = {stage: [d for d in decisions if d.problem_id == problem_id] for stage, decisions in known.items()}
     if not mine.get("load"):
         if "load" not in known:
@@ -111,7 +111,7 @@ def _lines(mine: dict[StageName, list[Decision]]) -> Iterator[str]:
 def _told(stage: StageName, decision: Decision) -> str:
     facts = decision.facts
     if decision.reason:
-        row = f"{facts['source']}, row {facts['row']}: " if stage == "load" else ""
+        row = f"{facts['source']}, row {facts['row']}: " if stage in ("load", "choose") else ""
         return f"{row}{decision.reason}"
     if stage == "load":
         return f"{facts['source']}, row {facts['row']}"

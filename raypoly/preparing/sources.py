@@ -3,12 +3,14 @@
     loaded = load_sources(config.sources)
     loaded.candidates; [decision.reason for decision in loaded.decisions]
 
-A row becomes a problem, or is set aside with a reason. The reader of its format gives date, difficulty and tags.
+A row becomes a problem, or is set aside with a reason. The reader of its format gives date, difficulty and tags. Of the
+problems a source's `where` and `take` choose.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,19 +23,22 @@ from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.problems.formats import FORMATS, problem_of
 from raypoly.problems.formats.row_fields import LONGEST_REASON, one_line, row_id
-from raypoly.problems.formats.row_files import rows_of
+from raypoly.problems.formats.row_files import numbered_throughout, rows_of
+from raypoly.problems.hub_files import HubSplit
 from raypoly.problems.jsonl import outside_window
+from raypoly.seeds import derive
 from raypoly.values import Problem
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A source's file on this machine."""
+    """A source's file on this machine, or the files of a data set's split."""
 
     name: str
-    path: Path
+    paths: tuple[Path, ...]
     revision: str | None
     sha256: str
+    """Of several files: of their digests."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,12 @@ class ReadRow:
     reason: str = ""
     """Why it is set aside; empty if it is usable."""
     problem: Problem | None = None
+    unmet: str = ""
+    """Why it does not meet the source's `where`; empty if it does."""
+    absent: tuple[str, ...] = ()
+    """The fields of `where` that it lacks."""
+    fields: tuple[str, ...] = ()
+    """All that it has, if it lacks one."""
 
 
 Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
@@ -63,6 +74,8 @@ class LoadedSources:
     files: list[SourceFile]
     rows: Mapping[str, int] = field(default_factory=dict)
     """By source."""
+    choices: list[Decision] = field(default_factory=list)
+    """One for each problem that `where` or `take` leaves out."""
 
 
 def find_source(name: str, source: SourceConfig) -> SourceFile:
@@ -70,17 +83,24 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
     known = [format_.name for format_ in FORMATS]
     if source.format is not None and source.format not in known:
         raise UsageError(f"The format {source.format!r} of {name} is unknown; known are {', '.join(known)}.")
-    path, revision = Path(str(source.path)).expanduser(), source.revision
+    paths, revision = (Path(str(source.path)).expanduser(),), source.revision
     if source.hub is not None:
-        path, revision = _download(name, source)
+        split = HubSplit(source.hub, source.revision, source.subset, source.split, source.file)
+        found = split.find(f"The data set of {name}, {source.hub},")
+        paths, revision = found.files, found.commit or revision
     elif (packaged := PACKAGED_PROBLEMS.get(str(source.path))) is not None:
-        path = packaged.find(f"The file of {name}, {source.path},")
+        paths = (packaged.find(f"The file of {name}, {source.path},"),)
+    digests = [_digest(name, path) for path in paths]
+    whole = digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    return SourceFile(name, paths, revision, whole)
+
+
+def _digest(name: str, path: Path) -> str:
     try:
         with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(f"The file of {name}, {path}, can't be read: {error.strerror or error}.") from error
-    return SourceFile(name, path, revision, digest)
 
 
 def load_sources(
@@ -88,27 +108,80 @@ def load_sources(
 ) -> LoadedSources:
     """All problems of the sources. `read` is another way to read a file's rows than one by one in this process.
 
-    Raises `UsageError` if a file can't be read, or none of its rows is usable.
+    Raises `UsageError` if a file can't be read, none of its rows is usable or chosen, or no row has a field of `where`.
     """
     files = [find_source(name, source) for name, source in sources.items()] if files is None else files
     rows, taken = dict[str, int](), dict[str, str]()
     found, buffer = LoadedSources([], [], list(files), rows), ProblemBuffer()
     for file in files:
-        before = len(found.candidates)
+        usable, fields = list[Candidate](), _Fields(file.name)
         first: Decision | None = None
         for row in (read or read_file)(file, sources[file.name]):
             rows[file.name] = rows.get(file.name, 0) + 1
             decision, problem = _unique(row, taken)
             found.decisions.append(decision)
-            if problem is not None:
-                taken[problem.id] = file.name
-                found.candidates.append(Candidate.of(problem, row.facts, buffer))
-            else:
+            if problem is None:
                 first = first or decision
-        if len(found.candidates) == before:
+                continue
+            taken[problem.id] = file.name
+            fields.add(row)
+            if row.unmet:
+                found.choices.append(_left_out(problem.id, row.facts, row.unmet))
+            else:
+                usable.append(Candidate.of(problem, row.facts, buffer))
+        if file.name not in taken.values():
             why = f": row {first.facts['row']}: {first.reason}" if first else ": it is empty"
-            raise UsageError(f"The file of {file.name}, {file.path}, has no usable row{why}.")
+            raise UsageError(f"The file of {file.name}, {file.paths[0]}, has no usable row{why}.")
+        fields.check()
+        drawn, left_out = _draw(usable, file.name, sources[file.name], found.choices)
+        found.candidates.extend(drawn)
+        found.choices.extend(left_out)
     return found
+
+
+class _Fields:
+    """The fields of a source's rows, as far as `where` asks for one that some row lacks."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._absent: set[str] | None = None
+        """Fields of `where` that every row so far lacks."""
+        self._known: set[str] = set()
+
+    def add(self, row: ReadRow) -> None:
+        self._absent = set(row.absent) if self._absent is None else self._absent & set(row.absent)
+        self._known.update(row.fields)
+
+    def check(self) -> None:
+        """Raise `UsageError` if no row has a field of `where`."""
+        if self._absent:
+            raise UsageError(
+                f"where of {self._source} names the field {min(self._absent)!r}, which none of its usable rows has; they "
+                f"have {', '.join(sorted(self._known))}."
+            )
+
+
+def _draw(
+    candidates: list[Candidate], name: str, source: SourceConfig, choices: Sequence[Decision]
+) -> tuple[list[Candidate], list[Decision]]:
+    """`take` of the candidates, in their order, and a decision for each other one. A larger `take` keeps those of a
+    smaller one."""
+    if not candidates:
+        one = next(choice for choice in choices if choice.facts["source"] == name)
+        raise UsageError(f"No problem of {name} meets its where; of {one.problem_id}, for one: {one.reason}.")
+    if source.take is None:
+        return candidates, []
+    if source.take > len(candidates):
+        raise UsageError(f"take={source.take} of {name} is more than the {len(candidates)} problems it has: lower it.")
+    order = sorted(it.id for it in candidates)
+    random.Random(derive(source.seed or 0, "prepare take", name)).shuffle(order)
+    drawn, reason = set(order[: source.take]), f"it is not among the {source.take} that take drew"
+    left_out = [_left_out(it.id, it.facts, reason) for it in candidates if it.id not in drawn]
+    return [it for it in candidates if it.id in drawn], left_out
+
+
+def _left_out(problem_id: str, facts: SourceFacts, reason: str) -> Decision:
+    return Decision(problem_id, "choose", reason, {"source": facts.source, "row": facts.row})
 
 
 def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
@@ -124,8 +197,8 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
             if known != source.format:
                 raise ValueError(f"its format is {known}, not {source.format}")
         all_facts = facts_of(problem, facts)
-        if source.split is not None and split_of(row) != source.split:
-            raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.split}")
+        if source.row_split is not None and split_of(row) != source.row_split:
+            raise ValueError(f"its split is {split_of(row) or 'not said'}, not {source.row_split}")
         since, until = (None if day is None else day.isoformat() for day in (source.since, source.until))
         if why := outside_window(all_facts.date, since, until):
             raise ValueError(why)
@@ -133,12 +206,17 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
             raise ValueError("its row has no text to ask the policy with")
     except ValueError as error:
         return ReadRow(facts, problem_id or row_id(row), one_line(str(error), LONGEST_REASON))
-    return ReadRow(all_facts, problem_id, "", problem)
+    if not source.where:
+        return ReadRow(all_facts, problem_id, "", problem)
+    said = {**row, "difficulty": all_facts.difficulty, "date": all_facts.date, "tags": all_facts.tags}
+    absent = source.conditions.absent(said)
+    fields = tuple(name for name, value in said.items() if value) if absent else ()
+    return ReadRow(all_facts, problem_id, "", problem, source.conditions.unmet(said), absent, fields)
 
 
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
     """A file's rows in its order. Raises `UsageError`."""
-    for number, row in rows_of(file.path):
+    for number, row in numbered_throughout(file.paths, rows_of):
         yield read_row(row, SourceFacts(file.name, number, file.revision, source.licence), source)
 
 
@@ -152,19 +230,3 @@ def _unique(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem |
         if problem.id in taken:
             problem, reason = None, f"{problem_id!r} appears a second time; ids have to differ"
     return Decision(problem_id, "load", reason, {"source": facts.source, "row": facts.row}), problem
-
-
-def _download(name: str, source: SourceConfig) -> tuple[Path, str]:
-    """A hub file's copy in the hub's cache, and the commit that it is of."""
-    from huggingface_hub import hf_hub_download  # half a second, which local files do not need
-
-    try:
-        path = Path(hf_hub_download(str(source.hub), str(source.file), repo_type="dataset", revision=source.revision))
-    except (OSError, ValueError) as error:  # no such data set or file, or no way there
-        raise UsageError(
-            f"The file of {name}, {source.file} of {source.hub} at {source.revision}, could not be had from the "
-            f"Hugging Face hub ({str(error).partition(chr(10))[0]})."
-        ) from error
-    parts = path.parts
-    snapshot = parts[parts.index("snapshots") + 1] if "snapshots" in parts else str(source.revision)
-    return path, snapshot

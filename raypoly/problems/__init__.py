@@ -22,6 +22,7 @@ KNOWN: Mapping[str, str] = {
     "puzzles": "raypoly.problems.puzzles:load_puzzles",
     "tasks": "raypoly.problems.tasks:load_tasks",
     "jsonl": "raypoly.problems.jsonl:load_jsonl",
+    "hub": "raypoly.problems.hub:load_hub",
     "prepared": "raypoly.problems.prepared:load_prepared",
     "verl": "raypoly.problems.verl_rows:load_verl",
 }

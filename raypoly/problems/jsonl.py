@@ -10,6 +10,7 @@ by contest, LeetCodeDataset by an estimate; `metadata["date"]` has either.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from raypoly.config import ProblemsConfig
@@ -31,13 +32,16 @@ def load_jsonl(config: ProblemsConfig) -> ProblemSet:
     if config.path is None:
         raise UsageError("problems.source=jsonl needs problems.path=FILE.")
     return problem_set_of(
-        _read_askable, config, "jsonl split", lambda problems: _in_window(problems, config.since, config.until)
+        lambda place: read_askable(Path(place).expanduser()),
+        config,
+        "jsonl split",
+        lambda problems: in_window(problems, config.since, config.until),
     )
 
 
-def _read_askable(path: Path) -> list[Problem]:
-    """The problems of `path` that have a prompt. Logs what is left out."""
-    file = read_problems(path)
+def read_askable(path: Path, files: Sequence[Path] | None = None) -> list[Problem]:
+    """The problems of `path`, or of its `files` where they are known, that have a prompt. Logs what is left out."""
+    file = read_problems(path, files)
     for row in file.rejected:
         log.warning("%s line %d is left out: %s", row.source, row.line, row.reason)
     for problem in file.problems:
@@ -62,7 +66,7 @@ def outside_window(day: str | None, since: str | None, until: str | None) -> str
     return ""
 
 
-def _in_window(problems: list[Problem], since: str | None, until: str | None) -> list[Problem]:
+def in_window(problems: list[Problem], since: str | None, until: str | None) -> list[Problem]:
     """The problems whose date lies in the window. Logs how many do not."""
     if since is None and until is None:
         return problems

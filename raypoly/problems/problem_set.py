@@ -63,32 +63,36 @@ def split_by_seed(items: Sequence[T], config: ProblemsConfig, purpose: str, what
 
 
 def problem_set_of(
-    read: Callable[[Path], list[Problem]],
+    read: Callable[[str], list[Problem]],
     config: ProblemsConfig,
     purpose: str,
     take: Callable[[list[Problem]], list[Problem]] = list,
+    place: str | None = None,
 ) -> ProblemSet:
-    """The set of the problems that `read` finds in `config.path`, as far as `take` keeps them, split by seed for this
-    `purpose`. A split with a file of its own is that file's. `config.exclude` holds for all.
+    """The set of the problems that `read` finds in `place`, by default `config.path`, as far as `take` keeps them, split
+    by seed for this `purpose`. A split with a place of its own is that place's. `config.exclude` holds for all.
 
     The order of problems does not matter. Raises `UsageError` where none is left to train on, or one is in two splits.
     """
-    path = Path(config.path or "").expanduser()
-    kept = _kept(take(read(path)), config)
+    kept = _kept(take(read(place or config.path or "")), config)
     if not kept:
-        raise UsageError(f"problems.path={str(path)!r} leaves no problem to train on; the log says why for each.")
+        raise UsageError(f"problems.path={config.path!r} leaves no problem to train on; the log says why for each.")
     names: tuple[Split, ...] = ("validation", "test")
-    files = {name: _place(config, name) for name in names}
-    own = {name: _kept(read(Path(file).expanduser()), config) for name, file in files.items() if file}
+    places = {name: _place(config, name) for name in names}
+    own = {name: _kept(read(own_place), config) for name, own_place in places.items() if own_place}
     rest = config.model_copy(update=dict.fromkeys(own, 0))
-    splits = {**split_by_seed(kept, rest, purpose, f"problems of {path}"), **own}
+    splits = {**split_by_seed(kept, rest, purpose, f"problems of {config.path}"), **own}
     if own:
-        check_apart(splits, "take it out of one of the files, or give it another id there")
+        check_apart(splits, "take it out of one of the two places, or give it another id there")
     return ProblemSet(splits, content_hash(splits))
 
 
 def _place(config: ProblemsConfig, split: Split) -> str | None:
-    return {"validation": config.validation_path, "test": config.test_path}.get(split)
+    """The path, or the split of a data set on the hub, that a split is of its own."""
+    return {
+        "validation": config.validation_path or config.validation_split,
+        "test": config.test_path or config.test_split,
+    }.get(split)
 
 
 def _kept(problems: list[Problem], config: ProblemsConfig) -> list[Problem]:

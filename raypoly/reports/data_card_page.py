@@ -13,6 +13,7 @@ from raypoly.reports.tables import ReportTable
 
 WORDS: Mapping[StageName, str] = {
     "load": "rows that could be used",
+    "choose": "that `where` and `take` choose",
     "solutions": "whose own solution, if any, passes",
     "same": "each once, and none of an evaluation set",
     "prompts": "with a prompt of an allowed length",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from raypoly.preparing.candidates import SourceFacts
 from raypoly.preparing.prepare_config import SourceConfig
 from raypoly.preparing.sources import ReadRow, SourceFile, read_file, read_row
 from raypoly.problems.formats import parquet_rows
-from raypoly.problems.formats.row_files import parse_line, read_lines
+from raypoly.problems.formats.row_files import numbered_throughout, parse_line, read_lines
 
 LARGE = 256 << 20
 """The size in bytes from which Ray Data reads a file."""
@@ -31,8 +31,8 @@ AHEAD = 4
 
 
 def is_large(file: SourceFile) -> bool:
-    """Whether tasks should read the file, for which Ray must be up."""
-    return file.path.stat().st_size >= LARGE and not parquet_rows.is_parquet(file.path)
+    """Whether tasks should read the file's lines, for which Ray must be up."""
+    return sum(path.stat().st_size for path in file.paths if not parquet_rows.is_parquet(path)) >= LARGE
 
 
 def read_by_size(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
@@ -48,7 +48,7 @@ def read_by_tasks(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars, context.execution_options.preserve_order = False, True
     parse = _Parse(file.name, file.revision, source)
-    blocks, ahead = _blocks(file.path), AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    blocks, ahead = _blocks(file.paths), AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
     for first in blocks:
         yield from _rows([ray.put(block) for block in chain([first], islice(blocks, ahead - 1))], parse)
         gc.collect()  # an executor of Ray Data's refers to itself, and would hold its blocks in the object store
@@ -79,12 +79,12 @@ class _Parse:
         return pickle.dumps(read_row(parse_line(line), facts, self._source))
 
 
-def _blocks(path: Path) -> Iterator[Any]:
+def _blocks(paths: Iterable[Path]) -> Iterator[Any]:
     """Tables of numbered lines."""
     numbers: list[int] = []
     lines: list[bytes] = []
     held = 0
-    for number, line in read_lines(path):
+    for number, line in numbered_throughout(paths, read_lines):
         numbers.append(number)
         lines.append(line)
         held += len(line)

@@ -104,7 +104,8 @@ class Preparation:
             self._workers.connect()
             read = await asyncio.to_thread(_load, config, files)
         loaded, against = read
-        if self._log.stage("load", lambda: loaded.decisions) != loaded.decisions:
+        read_before = self._log.stage("load", lambda: loaded.decisions)
+        if [*read_before, *self._log.stage("choose", lambda: loaded.choices)] != [*loaded.decisions, *loaded.choices]:
             raise UsageError(
                 f"raypoly reads the sources otherwise than when {self._store.uri} was begun: go on with the raypoly of "
                 "then, or add run.fresh=true for a new preparation."
@@ -246,7 +247,9 @@ def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
 
 def _describe_loaded(loaded: LoadedSources) -> str:
     """Words for the number of usable rows, and for the first row that was set aside."""
-    words = f"{len(loaded.candidates):,} problems of {len(loaded.decisions):,} rows"
+    words = f"{len(loaded.candidates) + len(loaded.choices):,} problems of {len(loaded.decisions):,} rows"
+    if loaded.choices:
+        words += f", of which where and take choose {len(loaded.candidates):,}"
     first = next((decision for decision in loaded.decisions if decision.reason), None)
     if first is None:
         return words

@@ -13,7 +13,7 @@ A format is two functions in a module here, and one line in `FORMATS`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -143,9 +143,10 @@ class ProblemStream:
     while it is iterated, where one can't be read; and at the end, where no row was usable.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Sequence[Path] | None = None) -> None:
+        """`files`: those that `path` stands for, where it names none itself."""
         self._path = path
-        self.files = files_of(path)
+        self.files = files_of(path) if files is None else list(files)
         self.rejected: list[Rejected] = []
         """Rows set aside so far."""
         self.ids: set[str] = set()
@@ -180,7 +181,7 @@ class ProblemStream:
         return problem
 
 
-def read_problems(path: Path) -> ProblemFile:
+def read_problems(path: Path, files: Sequence[Path] | None = None) -> ProblemFile:
     """All problems that a path names. Raises `UsageError` as `ProblemStream` does."""
-    stream = ProblemStream(path)
+    stream = ProblemStream(path, files)
     return ProblemFile(list(stream), stream.rejected)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import glob
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from raypoly.errors import UsageError
 from raypoly.problems.formats import parquet_rows
@@ -25,6 +25,8 @@ LONGEST_LINE = 1 << 28
 _ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 """Of the files that are read of a folder."""
 _GZIP = b"\x1f\x8b"
+
+Row = TypeVar("Row")
 
 
 def files_of(path: Path) -> list[Path]:
@@ -52,6 +54,18 @@ def rows_of(file: Path) -> Iterator[tuple[int, Any]]:
         return
     for number, line in read_lines(file):
         yield number, parse_line(line)
+
+
+def numbered_throughout(
+    files: Iterable[Path], read: Callable[[Path], Iterable[tuple[int, Row]]]
+) -> Iterator[tuple[int, Row]]:
+    """What `read` finds in the files, one after another; the numbers of each go on where those before it end."""
+    before = 0
+    for file in files:
+        number = 0
+        for number, row in read(file):
+            yield before + number, row
+        before += number
 
 
 def count_rows(file: Path) -> int:

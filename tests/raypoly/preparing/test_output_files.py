@@ -130,6 +130,7 @@ def decided() -> dict[StageName, list[Decision]]:
     names = [it.id for it in kept()]
     found: dict[StageName, list[Decision]] = {
         "load": [Decision(name, "load", "", {"source": "mine", "row": i + 1}) for i, name in enumerate(names)],
+        "choose": [],
         "solutions": [Decision(name, "solutions", "", {"solution": "passed"}) for name in names],
         "same": [],
         "prompts": [Decision(name, "prompts", "", {"tokens": 9}) for name in names],
@@ -144,14 +145,14 @@ def decided() -> dict[StageName, list[Decision]]:
 
 def result() -> PreparationResult:
     config = PrepareConfig(sources={"mine": SourceConfig(path="rows.jsonl")}, band=BandConfig(low=1))
-    file = SourceFile("mine", Path("rows.jsonl"), None, "0" * 64)
+    file = SourceFile("mine", (Path("rows.jsonl"),), None, "0" * 64)
     loaded = LoadedSources(kept(), decided()["load"], [file], {"mine": 4})
     return PreparationResult(config, loaded, None, decided(), {"train": kept()[:2]})
 
 
 def test_the_card_counts_every_stage_and_what_is_unknown_stays_unknown() -> None:
     values = card_values(result())
-    assert [row["went_on"] for row in values["stages"]] == [3, 3, 3, 3, 2, 2]
+    assert [row["went_on"] for row in values["stages"]] == [3, 3, 3, 3, 3, 2, 2]
     assert values["passes"] == {"0": 1, "3": 2}
     assert values["splits"] == {"train": 2}
     assert values["tags"] == {"array": 2, "math": 2}
@@ -195,13 +196,13 @@ def test_explain_tells_how_far_a_problem_has_come_and_why_it_was_left_out(tmp_pa
     ledger = DecisionLog(store, lease)
     with pytest.raises(UsageError, match="has read no problem yet"):
         explain_problem(folder.look(), "p2")
-    for stage in STAGES[:4]:
+    for stage in STAGES[:5]:
         ledger.keep(stage, decided()[stage])
     assert (
         explain_problem(folder.look(), "p2").splitlines()[-1]
         == "Still in the running: sampling, split are not done yet."
     )
-    for stage in STAGES[4:]:
+    for stage in STAGES[5:]:
         ledger.keep(stage, decided()[stage])
     lines = explain_problem(folder.look(), "p2").splitlines()
     assert lines[:2] == ["p2", "  load       mine, row 3"]

@@ -43,7 +43,7 @@ def test_overrides_reach_into_sources_and_sections(file: str) -> None:
         ("band.low=13", r"low=13 is above high=12, so nothing would be kept"),
         ("sources.mine.since=soon", r"sources\.mine\.since=soon .*should be a day such as 2025-03-01"),
         ("split.by=chance", r"split\.by=chance .*should be `seed` or `date`"),
-        ("sources.mine.hub=a/b", r"sources\.mine .*give either path, or hub and file"),
+        ("sources.mine.hub=a/b", r"sources\.mine .*give either path or hub"),
         ("band.low", r"is not an override"),
     ],
 )

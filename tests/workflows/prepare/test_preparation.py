@@ -153,7 +153,7 @@ def test_blocks_that_were_read_leave_the_object_store(
     ray.init(machines.address, log_to_driver=False)
     try:
         worker: Any = ray.worker.global_worker
-        read = large_files.read_by_tasks(SourceFile("mine", path, None, ""), SourceConfig(path=str(path)))
+        read = large_files.read_by_tasks(SourceFile("mine", (path,), None, ""), SourceConfig(path=str(path)))
         held = [len(worker.core_worker.get_all_reference_counts()) for _ in read]
     finally:
         gc.enable()
@@ -175,7 +175,7 @@ def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(
     killed.complete()
     assert changed_outputs(whole.folder, killed.folder) == []
     card = json.loads((whole.folder / "card.json").read_text())
-    assert card["stages"][1] == {"stage": "solutions", "came": 20, "dropped": 1, "went_on": 19}
+    assert card["stages"][2] == {"stage": "solutions", "came": 20, "dropped": 1, "went_on": 19}
     assert "its own solution does not pass (wrong" in (whole.folder / "excluded.jsonl").read_text()
     assert sum(count for passes, count in card["passes"].items() if passes != "0") > 0, "some are solved sometimes"
 
