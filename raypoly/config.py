@@ -155,13 +155,13 @@ class ProblemsConfig(Section):
     )
     exclude: str | None = Field(
         None,
-        description="For all but `puzzles` and `tasks`: an exclusion list from `raypoly score --validate`. Its problems "
-        "are left out.",
+        description="For all but `puzzles` and `tasks`: an exclusion list from `raypoly score --validate`. Its "
+        "problems are left out.",
     )
     since: str | None = Field(
         None,
-        description="For `jsonl`, `hub`: the first day, YYYY-MM-DD, of the problems to take, by their source's date. Problems "
-        "without a date are left out.",
+        description="For `jsonl`, `hub`: the first day, YYYY-MM-DD, of the problems to take, by their source's date. "
+        "Problems without a date are left out.",
     )
     until: str | None = Field(None, description="For `jsonl`, `hub`: the last day of the problems to take, inclusive.")
     chat_template: str | None = Field(

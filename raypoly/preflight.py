@@ -152,7 +152,7 @@ def _problems(config: Config) -> None:
     if source == "hub":
         if given := [name for name, place in own.items() if place is not None]:
             raise UsageError(
-                f"{given[0]} names no split of the data set: give problems.{given[0].split('.')[1][:-5]}_split, or prepare "
+                f"{given[0]} is no split of the data set: give {given[0].replace('_path', '_split')}, or prepare "
                 "both data sets and set problems.source=prepared."
             )
         hub_split(config.problems).check(f"problems.path={path}")

@@ -117,7 +117,9 @@ def _sentence(error: Mapping[str, Any], file: str, given: Sequence[str], kind: t
     if error["type"] == "extra_forbidden":
         return _unknown(name, origin, kind)
     if name == "sources":
-        return f"{file} names no file of problems: give it sources.NAME.path, or sources.NAME.hub, .revision and .split."
+        return (
+            f"{file} names no file of problems: give it sources.NAME.path, or sources.NAME.hub, .revision and .split."
+        )
     field = _field(name, kind)
     message = str(error["msg"]).removeprefix("Value error, ")
     if field is not None:

@@ -1,7 +1,7 @@
 """Conditions on the fields of a source's rows: the key `where`.
 
     conditions = RowConditions.of({"difficulty": ["Easy", "Medium"], "date": {"after": "2025-02-01"}})
-    conditions.unmet({"difficulty": "hard", "date": "2025-03-01"})       # "its difficulty does not meet where: hard"
+    conditions.match({"difficulty": "hard", "date": "2025-03-01"}).unmet    # its difficulty does not meet where: hard
 
 A field that a row does not have, or that is null or empty there, meets no condition.
 """
@@ -11,10 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
-from typing_extensions import Annotated
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from raypoly.problems.formats.row_fields import day_of, one_line
 
@@ -59,6 +67,21 @@ class Condition(BaseModel):
 
 
 @dataclass(frozen=True)
+class RowMatch:
+    """What the conditions say of one row."""
+
+    unmet: str = ""
+    """Why the row is left out; empty if it meets all."""
+    absent: tuple[str, ...] = ()
+    """The fields that are asked for and that it lacks."""
+    present: tuple[str, ...] = ()
+    """All fields that it has, if it lacks one."""
+
+
+MATCHES = RowMatch()
+
+
+@dataclass(frozen=True)
 class RowConditions:
     """Conditions by field. A dot leads into a nested one, as in `extra_info.dataset`."""
 
@@ -69,19 +92,18 @@ class RowConditions:
         """Raises `ValueError`, one sentence that names the field."""
         return cls({name: _parse(name, given) for name, given in where.items()})
 
-    def absent(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """The fields that the row lacks."""
-        return tuple(name for name in self.by_field if _is_absent(_field(row, name)))
-
-    def unmet(self, row: Mapping[str, Any]) -> str:
-        """Why the row is left out; empty if it meets all."""
+    def match(self, row: Mapping[str, Any]) -> RowMatch:
+        """The result for a row's fields."""
+        values = {name: _field(row, name) for name in self.by_field}
+        absent = tuple(name for name, value in values.items() if _is_absent(value))
+        if absent:
+            present = tuple(str(name) for name, value in row.items() if not _is_absent(value))
+            return RowMatch(f"its row says no {absent[0]}, and where asks for it", absent, present)
         for name, condition in self.by_field.items():
-            value = _field(row, name)
-            if _is_absent(value):
-                return f"its row says no {name}, and where asks for it"
-            if not condition.holds(value):
-                return f"its {name} does not meet where: {one_line(_words(value), _LONGEST_VALUE)}"
-        return ""
+            if not condition.holds(values[name]):
+                value = one_line(_words(values[name]), _LONGEST_VALUE)
+                return RowMatch(f"its {name} does not meet where: {value}")
+        return MATCHES
 
 
 def _parse(name: str, given: Any) -> Condition:
@@ -92,7 +114,9 @@ def _parse(name: str, given: Any) -> Condition:
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             known = ", ".join(key for key in Condition.model_fields if key != "any_of")
-            raise ValueError(f"where.{name} has no condition {key!r}; there are {known}, or a value or a list") from None
+            raise ValueError(
+                f"where.{name} has no condition {key!r}; there are {known}, or a value or a list"
+            ) from None
         takes = {"after": "a day such as 2025-03-01", "at_least": "a number"}
         takes |= {"before": takes["after"], "at_most": takes["at_least"]}
         wanted = takes.get(key, "a text, number, day, true or false, or a list of these")

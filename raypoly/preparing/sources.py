@@ -10,7 +10,6 @@ problems a source's `where` and `take` choose.
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,12 +20,13 @@ from raypoly.packaged_files import PACKAGED_PROBLEMS
 from raypoly.preparing.candidates import Candidate, ProblemBuffer, SourceFacts, facts_of, split_of
 from raypoly.preparing.decision_log import Decision
 from raypoly.preparing.prepare_config import SourceConfig
+from raypoly.preparing.row_choice import RowChoice
+from raypoly.preparing.row_conditions import MATCHES, RowMatch
 from raypoly.problems.formats import FORMATS, problem_of
 from raypoly.problems.formats.row_fields import LONGEST_REASON, one_line, row_id
 from raypoly.problems.formats.row_files import numbered_throughout, rows_of
 from raypoly.problems.hub_files import HubSplit
 from raypoly.problems.jsonl import outside_window
-from raypoly.seeds import derive
 from raypoly.values import Problem
 
 
@@ -51,12 +51,8 @@ class ReadRow:
     reason: str = ""
     """Why it is set aside; empty if it is usable."""
     problem: Problem | None = None
-    unmet: str = ""
-    """Why it does not meet the source's `where`; empty if it does."""
-    absent: tuple[str, ...] = ()
-    """The fields of `where` that it lacks."""
-    fields: tuple[str, ...] = ()
-    """All that it has, if it lacks one."""
+    match: RowMatch = MATCHES
+    """What the source's `where` says of it."""
 
 
 Reader = Callable[[SourceFile, SourceConfig], Iterator[ReadRow]]
@@ -83,7 +79,8 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
     known = [format_.name for format_ in FORMATS]
     if source.format is not None and source.format not in known:
         raise UsageError(f"The format {source.format!r} of {name} is unknown; known are {', '.join(known)}.")
-    paths, revision = (Path(str(source.path)).expanduser(),), source.revision
+    paths: tuple[Path, ...] = (Path(str(source.path)).expanduser(),)
+    revision = source.revision
     if source.hub is not None:
         split = HubSplit(source.hub, source.revision, source.subset, source.split, source.file)
         found = split.find(f"The data set of {name}, {source.hub},")
@@ -114,7 +111,7 @@ def load_sources(
     rows, taken = dict[str, int](), dict[str, str]()
     found, buffer = LoadedSources([], [], list(files), rows), ProblemBuffer()
     for file in files:
-        usable, fields = list[Candidate](), _Fields(file.name)
+        choice, matching = RowChoice(file.name, sources[file.name]), list[Candidate]()
         first: Decision | None = None
         for row in (read or read_file)(file, sources[file.name]):
             rows[file.name] = rows.get(file.name, 0) + 1
@@ -124,64 +121,14 @@ def load_sources(
                 first = first or decision
                 continue
             taken[problem.id] = file.name
-            fields.add(row)
-            if row.unmet:
-                found.choices.append(_left_out(problem.id, row.facts, row.unmet))
-            else:
-                usable.append(Candidate.of(problem, row.facts, buffer))
+            if choice.matches(problem.id, row.facts, row.match):
+                matching.append(Candidate.of(problem, row.facts, buffer))
         if file.name not in taken.values():
             why = f": row {first.facts['row']}: {first.reason}" if first else ": it is empty"
             raise UsageError(f"The file of {file.name}, {file.paths[0]}, has no usable row{why}.")
-        fields.check()
-        drawn, left_out = _draw(usable, file.name, sources[file.name], found.choices)
-        found.candidates.extend(drawn)
-        found.choices.extend(left_out)
+        found.candidates.extend(choice.draw(matching))
+        found.choices.extend(choice.left_out)
     return found
-
-
-class _Fields:
-    """The fields of a source's rows, as far as `where` asks for one that some row lacks."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._absent: set[str] | None = None
-        """Fields of `where` that every row so far lacks."""
-        self._known: set[str] = set()
-
-    def add(self, row: ReadRow) -> None:
-        self._absent = set(row.absent) if self._absent is None else self._absent & set(row.absent)
-        self._known.update(row.fields)
-
-    def check(self) -> None:
-        """Raise `UsageError` if no row has a field of `where`."""
-        if self._absent:
-            raise UsageError(
-                f"where of {self._source} names the field {min(self._absent)!r}, which none of its usable rows has; they "
-                f"have {', '.join(sorted(self._known))}."
-            )
-
-
-def _draw(
-    candidates: list[Candidate], name: str, source: SourceConfig, choices: Sequence[Decision]
-) -> tuple[list[Candidate], list[Decision]]:
-    """`take` of the candidates, in their order, and a decision for each other one. A larger `take` keeps those of a
-    smaller one."""
-    if not candidates:
-        one = next(choice for choice in choices if choice.facts["source"] == name)
-        raise UsageError(f"No problem of {name} meets its where; of {one.problem_id}, for one: {one.reason}.")
-    if source.take is None:
-        return candidates, []
-    if source.take > len(candidates):
-        raise UsageError(f"take={source.take} of {name} is more than the {len(candidates)} problems it has: lower it.")
-    order = sorted(it.id for it in candidates)
-    random.Random(derive(source.seed or 0, "prepare take", name)).shuffle(order)
-    drawn, reason = set(order[: source.take]), f"it is not among the {source.take} that take drew"
-    left_out = [_left_out(it.id, it.facts, reason) for it in candidates if it.id not in drawn]
-    return [it for it in candidates if it.id in drawn], left_out
-
-
-def _left_out(problem_id: str, facts: SourceFacts, reason: str) -> Decision:
-    return Decision(problem_id, "choose", reason, {"source": facts.source, "row": facts.row})
 
 
 def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
@@ -208,10 +155,8 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
         return ReadRow(facts, problem_id or row_id(row), one_line(str(error), LONGEST_REASON))
     if not source.where:
         return ReadRow(all_facts, problem_id, "", problem)
-    said = {**row, "difficulty": all_facts.difficulty, "date": all_facts.date, "tags": all_facts.tags}
-    absent = source.conditions.absent(said)
-    fields = tuple(name for name, value in said.items() if value) if absent else ()
-    return ReadRow(all_facts, problem_id, "", problem, source.conditions.unmet(said), absent, fields)
+    of_problem = {"difficulty": all_facts.difficulty, "date": all_facts.date, "tags": all_facts.tags}
+    return ReadRow(all_facts, problem_id, "", problem, source.conditions.match({**row, **of_problem}))
 
 
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:

@@ -2,7 +2,7 @@
 
     load_hub(ProblemsConfig(source="hub", path="newfacade/LeetCodeDataset", revision="215604a...")).splits["train"]
 
-Rows are recognised and read as those of `problems.source=jsonl`.
+Rows are recognised, read and split as those of `problems.source=jsonl`: the same rows are the same problem set.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems.hub_files import HubSplit
-from raypoly.problems.jsonl import in_window, read_askable
+from raypoly.problems.jsonl import SPLIT, in_window, read_askable
 from raypoly.problems.problem_set import ProblemSet, problem_set_of
 from raypoly.values import Problem
 
@@ -32,7 +32,7 @@ def load_hub(config: ProblemsConfig) -> ProblemSet:
     return problem_set_of(
         read,
         config,
-        "hub split",
+        SPLIT,
         lambda problems: in_window(problems, config.since, config.until),
         config.split or "train",
     )

@@ -4,8 +4,8 @@
     found.files, found.commit
 
 The package `datasets` decides, as for `load_dataset`: by the data set's card (README.md), else by the files' names.
-raypoly reads these files itself. In tables that `datasets` makes of them, a column that one row lacks is null there, and
-numbers and nested values lose their types.
+raypoly reads these files itself: in the tables that `datasets` makes of them, a row has a null for every column that it
+lacks, and all rows have one type.
 
 A lookup at a commit is recorded in the user's cache. With it, and the hub's own cache of files, the same command needs
 no network.
@@ -89,7 +89,7 @@ class HubSplit:
         return FoundSplit(files, _snapshot(files[0]) or commit)
 
     def _recorded(self, what: str) -> tuple[str, list[str]]:
-        """The commit and the names of the files: as recorded if it is pinned or the hub is away, else as the hub says."""
+        """(commit, names of the files): as recorded if they are pinned or the hub is away, else as the hub says."""
         known = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
         record = cache_root() / "hub" / f"{known}.json"
         if record.is_file() and _COMMIT.fullmatch(str(self.revision)):
@@ -119,8 +119,8 @@ class HubSplit:
         names = [file.removeprefix(f"{base}/") for file in splits[split]]
         if strange := [name for name in names if not name.endswith(_READABLE) or "://" in name]:
             raise UsageError(
-                f"{what} has {strange[0]}, and raypoly reads JSON lines and Parquet: try revision=refs/convert/parquet, "
-                "where the hub keeps its own Parquet copies."
+                f"{what} has {strange[0]}, and raypoly reads JSON lines and Parquet: try "
+                "revision=refs/convert/parquet, where the hub keeps its own Parquet copies."
             )
         return str(builder.hash), names
 
@@ -152,28 +152,45 @@ def _write(record: Path, commit: str, names: list[str]) -> None:
 @contextmanager
 def _in_one_sentence(what: str) -> Iterator[None]:
     """Turn what `datasets` and `huggingface_hub` raise into `UsageError`, or `HubUnreachable` for an outage."""
-    from httpx2 import TransportError
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub import errors
 
-    away = f"{what} is not on this machine, and the Hugging Face hub can't be reached"
     try:
         yield
-    except (ConnectionError, TimeoutError, TransportError, LocalEntryNotFoundError) as error:
-        raise HubUnreachable(f"{away} ({_first_line(error)}): try again, or name a folder.") from error
-    except HfHubHTTPError as error:
-        if error.response.status_code >= 500 or error.response.status_code in _BUSY:
-            raise HubUnreachable(f"{away} ({_first_line(error)}): try again, or name a folder.") from error
+    except (ConnectionError, TimeoutError, errors.LocalEntryNotFoundError) as error:
+        raise _unreachable(what, error) from error
+    except (errors.EntryNotFoundError, errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+        missing = type(error).__name__.removeprefix("Remote").removesuffix("NotFoundError").lower()
+        raise UsageError(
+            f"{what} is not on the Hugging Face hub ({missing} not found), or needs a login (hf auth login)."
+        ) from error
+    except errors.HTTPError as error:  # type: ignore[attr-defined]  # its HTTP library's; no answer has no status
+        status = getattr(getattr(error, "response", None), "status_code", 500)
+        if status >= 500 or status in _BUSY:
+            raise _unreachable(what, error) from error
         raise UsageError(f"{what} can't be had from the Hugging Face hub: {_first_line(error)}.") from error
-    except (OSError, ValueError, RuntimeError, TypeError, EntryNotFoundError, yaml.YAMLError) as error:
-        if "vailable" in str(error):  # the package's words for a wrong configuration and for none of several
-            known = re.findall(r"'([^']*)'", str(error).partition("vailable")[2].partition("]")[0])
-            raise UsageError(f"{what} has no such subset: set subset to {' or '.join(known)}.") from error
-        if "Dataset scripts" in str(error):
-            raise UsageError(
-                f"{what} has a loading script, which the package datasets refuses: raypoly prepare takes one of its "
-                "files by sources.NAME.file."
-            ) from error
-        raise UsageError(f"{what} can't be read as a data set: {_first_line(error)}.") from error
+    except (OSError, ValueError, RuntimeError, TypeError, yaml.YAMLError) as error:
+        raise UsageError(_unreadable(what, error)) from error
+
+
+def _unreachable(what: str, error: Exception) -> HubUnreachable:
+    return HubUnreachable(
+        f"{what} is not on this machine, and the Hugging Face hub can't be reached ({_first_line(error)}): try again, "
+        "or name a folder."
+    )
+
+
+def _unreadable(what: str, error: Exception) -> str:
+    """The sentence for an error of `datasets`, which has no class of its own for these."""
+    said = str(error)
+    if "vailable" in said:  # a wrong configuration, or none of several
+        known = re.findall(r"'([^']*)'", said.partition("vailable")[2].partition("]")[0])
+        return f"{what} has no such subset: set subset to {' or '.join(known)}."
+    if "Dataset scripts" in said:
+        return (
+            f"{what} has a loading script, which the package datasets refuses: raypoly prepare takes one of its files "
+            "by sources.NAME.file."
+        )
+    return f"{what} can't be read as a data set: {_first_line(error)}."
 
 
 def _first_line(error: Exception) -> str:

@@ -20,6 +20,8 @@ from raypoly.problems.problem_set import ProblemSet, problem_set_of
 from raypoly.values import Problem
 
 log = logging.getLogger(__name__)
+SPLIT = "jsonl split"
+"""The purpose of the split's seed."""
 
 
 def load_jsonl(config: ProblemsConfig) -> ProblemSet:
@@ -34,7 +36,7 @@ def load_jsonl(config: ProblemsConfig) -> ProblemSet:
     return problem_set_of(
         lambda place: read_askable(Path(place).expanduser()),
         config,
-        "jsonl split",
+        SPLIT,
         lambda problems: in_window(problems, config.since, config.until),
     )
 

@@ -69,8 +69,8 @@ def problem_set_of(
     take: Callable[[list[Problem]], list[Problem]] = list,
     place: str | None = None,
 ) -> ProblemSet:
-    """The set of the problems that `read` finds in `place`, by default `config.path`, as far as `take` keeps them, split
-    by seed for this `purpose`. A split with a place of its own is that place's. `config.exclude` holds for all.
+    """The set of the problems that `read` finds in `place`, by default `config.path`, as far as `take` keeps them,
+    split by seed for this `purpose`. A split with a place of its own is that place's. `config.exclude` holds for all.
 
     The order of problems does not matter. Raises `UsageError` where none is left to train on, or one is in two splits.
     """

@@ -77,9 +77,7 @@ def load_verl(config: ProblemsConfig) -> ProblemSet:
     if config.chat_template is None:
         raise UsageError(NO_TEMPLATE)
     render = chat_renderer(config.chat_template)
-    return problem_set_of(
-        lambda place: list(_read_problems(Path(place).expanduser(), render)), config, "verl split"
-    )
+    return problem_set_of(lambda place: list(_read_problems(Path(place).expanduser(), render)), config, "verl split")
 
 
 def problem_of_row(row: Mapping[str, Any], render: Render, source: str = "") -> Problem:
