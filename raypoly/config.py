@@ -75,8 +75,12 @@ class RunConfig(Section):
     on_pause: str | None = resumable(
         None, description="A shell command to run once when training pauses for the judge."
     )
-    tensorboard: bool = resumable(False, description="Also write TensorBoard events to <run>/tensorboard.")
-    wandb_project: str | None = resumable(None, description="Also log to this Weights & Biases project.")
+    tensorboard: bool = resumable(
+        False, description="Also write TensorBoard events, of steps and evaluations, to <run>/tensorboard."
+    )
+    wandb_project: str | None = resumable(
+        None, description="Also log steps and evaluations to this Weights & Biases project (needs wandb)."
+    )
 
 
 class ModelConfig(Section):

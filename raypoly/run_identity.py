@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -99,6 +100,8 @@ class RunDirectory:
         start: dict[str, Any] = {"version": __version__, "completed": done, "changes": [vars(c) for c in changes]}
         if problems is not None:
             start["problems"] = problems
+        if not store.list(STARTS):  # no result depends on it
+            start["id"] = uuid.uuid4().hex
         key = f"{STARTS}{lease.epoch:06d}.json"
         if store.exists(key):
             store.quarantine(key, "this start was recorded before it began")
@@ -157,6 +160,11 @@ def problem_sets(store: Store) -> tuple[str, ...]:
 def versions(store: Store) -> tuple[str, ...]:
     """The versions of raypoly of a run's starts, each once."""
     return _said_at_starts(store, "version")
+
+
+def run_id(store: Store) -> str | None:
+    """What tells the run from all others, wherever its folder is; None for a run that an earlier version began."""
+    return next(iter(_said_at_starts(store, "id")), None)
 
 
 def _said_at_starts(store: Store, name: str) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Evaluator:
         for split in self._due(step):
             if (step, split) not in self.journal.evaluations():
                 await self.evaluate(step, split)
-                self.observers.summary.write("running")
+                self.observers.evaluation_done(self.journal.evaluations()[step, split])
 
     def _due(self, step: int) -> list[Split]:
         every, last = self.config.evaluate.every, self.config.train.steps

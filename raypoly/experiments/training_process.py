@@ -55,6 +55,7 @@ class RunningTraining:
                 began = log.tell()
                 process = subprocess.Popen(
                     run.command,
+                    env={"WANDB_RUN_GROUP": run.place.parent.name, **os.environ},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -14,9 +14,11 @@ from typing import Literal
 
 from raypoly.metrics.sinks import MEASURES
 
-Source = Literal["step", "now", "call", "ray"]
-"""What gives the value: the row of each step; what the run does now; each call that ends; or Ray, which has the metric
-by itself."""
+Source = Literal["step", "evaluation", "now", "call", "ray"]
+"""What gives the value: the row of each step; the newest evaluation of each split; what the run does now; each call
+that ends; or Ray, which has the metric by itself."""
+SPLIT = "split"
+"""The label of an evaluation's metrics."""
 _SUFFIX = {"gauge": "", "counter": "_total", "histogram": "_bucket"}
 
 
@@ -34,6 +36,11 @@ class RunMetric:
     label: str = ""
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels beside those that all metrics have."""
+        return (*([SPLIT] if self.source == "evaluation" else []), *([self.label] if self.label else []))
+
+    @property
     def served(self) -> str:
         """Its name in Prometheus. Ray puts `ray_` before each."""
         return f"ray_{'' if self.source == 'ray' else 'raypoly_'}{self.name}{_SUFFIX[self.kind]}"
@@ -48,6 +55,12 @@ class RunMetric:
                     yield value, {self.label: name.removeprefix(self.number)}
 
 
+def _measured(name: str, text: str, number: str, label: str = "") -> RunMetric:
+    """A metric of evaluations."""
+    return RunMetric(name, text, source="evaluation", number=number, label=label)
+
+
+_CORRECT = "strategies_correct"
 _CALL = "Seconds of each call of an actor or of storage: a chunk of programs, a group to judge, a commit, ..."
 RUN_METRICS = (
     RunMetric("step", "The newest step; the first is 0."),
@@ -56,6 +69,11 @@ RUN_METRICS = (
     RunMetric("strategies_structural", "Mean distinct strategies in a group by structure, over the same groups."),
     RunMetric("strategies_correct", "Mean distinct strategies, by execution, among a group's correct rollouts."),
     RunMetric("strategies_correct_judged", "Mean distinct strategies, by the judge, among a group's correct rollouts."),
+    _measured("pass_at_k", "Unbiased pass@k of the newest evaluation.", "pass@", "k"),
+    _measured("evaluation_step", "Its step: the updates before it.", "step"),
+    _measured("evaluation_strategies", "Its distinct correct strategies in 8 draws, by execution.", _CORRECT),
+    _measured("evaluation_strategies_judge", "The same by the judge's labels.", f"{_CORRECT}_judge"),
+    _measured("evaluation_strategies_structural", "The same by structure.", f"{_CORRECT}_structural"),
     RunMetric("zero_advantage", "Share of groups without a gradient."),
     RunMetric("unjudged", "Groups of the step that the judge could not label."),
     RunMetric("judge_agreement", "The judge's mean agreement (adjusted Rand index) with gold groups."),

@@ -1,9 +1,10 @@
 """Metric sinks (loggers): metrics.jsonl always, TensorBoard and Weights & Biases where the config asks for them.
 
     sinks = open_sinks(config, run_dir)
-    sinks.log(row); sinks.close()
+    sinks.log(row); sinks.log_evaluation(results); sinks.close()
 
-A step that is replayed after a crash is not written twice.
+A step that is replayed after a crash is not written twice. Evaluations go to the boards alone: TensorBoard, and Weights
+& Biases. metrics.jsonl has a line a step, and summary.json the evaluations.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard/"
 MEASURES = "objective/"
 """Prefix of an objective's own measures in rows."""
+WANDB_SECRETS = ("WANDB_API_KEY",)
+"""Environment variables that are Weights & Biases' own: nothing but its process needs them."""
+_EVALUATED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
 
 
 class Sink(Protocol):
@@ -38,12 +42,19 @@ class Sink(Protocol):
 class Sinks:
     """Several sinks as one."""
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
-        self._sinks = sinks
+    def __init__(self, sinks: Sequence[Sink], boards: Sequence[Sink] = ()) -> None:
+        """`boards`: those of the sinks that take evaluations, too."""
+        self._sinks, self._boards = sinks, boards
 
     def log(self, row: Mapping[str, Any]) -> None:
         for sink in self._sinks:
             sink.log(row)
+
+    def log_evaluation(self, results: Mapping[str, Any]) -> None:
+        """Take an evaluation's results, named by its split: `test/pass@8`. Its step is the number of updates before it,
+        so it comes before the row of that step."""
+        for board in self._boards:
+            board.log({"step": results["step"], results["split"]: evaluation_numbers(results)})
 
     def close(self) -> None:
         for sink in self._sinks:
@@ -64,19 +75,20 @@ class After:
         self._sink.close()
 
 
-def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = ()) -> Sinks:
+def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = (), run_id: str | None = None) -> Sinks:
     """The sinks that the config asks for, and `more` behind them.
 
-    `run_dir` is a folder of this machine, named like the run. Raises `UsageError` where a package is missing.
+    `run_dir` is a folder of this machine, named like the run. `run_id` is the run's own in W&B; default: the folder's
+    name. Raises `UsageError` where a package is missing.
     """
     check_packages(config)
     metrics = MetricsFile(run_dir / METRICS)
-    sinks: list[Sink] = [metrics]
+    boards: list[Sink] = []
     if config.run.tensorboard:
-        sinks.append(After(metrics.last_step, TensorBoard(run_dir / TENSORBOARD)))
+        boards.append(After(metrics.last_step, TensorBoard(run_dir / TENSORBOARD)))
     if config.run.wandb_project is not None:
-        sinks.append(After(metrics.last_step, WeightsAndBiases(config, run_dir)))
-    return Sinks([*sinks, *more])
+        boards.append(After(metrics.last_step, WeightsAndBiases(config, run_dir, run_id or run_dir.name)))
+    return Sinks([metrics, *boards, *more], boards)
 
 
 def check_packages(config: Config) -> None:
@@ -86,6 +98,12 @@ def check_packages(config: Config) -> None:
     for key, (package, asked) in wanted.items():
         if asked and importlib.util.find_spec(package) is None:
             raise UsageError(f"{key} needs the package {package}, which is not installed: pip install {package}.")
+
+
+def evaluation_numbers(results: Mapping[str, Any]) -> dict[str, float]:
+    """What an evaluation measured: `pass@8`, `strategies_correct`. What it did not measure is left out."""
+    curve = {f"pass@{k}": value for k, value in results["pass_at_k"].items()}
+    return flatten({**curve, **{name: results.get(name) for name in _EVALUATED}})
 
 
 def flatten(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -177,35 +195,41 @@ class TensorBoard:
     """Scalars under the names of `flatten`."""
 
     def __init__(self, folder: Path) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX import FileWriter
 
         # The file's own name counts whole seconds: a quick second start would write over the first's.
-        self._writer = SummaryWriter(str(folder), filename_suffix=f".{time.time_ns()}")
+        self._writer = FileWriter(str(folder), filename_suffix=f".{time.time_ns()}")
 
     def log(self, row: Mapping[str, Any]) -> None:
-        for name, value in flatten(row).items():
-            self._writer.add_scalar(name, value, int(row["step"]))
+        from tensorboardX.proto.summary_pb2 import Summary  # its `add_scalar` would turn pass@8 into pass_8
+
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in flatten(row).items()]
+        self._writer.add_summary(Summary(value=values), int(row["step"]))
 
     def close(self) -> None:
         self._writer.close()
 
 
 class WeightsAndBiases:
-    """One W&B run for one run folder, over all its starts."""
+    """One W&B run for one run, over all its starts, under the names of `flatten`. Every number is drawn over `step`."""
 
-    def __init__(self, config: Config, run_dir: Path) -> None:
+    def __init__(self, config: Config, run_dir: Path, run_id: str) -> None:
         import wandb
 
         self._run = wandb.init(
             project=config.run.wandb_project,
-            id=run_dir.name,
+            id=run_id,
+            name=run_dir.name,
             resume="allow",
             dir=str(run_dir),
             config={"yaml": dump(config), **config.model_dump(mode="json")},
         )
+        # W&B's own step must rise with each line, and an evaluation has the step of the row behind it.
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
 
     def log(self, row: Mapping[str, Any]) -> None:
-        self._run.log(flatten(row), step=int(row["step"]))
+        self._run.log(flatten(row))
 
     def close(self) -> None:
         self._run.finish()

@@ -15,7 +15,7 @@ from raypoly.reports.tables import ReportTable
 
 def fill_metrics(page: str) -> str:
     """The page with the table as it is now."""
-    rows = [(f"`{each.served}`", f"`{each.label}`" if each.label else "", each.text) for each in RUN_METRICS]
+    rows = [(f"`{each.served}`", ", ".join(f"`{label}`" for label in each.labels), each.text) for each in RUN_METRICS]
     table = ReportTable(("in Prometheus", "for each", "what it is"), rows).markdown()
     return fill_place(page, "table", "metrics", table, "The page")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,8 +101,8 @@ def test_programs_may_leave_no_evidence_where_no_judge_reads_it(tmp_path: Path) 
     assert "needs scorer.evidence" in refused(tmp_path, *texts, "judge.view=canonical")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed here")
-def test_a_sink_whose_package_is_missing_is_refused(tmp_path: Path) -> None:
+def test_a_sink_whose_package_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
     assert "pip install wandb" in refused(tmp_path, "run.wandb_project=mine")
 
 

@@ -11,7 +11,7 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import LeaseHeld, UsageError
 from raypoly.run import Run
-from raypoly.run_identity import RunDirectory, config_hash, read_config, resolve_run
+from raypoly.run_identity import RunDirectory, config_hash, read_config, resolve_run, run_id
 from raypoly.store import open_store
 
 
@@ -52,6 +52,16 @@ def test_same_command_resumes(runs: Path) -> None:
     assert again.changes == ()
     start_and_end(again)
     assert [path.name for path in runs.iterdir()] == [again.name]
+
+
+def test_a_run_has_an_id_of_its_own_that_its_starts_and_its_move_keep(tmp_path: Path) -> None:
+    for place in ("one", "two"):
+        start_and_end(resolve_run(config(run={"dir": str(tmp_path / place / "grpo-s0")})))
+    (tmp_path / "one").rename(tmp_path / "moved")
+    ids = [run_id(open_store(tmp_path / place / "grpo-s0")) for place in ("moved", "two")]
+    start_and_end(resolve_run(config(run={"dir": str(tmp_path / "two" / "grpo-s0")})))
+    assert None not in ids
+    assert ids[0] != ids[1] == run_id(open_store(tmp_path / "two" / "grpo-s0"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The judge's key stays where the user put it: in no file, log, error, dashboard page or process listing."""
+"""The judge's key and that of W&B stay where the user put them: in no file, log, error, dashboard page or process
+listing."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def files(*folders: Path) -> Iterator[Path]:
 
 
 def test_the_key_is_in_no_file_log_error_page_or_process_listing(tmp_path: Path) -> None:
-    environment = {**os.environ, "JUDGE_TEST_KEY": KEY}
+    environment = {**os.environ, "JUDGE_TEST_KEY": KEY, "WANDB_API_KEY": KEY}
     with running(Server(key=KEY, faults=["ok", "echo-key"], forever=True)) as server:
         driver = subprocess.Popen(
             [sys.executable, "-m", "tests.workflows.secrets_script", server.url, str(tmp_path)],

@@ -106,7 +106,11 @@ KINDS = tuple(
         ("evaluations", r"evaluations/[^/]+\.parquet", _table),
         ("derived", r"(?:summary|judge)\.json", _sealed),
         ("derived", re.escape(METRICS), _rows),
-        ("derived", r"figure\.png|report\.html|model/.+|tensorboard/.+|stacks/.+|raypoly-error-[^/]+\.txt", None),
+        (
+            "derived",
+            r"figure\.png|report\.html|(?:model|tensorboard|wandb|stacks)/.+|raypoly-error-[^/]+\.txt",
+            None,
+        ),
     )
 )
 """Checkpoints are not among them: their manifests list their files."""

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from raypoly.metrics.run_metrics import RUN_METRICS, RunMetric
-from raypoly.metrics.sinks import flatten
+from raypoly.metrics.run_metrics import RUN_METRICS, SPLIT, RunMetric
+from raypoly.metrics.sinks import evaluation_numbers, flatten
 
 AGAIN_SECONDS = 5.0
 """Seconds after which every gauge is set again."""
@@ -58,8 +58,10 @@ class RayMetrics:
         """`live`: the numbers of what the run does now. A thread of its own calls it."""
         self._live = live
         self._tags = {"run": run, "objective": objective}
-        self._of_steps = [(each, self._made(each)) for each in RUN_METRICS if each.source == "step"]
-        self._of_now = [(each, self._made(each)) for each in RUN_METRICS if each.source == "now"]
+        self._of_steps, self._of_evaluations, self._of_now = (
+            [(each, self._made(each)) for each in RUN_METRICS if each.source == source]
+            for source in ("step", "evaluation", "now")
+        )
         self._calls = [self._histogram(each) for each in RUN_METRICS if each.source == "call"]
         self._seen: dict[str, float] = {}
         self._ended = threading.Event()
@@ -77,6 +79,11 @@ class RayMetrics:
         """Take one row of metrics.jsonl."""
         self._take(self._of_steps, flatten(row))
 
+    def log_evaluation(self, results: Mapping[str, Any]) -> None:
+        """Take an evaluation's results. Of each split the last that came is shown."""
+        numbers = {"step": results["step"], **evaluation_numbers(results)}
+        self._take(self._of_evaluations, numbers, {SPLIT: results["split"]})
+
     def call_ended(self, stage: str, seconds: float) -> None:
         """Count a call of an actor or of storage."""
         for histogram in self._calls:
@@ -89,16 +96,19 @@ class RayMetrics:
             self._take(self._of_now, self._seen)
             if self._ended.wait(AGAIN_SECONDS):
                 return
-            for _, emitter in self._of_steps:
+            for _, emitter in (*self._of_steps, *self._of_evaluations):
                 if isinstance(emitter, LastingGauge):
                     emitter.set_again()
 
     def _take(
-        self, metrics: list[tuple[RunMetric, LastingGauge | RisingCounter]], numbers: Mapping[str, float]
+        self,
+        metrics: list[tuple[RunMetric, LastingGauge | RisingCounter]],
+        numbers: Mapping[str, float],
+        tags: Mapping[str, str] | None = None,
     ) -> None:
         for metric, emitter in metrics:
             for value, label in metric.points(numbers):
-                emitter.take(value, {**self._tags, **label})
+                emitter.take(value, {**self._tags, **(tags or {}), **label})
 
     def _made(self, metric: RunMetric) -> LastingGauge | RisingCounter:
         name, keys = f"raypoly_{metric.name}", self._keys(metric)
@@ -110,4 +120,4 @@ class RayMetrics:
         return Histogram(f"raypoly_{metric.name}", metric.text, _BOUNDARIES, self._keys(metric))
 
     def _keys(self, metric: RunMetric) -> tuple[str, ...]:
-        return (*self._tags, metric.label) if metric.label else tuple(self._tags)
+        return (*self._tags, *metric.labels)

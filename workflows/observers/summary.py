@@ -24,6 +24,7 @@ class Summary:
         self._store, self._journal, self._config = store, journal, config
         self._seconds: Counter[str] = Counter()
         earlier = _read_earlier(store)
+        self._told = {(each.get("step"), each.get("split")) for each in earlier.get("evaluations", [])}
         self._damage = DamageReport(store, earlier.get("damaged", []))
         self._pauses: dict[str, Mapping[str, Any]] = {str(p["since"]): p for p in _earlier_pauses(earlier)}
         """By their beginning. Only this file keeps the pauses of a step or evaluation that a kill left unfinished."""
@@ -43,6 +44,10 @@ class Summary:
             groups = self._skipped.get(problem, {"groups": 0})["groups"]
             self._skipped[problem] = {"groups": groups + 1, "reason": reason}
         self.steps = row["step"] + 1
+
+    def told_before(self, results: Mapping[str, Any]) -> bool:
+        """Whether the summary of an earlier start has the evaluation."""
+        return (results["step"], results["split"]) in self._told
 
     def clip_share(self, clipped: bool) -> float:
         """Share of clipped updates, counting one more that is not added yet."""

@@ -33,7 +33,7 @@ from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.without_tests import require_tests
-from raypoly.run_identity import RunDirectory, problem_sets
+from raypoly.run_identity import RunDirectory, problem_sets, run_id
 from raypoly.store import Lease, Store
 from raypoly.store.catalogue import completed_steps
 from raypoly.store.mirror import Mirror
@@ -93,6 +93,7 @@ class OpenRun:
             memory.load(learner.checkpoint)
         by_id = {problem.id: problem for problem in self.problems.splits["train"]}
         for results in journal.evaluations().values():
+            self.observers.restore_evaluation(results)
             self.observers.judge_usage.restore_reported(results.get("judge"))
         for step in range(learner.version):
             applied = journal.applied(step)
@@ -270,7 +271,8 @@ def _observers(
 def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sinks:
     """The sinks. The stack closes them."""
     copies = [] if directory.location.folder else [Mirror(store, METRICS, TENSORBOARD)]
-    sinks = open_sinks(directory.config, store.workspace, copies)
+    known = run_id(store) if directory.config.run.wandb_project else None
+    sinks = open_sinks(directory.config, store.workspace, copies, known)
     stack.callback(sinks.close)
     return sinks
 

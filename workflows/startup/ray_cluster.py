@@ -24,6 +24,7 @@ import ray
 from raypoly.config import Config, ScorerConfig
 from raypoly.errors import RaypolyError
 from raypoly.judge import key_variable_names
+from raypoly.metrics.sinks import WANDB_SECRETS
 from raypoly.store.lease import is_alive
 from workflows.liveness import ray_internals
 from workflows.liveness.reaper import Reaper, descendants
@@ -71,7 +72,12 @@ def connect_ray(config: Config, namespace: str) -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory(prefix=f"rp-{os.getpid()}-", dir="/tmp", ignore_cleanup_errors=True) as folder,
         Reaper(folder) as reaper,
-        local_ray(key_variable_names(config.judge), _temp_dir=folder, include_dashboard=config.ray.dashboard, **common),
+        local_ray(
+            [*key_variable_names(config.judge), *WANDB_SECRETS],
+            _temp_dir=folder,
+            include_dashboard=config.ray.dashboard,
+            **common,
+        ),
     ):
         reaper.watch(descendants(os.getpid()) - others - {reaper.pid})
         Path(folder, _ADDRESS_FILE).write_text(ray.get_runtime_context().gcs_address)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from actors.judge import JudgeClient
 from raypoly.judge.judge_usage import usage_to_json
@@ -41,6 +43,17 @@ class RunObservers:
         self.restore(applied)
         self.ray_metrics.log(applied.metrics)
         self.progress.step(applied.metrics)
+
+    def restore_evaluation(self, results: Mapping[str, Any]) -> None:
+        """Report a committed evaluation. One that an earlier start has told the sinks of counts once."""
+        self.ray_metrics.log_evaluation(results)
+        if not self.summary.told_before(results):
+            self.sinks.log_evaluation(results)
+
+    def evaluation_done(self, results: Mapping[str, Any]) -> None:
+        """Report an evaluation that was committed just now."""
+        self.summary.write("running")
+        self.restore_evaluation(results)
 
     async def judge_numbers(self, judge: JudgeClient) -> JudgeNumbers:
         """The judge's numbers for a step's row. Each use is reported once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from raypoly.errors import StorageError
 from raypoly.metrics.sinks import MetricsFile, flatten, open_sinks
 from raypoly.settings import load
-from tests.support.finished_run import metrics_row
+from tests.support.board_files import Row, event_rows, offline_rows, offline_runs, points
+from tests.support.finished_run import metrics_row, summary
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -90,18 +92,55 @@ def test_a_file_that_can_not_grow_is_a_storage_error_and_no_row_is_lost(tmp_path
     assert [row["step"] for row in rows(path)] == [1, 2]
 
 
-def test_tensorboard_gets_every_number_under_its_name(tmp_path: Path) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="no tensorboard")
-    for first in (0, 1):  # the second start replays step 1 and must not show it twice
-        sinks = open_sinks(load(None, ["run.tensorboard=true"]), tmp_path)
-        for step in (first, first + 1):
-            sinks.log(metrics_row(step))
-        sinks.close()
-    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert [event.step for event in events.Scalars("reward")] == [0, 1, 2]
-    assert events.Scalars("seconds/generate")[0].value == pytest.approx(1.0)
-    assert len(rows(tmp_path / "metrics.jsonl")) == 3
+EVALUATIONS = {(each["step"], each["split"]): each for each in summary("grpo")["evaluations"]}
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+
+
+def log_run(folder: Path, steps: Sequence[int], key: str = "run.tensorboard=true", run_id: str | None = None) -> None:
+    """One start of a run that is evaluated before every fourth step."""
+    sinks = open_sinks(load(None, [key]), folder, run_id=run_id)
+    for step in steps:
+        for split in ("test", "validation"):
+            if (step, split) in EVALUATIONS:
+                sinks.log_evaluation(EVALUATIONS[step, split])
+        sinks.log(metrics_row(step))
+    sinks.close()
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("key", "read"), [("run.tensorboard=true", event_rows), ("run.wandb_project=mine", offline_rows)]
+)
+def test_tensorboard_and_wandb_get_every_number_and_evaluation_once(
+    tmp_path: Path, key: str, read: Callable[[Path], Sequence[Row]]
+) -> None:
+    log_run(tmp_path, range(5), key)
+    log_run(tmp_path, range(3, 7), key)  # replays steps 3 and 4, and the evaluation between them
+    found = read(tmp_path)
+    assert points(found, "reward") == [(s, pytest.approx(metrics_row(s)["reward"])) for s in range(7)]
+    assert points(found, "seconds/generate")[0] == (0, 1.0)
+    assert points(found, "test/pass@64") == [(0, pytest.approx(EVALUATIONS[0, "test"]["pass_at_k"]["64"]))]
+    assert points(found, "validation/pass@1") == [(0, 0.25), (4, pytest.approx(0.35))]
+    assert points(found, "validation/strategies_correct_judge") == [(0, pytest.approx(1.3)), (4, pytest.approx(1.4))]
+    assert not any("structural" in name for row in found for name in row), "it was not measured"
+    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == list(range(7)), "a line a step, none else"
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_run_is_one_run_of_wandb_over_its_starts_and_its_namesake_is_another(tmp_path: Path) -> None:
+    ids = {"one": "6f2b", "two": "91ce"}
+    for experiment in ("one", "two", "two"):
+        folder = tmp_path / experiment / "grpo-s0"
+        folder.mkdir(parents=True, exist_ok=True)
+        log_run(folder, (0,), "run.wandb_project=mine", ids[experiment])
+    told = {name: offline_runs(tmp_path / name / "grpo-s0") for name in ids}
+    assert {name: [run.run_id for run in runs] for name, runs in told.items()} == {"one": ["6f2b"], "two": ["91ce"] * 2}
+    assert {run.display_name for runs in told.values() for run in runs} == {"grpo-s0"}
 
 
 def test_flatten_keeps_finite_numbers_only() -> None:

@@ -44,6 +44,10 @@ ROW = {
     "paused_seconds": 1.5,
     "judge_step": {"cost_usd": 0.016},
 }
+EVALUATION = {
+    **{"step": 80, "split": "test", "pass_at_k": {"1": 0.25, "8": 0.5}},
+    **{"strategies_correct": 1.5, "strategies_correct_judge": 1.25, "strategies_correct_structural": 1.75},
+}
 NOW = {each.number + "x" if each.label else each.name: 0.0 for each in RUN_METRICS if each.source == "now"}
 KEPT_SECONDS = 25.0
 """How long Ray itself keeps a gauge."""
@@ -51,6 +55,8 @@ PAUSE = int(os.environ.get("RAYPOLY_PAUSE", "60"))
 STEP, EVERY = PAUSE / 3, PAUSE // 12
 """Seconds of a step, by its judge's answers, and between scrapes."""
 NOT_FED = {
+    *("pass_at_k", "evaluation_step", "evaluation_strategies"),
+    *("evaluation_strategies_judge", "evaluation_strategies_structural"),
     *("judge_agreement", "ratio_clipped_low", "ratio_clipped_high", "kl_reference", "objective"),
     *("pause_seconds", "judge_usd"),
 }
@@ -82,6 +88,8 @@ def test_a_node_serves_every_metric_for_as_long_as_the_run_lives(place: str) -> 
     with RayMetrics("a-run", "poly_epo", lambda: now) as metrics:
         until = time.monotonic() + KEPT_SECONDS + 8
         metrics.log(ROW)
+        metrics.log_evaluation(EVALUATION)
+        metrics.log_evaluation({**EVALUATION, "split": "validation", "pass_at_k": {"1": 0.125}})
         metrics.call_ended("score", 0.2)
         wait_for(lambda: names <= {point.name for point in served_points(place)})
         while time.monotonic() < until:
@@ -92,6 +100,9 @@ def test_a_node_serves_every_metric_for_as_long_as_the_run_lives(place: str) -> 
         assert values_of(points, "ray_raypoly_reward", run="a-run", objective="poly_epo") == [
             pytest.approx(ROW["reward"])
         ]
+        assert values_of(points, "ray_raypoly_pass_at_k", split="test", k="8") == [0.5]
+        assert values_of(points, "ray_raypoly_pass_at_k", split="validation") == [0.125]
+        assert values_of(points, "ray_raypoly_evaluation_step", split="test") == [80]
         assert values_of(points, "ray_raypoly_response_tokens_total") == [100]
         assert values_of(points, "ray_raypoly_call_seconds_bucket", stage="score", le="0.3") == [1]
         assert values_of(points, "ray_raypoly_calls", stage="score") == [3]
