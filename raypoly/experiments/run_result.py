@@ -20,7 +20,16 @@ from raypoly.run_files import RunFiles
 from raypoly.run_identity import CONFIG_KEY
 
 STRATEGIES = "strategies"
-_CURVES = ("reward", "strategies_correct", "strategies_correct_judged")
+SIDE_MEASURES = {
+    "response_length": "response tokens",
+    "comment_share": "share of comments",
+    "identifier_length": "letters of a name",
+    "correct_cpu_seconds": "CPU s of a right program",
+    "grad_norm": "norm of the gradient",
+    "advantage_variance": "variance of advantages",
+}
+"""Columns of metrics.jsonl that say how rollouts and updates changed, and their names in a table."""
+_CURVES = ("reward", "strategies_correct", "strategies_correct_judged", *SIDE_MEASURES)
 """Columns of metrics.jsonl that are kept over the steps."""
 
 Measures = Mapping[str, float | None]

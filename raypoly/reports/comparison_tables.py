@@ -7,12 +7,13 @@ tables = comparison_tables(comparison)                # {"results": ..., "differ
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import mean
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start
 from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.problem_values import interval_after, interval_before
-from raypoly.experiments.run_result import STRATEGIES
+from raypoly.experiments.run_result import SIDE_MEASURES, STRATEGIES
 from raypoly.reports.tables import DASH, ReportTable
 from raypoly.statistics.intervals import ConfidenceInterval
 
@@ -31,6 +32,8 @@ def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
         found[f"difference_from_{name}"] = _differences(measured, reference)
     if not measured and (pairs := _seed_pairs(comparison)).rows:
         found[f"difference_from_{comparison.arms[0].name}"] = pairs
+    if (changes := _side_measures(comparison)).rows:
+        found["training_rollouts"] = changes
     return found
 
 
@@ -56,6 +59,9 @@ def _parts(comparison: ArmComparison) -> Iterator[str]:
     elif (pairs_alone := _seed_pairs(comparison)).rows:
         yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed.\n"
         yield pairs_alone.markdown()
+    if (changes := _side_measures(comparison)).rows:
+        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END}.\n"
+        yield changes.markdown()
 
 
 def _results(comparison: ArmComparison) -> ReportTable:
@@ -63,6 +69,33 @@ def _results(comparison: ArmComparison) -> ReportTable:
     rows = [_start_row(start, measures, alone=len(starts) == 1) for start in starts]
     rows += [_arm_row(arm, measures) for arm in comparison.arms]
     return ReportTable(("", "runs", *map(measure_name, measures), "s a step", "min a run"), rows)
+
+
+_AT_AN_END = 10
+"""Steps at a curve's beginning and end."""
+
+
+def _side_measures(comparison: ArmComparison) -> ReportTable:
+    """How rollouts and updates changed; no rows where runs have no such curves."""
+    rows = []
+    for arm in comparison.arms:
+        cells = [_change_cell(arm, name) for name in SIDE_MEASURES]
+        if set(cells) != {DASH}:
+            rows.append((arm.name, *cells))
+    return ReportTable(("", *SIDE_MEASURES.values()), rows)
+
+
+def _change_cell(arm: Arm, curve: str) -> str:
+    """`41.2 -> 38.0`, means over the runs that have the curve."""
+    curves = [[value for _, value in run.curves.get(curve, ())] for run in arm.runs]
+    known = [values for values in curves if values]
+    if not known:
+        return DASH
+    first, last = (
+        mean(mean(values[:_AT_AN_END] if at_start else values[-_AT_AN_END:]) for values in known)
+        for at_start in (True, False)
+    )
+    return f"{first:.3g} -> {last:.3g}"
 
 
 def _differences(measured: Sequence[MeasuredDifference], reference: str) -> ReportTable:

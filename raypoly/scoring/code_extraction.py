@@ -43,14 +43,24 @@ def extract_code(problem: Problem, response: str) -> str | None:
     """
     if problem.answer == "completion":
         return problem.prefix + response if response.strip() else None
-    text = _answered(response)
-    lines = text.split("\n")
-    programs = [block for block in _fenced(lines) or _elements(text) or list(_runs(lines)) if block.is_program]
+    programs = _programs(response)
     if not programs:
         return None
     name = _called(problem)
     place = next((at for at in range(len(programs) - 1, -1, -1) if name in programs[at].names), None)
     return programs[-1].code if place is None else _with_helpers(programs[:place], programs[place], name)
+
+
+def find_code(response: str) -> str:
+    """The last block of Python of a response, whatever it was asked; the whole where it has none."""
+    programs = _programs(response)
+    return programs[-1].code if programs else response
+
+
+def _programs(response: str) -> list[_Block]:
+    text = _answered(response)
+    lines = text.split("\n")
+    return [block for block in _fenced(lines) or _elements(text) or list(_runs(lines)) if block.is_program]
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,18 @@ from raypoly.judge.judge_usage import UsageCounts, usage_to_json
 from raypoly.judge.structural import structural_labels
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct
+from raypoly.metrics.program_style import program_style
 from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.scoring.code_extraction import find_code
 from raypoly.store.rollout_columns import ON_DISK
 from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
+
+_LOOKED_AT = 2
+"""Programs of a group whose style is measured: enough for a mean over the step, and no time."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,9 @@ def metrics_row(
         **{name: _number(value) for name, value in asdict(stats.measured).items()},
         "rows": stats.rows,
         "response_tokens": tokens,
+        "response_length": tokens / len(rollouts) if rollouts else None,
+        "advantage_variance": _mean(float(trained.advantages.var()) for trained in sound),
+        **_style([trained.group for trained in sound]),
         "tokens_per_second": tokens / times.seconds["generate"] if times.seconds.get("generate") else None,
         "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
         "statuses": dict(statuses),
@@ -141,6 +149,19 @@ def _judged_strategies(groups: Sequence[Group]) -> list[int]:
         for group in groups
         if group.labels is not None
     ]
+
+
+def _style(groups: Sequence[Group]) -> dict[str, float | None]:
+    """How programs are written, by the first `_LOOKED_AT` of each group, and what right ones cost to run."""
+    verdicts = [(group, place, verdict) for group in groups for place, verdict in enumerate(group.verdicts or ())]
+    programs = [(g, i) for g, i, verdict in verdicts if i < _LOOKED_AT and verdict.status != "no_code"]
+    styles = [program_style(find_code(group.rollouts[place].text)) for group, place in programs]
+    known = [style for style in styles if style is not None]
+    return {
+        "comment_share": _mean(style.comment_share for style in known),
+        "identifier_length": _mean(s.identifier_length for s in known if s.identifier_length is not None),
+        "correct_cpu_seconds": _mean(verdict.cpu_seconds for _, _, verdict in verdicts if verdict.passed),
+    }
 
 
 def _mean(values: Iterable[float]) -> float | None:

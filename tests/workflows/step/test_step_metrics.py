@@ -11,10 +11,12 @@ import numpy as np
 
 from raypoly.metrics.sinks import flatten
 from raypoly.policy.update_stats import LossStats, UpdateStats
-from raypoly.values import Group
+from raypoly.values import Group, Labels, Rollout, Verdict
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
 from workflows.step.stopwatch import Waterfall
+
+NO_TOKENS = np.zeros(0, np.int32)
 
 
 def row(measured: LossStats, groups: Sequence[TrainingGroup] = ()) -> dict[str, Any]:
@@ -55,3 +57,22 @@ def test_a_measure_is_the_mean_over_the_groups_that_have_it() -> None:
         "objective/often": 4.5,
     }
     assert list(flatten(found))[-2:] == ["objective/mi", "objective/often"]
+
+
+def test_a_row_says_how_programs_are_written_what_right_ones_cost_and_what_the_judge_told_apart() -> None:
+    texts = ["a = 1  # one", "b = 1", "never read # as only two of a group are", ""]
+    rollouts = tuple(
+        Rollout(NO_TOKENS, np.zeros(3, np.int32), np.zeros(3, np.float32), text, "stop", 1, 0) for text in texts
+    )
+    verdicts = tuple(Verdict(status, 1, 1, 0.25) for status in ("passed", "passed", "passed", "no_code"))
+    labels = Labels(np.array([1, 2, 1, 0], np.int32), np.array([False, False, False, True]), "mine")
+    unlabelled = Group(0, 0, "p", rollouts, {"score": verdicts})
+    group = unlabelled.with_parts(judge=labels)
+    rewards, advantages = np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.25, 0.25, 0.25, -0.75])
+    found = row(LossStats(), [TrainingGroup(each, rewards, advantages) for each in (group, unlabelled)])
+    assert found["strategies_correct_judged"] == 2
+    assert found["response_length"] == 3
+    assert found["comment_share"] == (4 / 7 + 0) / 2
+    assert found["identifier_length"] == 1
+    assert found["correct_cpu_seconds"] == 0.25
+    assert found["advantage_variance"] == advantages.var()
