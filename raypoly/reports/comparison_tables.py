@@ -77,12 +77,10 @@ _AT_AN_END = 10
 
 def _side_measures(comparison: ArmComparison) -> ReportTable:
     """How rollouts and updates changed; no rows where runs have no such curves."""
-    rows = []
-    for arm in comparison.arms:
-        cells = [_change_cell(arm, name) for name in SIDE_MEASURES]
-        if set(cells) != {DASH}:
-            rows.append((arm.name, *cells))
-    return ReportTable(("", *SIDE_MEASURES.values()), rows)
+    cells = {name: [_change_cell(arm, name) for arm in comparison.arms] for name in SIDE_MEASURES}
+    known = {name: column for name, column in cells.items() if set(column) != {DASH}}
+    rows = zip((arm.name for arm in comparison.arms), *known.values(), strict=True) if known else ()
+    return ReportTable(("", *(SIDE_MEASURES[name] for name in known)), list(rows))
 
 
 def _change_cell(arm: Arm, curve: str) -> str:

@@ -45,7 +45,9 @@ def test_the_table_has_before_and_after_with_ranges_and_paired_differences(folde
     said = report(folder)
     lines = (folder / "out" / "table.md").read_text().splitlines()
     rows = {
-        cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for line in lines if len(cells := line.split("|")) > 2
+        cells[1].strip(): [cell.strip() for cell in cells[2:-1]]
+        for line in reversed(lines)  # of two rows of a name the first counts
+        if len(cells := line.split("|")) > 2
     }
     assert "3 of 4 runs are finished; poly_epo lacks 1" in lines[0]
     assert rows["before"][:2] == ["2", "0.250 (0.250 to 0.250)"]
@@ -56,6 +58,7 @@ def test_the_table_has_before_and_after_with_ranges_and_paired_differences(folde
     assert rows["**poly_epo**"][-1] == "0.6", "12 steps of 1.6 s and six evaluations of 3 s"
     assert rows["poly_epo"][:2] == ["1", "+0.020"]
     assert "| **poly_epo** | 1 of 2 |" in said
+    assert "| grpo | 1.7 -> 1.7 |" in said, "the norm of the gradient alone is known"
     assert (folder / "out" / "figure.png").read_bytes()[:4] == b"\x89PNG"
 
 
