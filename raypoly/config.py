@@ -508,7 +508,11 @@ class EvaluateConfig(Section):
     validation_greedy: bool = Field(
         False, description="On validation take the likeliest token each time, one response for each problem."
     )
-    judge: bool = Field(False, description="Also count strategies by the judge.")
+    judge: bool = Field(
+        False,
+        description="Also count strategies by the judge, which sees train.rollouts samples at once, in order, and no "
+        "fewer than eight.",
+    )
 
 
 class RewardConfig(Section):

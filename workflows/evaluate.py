@@ -14,19 +14,22 @@ from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
+from rich.console import Console
 
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.errors import TooManySetAside, UsageError
-from raypoly.evaluating.evaluation_results import problem_outcome, sample_table
+from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
+from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.judge.judge_usage import usage_to_json
-from raypoly.metrics.pass_at_k import summarise
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.problems.without_tests import with_tests
+from raypoly.reports.tables import ReportTable
 from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
-from raypoly.values import Group, Int32, Problem, Split
+from raypoly.values import UNKNOWN, Group, Int32, Problem, Split
 from raypoly.version import __version__
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
@@ -87,25 +90,24 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
             group = Group(step, slot, problems[slot].id, rollouts)
             flows[slot] = tasks.create_task(_pass_stages(opened, group, problems[slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
-    sound = [group for group in groups if skip_reason(group) is None]
-    if not sound:
+    set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group))}
+    if len(set_aside) == len(groups):
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
-    usage = observers.judge_usage
+    usage, at_once = observers.judge_usage, judged_at_once(config.train.rollouts)
     payload = {
         "step": step,
         "split": split,
         "samples": samples,
-        "problems": len(sound),
+        "problems": len(groups) - len(set_aside),
         "problem_set": opened.problems.hash,
         "weights": weights,
         "raypoly": __version__,
-        "set_aside": {group.problem_id: reason for group in groups if (reason := skip_reason(group))},
-        **summarise([problem_outcome(group) for group in sound]),
+        **evaluation_results(groups, set_aside, _metadata(problems), at_once),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": observers.judge_pause.take_pauses(),
         "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
     }
-    return payload, sample_table(groups)
+    return payload, sample_table(groups, at_once)
 
 
 def _requests(
@@ -125,9 +127,11 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
     whole, not stage by stage."""
     group = await opened.stages.compute(group, problem, opened.stages["score"], watch)
     watch.done("score")
-    if skip_reason(group) is None and opened.config.evaluate.judge:
-        group = await opened.stages.compute(group, problem, opened.stages["judge"], watch)
-    return group
+    if skip_reason(group) is not None or not opened.config.evaluate.judge:
+        return group
+    parts = judged_groups(group, judged_at_once(opened.config.train.rollouts))
+    judged = [await opened.stages.compute(part, problem, opened.stages["judge"], watch) for part in parts]
+    return group.with_parts(judge=joined_labels([part.labels for part in judged]) or UNKNOWN)
 
 
 def evaluate_run(place: str, config: Config, split: str, samples: int | None) -> None:
@@ -136,7 +140,7 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
     chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
 
-    shutdown = Shutdown(config.run.grace_seconds)
+    shutdown, tables = Shutdown(config.run.grace_seconds), list[ReportTable]()
 
     async def work() -> None:
         async with open_run(resolve_run(chosen), shutdown) as opened:
@@ -146,10 +150,26 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
             name = f"evaluations/{split}-step-{version:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
             store.commit(f"{name}.json", seal(payload))
             store.commit(f"{name}.parquet", encode_table(table, {}))
-            opened.observers.progress.note(describe(payload))
+            tables.extend(_tables(opened, payload, table))
             opened.observers.progress.note(f"written to {store.place(name)}.json")
 
     run_workflow(work(), shutdown)
+    for each in tables:
+        Console().print(each.rich())
+
+
+def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
+    from raypoly.evaluating.evaluation_tables import evaluation_tables  # brings scipy, which a training needs not
+
+    counts = ProblemCounts.of(table)
+    assert counts is not None, "a sample table has verdicts"
+    metadata = _metadata(opened.problems.splits[payload["split"]])
+    return evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")
+
+
+def _metadata(problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
+    """By problem id."""
+    return {problem.id: problem.metadata for problem in problems}
 
 
 def describe(payload: Mapping[str, Any]) -> str:

@@ -11,9 +11,9 @@ A step of the journal is one chunk of problems in one round; a group is one prob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating import ModelEvaluationConfig
 from raypoly.evaluating.evaluation_folder import EvaluationFolder, influential, plan_rounds
 from raypoly.evaluating.evaluation_prompts import ask_problems, is_plain, template_name, weights_digest, with_room
-from raypoly.evaluating.evaluation_results import evaluation_results, results_table, sample_table
+from raypoly.evaluating.evaluation_results import DECIMAL, evaluation_results, sample_table
+from raypoly.evaluating.evaluation_tables import evaluation_tables
 from raypoly.gguf_models import with_sha256
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.offline.command_progress import show_progress
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.sources import LoadedSources, load_sources
@@ -135,8 +137,9 @@ class ModelEvaluation:
                 work = None if work_of is None else work_of(samples)
                 await self._chunks.outcomes(first, problems, sampling.chunk, work, count)
         steps = [range(first, first + chunks) for first in firsts]
-        results = await asyncio.to_thread(self._write, steps)
-        self._console.print(results_table(results, self._name).rich())
+        results, counts = await asyncio.to_thread(self._write, steps)
+        for shown in evaluation_tables(results, counts, self._metadata, self._name):
+            self._console.print(shown.rich())
         if results["set_aside"]:
             problem, reason = next(iter(results["set_aside"].items()))
             self._note(f"set aside: {problem}, for one: {reason}")
@@ -163,8 +166,13 @@ class ModelEvaluation:
         name = self._config.endpoint.name or str(self._config.model.path)
         return Path(name).name if Path(name).exists() else name
 
-    def _write(self, steps: Sequence[range]) -> dict[str, Any]:
-        """Write the result files from the journal's steps of each round. Returns the results."""
+    @property
+    def _metadata(self) -> dict[str, Mapping[str, str]]:
+        """By problem id."""
+        return {it.id: it.problem.metadata for it in self._asked.problems}
+
+    def _write(self, steps: Sequence[range]) -> tuple[dict[str, Any], ProblemCounts]:
+        """Write the result files from the journal's steps of each round. Returns the results, and those by problem."""
         config, asked = self._config, self._asked
         groups = [self._first(group) for group in self._groups(steps)]
         set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
@@ -173,6 +181,8 @@ class ModelEvaluation:
         table = sample_table(groups)
         if config.endpoint.url is not None:  # its tokens are not known
             table = table.drop_columns(["response_tokens"])
+        counts = ProblemCounts.of(table)
+        assert counts is not None, "a sample table has verdicts"
         results = {
             "model": self._name,
             "samples": config.sampling.samples,
@@ -181,12 +191,13 @@ class ModelEvaluation:
             "problem_set": asked.folder.identity["problem_set"],
             "config": influential(config),
             "raypoly": __version__,
-            **evaluation_results(groups, table, set_aside),
+            **evaluation_results(groups, set_aside, self._metadata, also=DECIMAL),
+            "problems": asdict(counts),
         }
         self._lease.check()
         self._store.put_mutable(SAMPLES, encode_table(table, {}))
         self._store.put_mutable(RESULTS, seal(results))
-        return results
+        return results, counts
 
     def _groups(self, steps: Sequence[range]) -> list[Group]:
         """A problem's samples of all rounds as one group, in the order of the problems."""

@@ -1,37 +1,37 @@
-"""An evaluation's results: one row a sample, the numbers of all problems, and what a person is shown.
+"""An evaluation's results: one row a sample, and the numbers of all problems and of parts of them.
 
 table = sample_table(groups)
-results = evaluation_results(groups, set_aside)
-console.print(results_table(results, "smollm2-q4").rich())
+results = evaluation_results(groups, set_aside, {problem.id: problem.metadata for problem in problems})
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from raypoly.evaluating.evaluation_slices import slices_of
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
-from raypoly.metrics.problem_counts import ProblemCounts
-from raypoly.reports.tables import ReportTable, number
+from raypoly.objectives.behaviour import behaviour_of
 from raypoly.values import Group
 
-_DECIMAL = (10, 100)
+DECIMAL = (10, 100)
 """The k of published tables that are no power of two."""
-_SHOWN = ("1", "4", "8", "10", "16", "64", "100", "128", "256")
 
 
-def problem_outcome(group: Group) -> ProblemOutcome:
-    """A scored group as an evaluation counts it."""
-    labels = None if group.labels is None else group.labels.strategies
-    return GroupOutcomes.of(group.verdicts or (), None).outcome(labels)
+def problem_outcome(group: Group, at_once: int | None = None) -> ProblemOutcome:
+    """A scored group as an evaluation counts it. `at_once`: samples in each of the judge's groups; default: all."""
+    verdicts, labels = group.verdicts or (), None if group.labels is None else group.labels.strategies
+    behaviours = tuple(known for each in verdicts if (known := behaviour_of(each)) is not None)
+    return replace(GroupOutcomes.of(verdicts, None).outcome(labels, at_once), behaviours=behaviours)
 
 
-def sample_table(groups: Sequence[Group]) -> pa.Table:
-    """One row a sample of these scored groups."""
+def sample_table(groups: Sequence[Group], at_once: int | None = None) -> pa.Table:
+    """One row a sample of these scored groups. `at_once`: as `problem_outcome`."""
     rows = [
         {
             "problem_id": group.problem_id,
@@ -42,8 +42,10 @@ def sample_table(groups: Sequence[Group]) -> pa.Table:
             "seed": rollout.seed,
             "status": verdict.status,
             "detail": verdict.detail,
+            "behaviour": behaviour_of(verdict),
             "strategy": verdict.evidence.strategy if verdict.evidence else None,
             "label": None if group.labels is None else int(group.labels.ids[index]),
+            "label_group": None if group.labels is None else index // (at_once or group.size),
         }
         for group in groups
         for index, (rollout, verdict) in enumerate(zip(group.rollouts, group.verdicts or (), strict=True))
@@ -51,36 +53,34 @@ def sample_table(groups: Sequence[Group]) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def evaluation_results(groups: Sequence[Group], table: pa.Table, set_aside: Mapping[str, str]) -> dict[str, Any]:
-    """JSON values: the measures over the problems that are not set aside, and the counts by problem of all.
+def evaluation_results(
+    groups: Sequence[Group],
+    set_aside: Mapping[str, str],
+    metadata: Mapping[str, Mapping[str, str]],
+    at_once: int | None = None,
+    also: Iterable[int] = (),
+) -> dict[str, Any]:
+    """JSON values: the measures over the problems that are not set aside, and over parts of them by `metadata`.
 
-    `table`: the groups' `sample_table`. `set_aside`: why a problem's samples could not be judged, by its id.
+    `set_aside`: why a problem's samples could not be judged, by its id. `at_once`: as `problem_outcome`. `also`: as
+    `summarise`.
     """
-    sound = [problem_outcome(group) for group in groups if group.problem_id not in set_aside]
-    summary = dict(summarise(sound, _DECIMAL))
-    del summary["strategies_correct_judge"]  # no judge is asked
-    counts = ProblemCounts.of(table)
-    assert counts is not None, "a sample table has verdicts"
-    return {**summary, "set_aside": dict(set_aside), "problems": asdict(counts)}
-
-
-def results_table(results: Mapping[str, Any], model: str) -> ReportTable:
-    """The measures for a person."""
-    curve, problems = results["pass_at_k"], results["problems"]
-    tried = [correct for correct in problems["correct"] if correct is not None]
-    rows = [(f"pass@{k}", number(curve[k])) for k in _SHOWN if k in curve]
-    rows.append(("problems solved at least once", f"{sum(map(bool, tried)):,} of {len(tried):,}"))
-    for name, column in (("cut off at generator.max_tokens", "truncated"), ("without a program", "no_code")):
-        rows.append((f"responses {name}", _share(problems[column], problems["samples"])))
-    for name, key in (("by execution", "strategies_correct"), ("by structure", "strategies_correct_structural")):
-        if results[key] is not None:
-            rows.append((f"distinct correct strategies in 8, {name}", number(results[key])))
-    if results["set_aside"]:
-        rows.append(("problems set aside", f"{len(results['set_aside']):,}"))
-    return ReportTable(("", model), rows, title=f"{results['samples']} samples a problem")
-
-
-def _share(counts: Sequence[int | None], samples: Sequence[int]) -> str:
-    known = [(count, size) for count, size in zip(counts, samples, strict=True) if count is not None]
-    whole = sum(size for _, size in known)
-    return f"{sum(count for count, _ in known) / whole:.0%}" if whole else "-"
+    further = tuple(also)
+    sound = {group.problem_id: group for group in groups if group.problem_id not in set_aside}
+    outcomes = {name: problem_outcome(group, at_once) for name, group in sound.items()}
+    slices = slices_of({name: metadata[name] for name in sound})
+    ends = [rollout.finish_reason == "length" for group in sound.values() for rollout in group.rollouts]
+    empty = [verdict.status == "no_code" for group in sound.values() for verdict in group.verdicts or ()]
+    return {
+        **summarise(list(outcomes.values()), further),
+        "truncated": math.fsum(ends) / len(ends),
+        "no_code": math.fsum(empty) / len(empty),
+        "slices": {
+            key: {
+                value: {"problems": len(names), **summarise([outcomes[name] for name in names], further)}
+                for value, names in parts.items()
+            }
+            for key, parts in slices.items()
+        },
+        "set_aside": dict(set_aside),
+    }

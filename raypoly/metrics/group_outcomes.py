@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from raypoly.judge.structural import join_largest, structural_labels
-from raypoly.metrics.pass_at_k import ProblemOutcome, drawn_strategies
+from raypoly.metrics.pass_at_k import JudgedGroup, ProblemOutcome, drawn_strategies
 from raypoly.values import Verdict
 
 _UNTRACED = "untraced"
@@ -67,15 +67,16 @@ class GroupOutcomes:
         found = self._right
         return None if None in found else drawn_strategies(len(self.statuses), [name for name in found if name])
 
-    def outcome(self, labels: Sequence[int] | None) -> ProblemOutcome:
-        """The group as an evaluation counts it. `labels`: the judge's."""
+    def outcome(self, labels: Sequence[int] | None, at_once: int | None = None) -> ProblemOutcome:
+        """The group as an evaluation counts it. `labels`: the judge's, who saw so many samples `at_once`, in order;
+        default: all."""
         right = self._right
         unknown = {place for place, name in enumerate(right) if name == ""}
         traced = join_largest(right, unknown, alone=_UNTRACED)
         return ProblemOutcome(
             len(self.statuses),
             tuple(None if name is None else str(name) for name in traced),
-            self._correct(labels),
+            None if labels is None else self._judged(labels, at_once or len(labels)),
             self._correct(self.structural) if self.correct else (),  # where nothing parses there is no evidence to keep
         )
 
@@ -86,6 +87,11 @@ class GroupOutcomes:
         paid = {place for place, (one, two) in enumerate(rewards) if one != two}
         statuses = enumerate(zip(self.statuses, other.statuses, strict=True))
         return [place for place, pair in statuses if "infra" not in pair and (pair[0] != pair[1] or place in paid)]
+
+    def _judged(self, labels: Sequence[int], at_once: int) -> tuple[JudgedGroup, ...]:
+        right = [label if status == "passed" else 0 for label, status in zip(labels, self.statuses, strict=True)]
+        groups = [right[place : place + at_once] for place in range(0, len(right), at_once)]
+        return tuple(JudgedGroup(len(group), tuple(label for label in group if label)) for group in groups)
 
     def _correct(self, ids: Sequence[int] | None) -> tuple[int, ...] | None:
         """The strategies of the correct programs. A degenerate program that passed has none."""

@@ -1,4 +1,5 @@
-"""Evaluation metrics: unbiased pass@k, and the expected number of distinct correct strategies in k draws."""
+"""Evaluation metrics: unbiased pass@k, and the expected number of distinct correct strategies, and of distinct
+behaviours, in k draws."""
 
 from __future__ import annotations
 
@@ -52,16 +53,27 @@ def distinct(ids: Iterable[int]) -> int:
 
 
 @dataclass(frozen=True)
+class JudgedGroup:
+    """The samples of one problem that a judge saw at once: their labels compare with one another alone."""
+
+    samples: int
+    strategies: tuple[int, ...]
+    """The label of each correct sample, degenerate ones left out."""
+
+
+@dataclass(frozen=True)
 class ProblemOutcome:
     """One problem's samples, as evaluation counts them."""
 
     samples: int
     correct_strategies: tuple[str | None, ...]
     """The strategy by execution trace of each correct sample; None where no evidence is kept."""
-    judged_strategies: tuple[int, ...] | None = None
-    """The judge's label of each correct sample, degenerate ones left out, where it was asked."""
+    judged: tuple[JudgedGroup, ...] | None = None
+    """What the judge said, where it was asked."""
     structural_strategies: tuple[int, ...] | None = None
-    """The same by structure, where the programs left evidence."""
+    """The same by structure, over all samples, where the programs left evidence."""
+    behaviours: tuple[str, ...] | None = None
+    """What the tests saw of each program, right or wrong, as far as it is known."""
 
 
 def ks(samples: int) -> list[int]:
@@ -70,7 +82,8 @@ def ks(samples: int) -> list[int]:
 
 
 def summarise(outcomes: Sequence[ProblemOutcome], also: Iterable[int] = ()) -> Mapping[str, object]:
-    """`pass_at_k` ({"1": ...}) and `strategies_correct`, averaged over problems; `None` where not measured.
+    """`pass_at_k` ({"1": ...}), `strategies_correct` and `behaviours`, averaged over problems; `None` where not
+    measured.
 
     `also`: further k, left out above the number of samples.
     """
@@ -91,9 +104,19 @@ def summarise(outcomes: Sequence[ProblemOutcome], also: Iterable[int] = ()) -> M
             return None
         return mean(expected_strategies(o.samples, map(str, each)) for o, each in zip(outcomes, known, strict=True))
 
+    def judged() -> float | None:
+        found = [[group for group in outcome.judged or () if group.samples >= STRATEGY_DRAWS] for outcome in outcomes]
+        if not all(found):
+            return None
+        return mean(
+            math.fsum(expected_strategies(group.samples, map(str, group.strategies)) for group in groups) / len(groups)
+            for groups in found
+        )
+
     return {
         "pass_at_k": curve,
         "strategies_correct": counted([outcome.correct_strategies for outcome in outcomes]),
-        "strategies_correct_judge": counted([outcome.judged_strategies for outcome in outcomes]),
+        "strategies_correct_judge": judged(),
         "strategies_correct_structural": counted([outcome.structural_strategies for outcome in outcomes]),
+        "behaviours": counted([outcome.behaviours for outcome in outcomes]),
     }

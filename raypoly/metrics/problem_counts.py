@@ -16,7 +16,7 @@ import pyarrow as pa
 from raypoly.metrics.group_outcomes import GroupOutcomes
 
 _NEEDED = ("problem_id", "status")
-_KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason")
+_KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour")
 
 Counts = tuple[int | None, ...]
 
@@ -39,6 +39,9 @@ class ProblemCounts:
     """Samples that ended at generator.max_tokens."""
     no_code: Counts
     """Samples in which no program was found."""
+    behaviours: tuple[tuple[int, ...] | None, ...] = ()
+    """How many programs, right or wrong, did each thing that the tests saw, the largest first; those of which it is not
+    known are left out. Empty in files of earlier versions."""
 
     @classmethod
     def of(cls, table: pa.Table) -> Self | None:
@@ -59,6 +62,8 @@ def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     outcomes = GroupOutcomes(tuple(row["status"] for row in rows), strategies)
     right = outcomes.outcome(None).correct_strategies
     named = outcomes.sound and "strategy" in rows[0] and None not in right
+    did = Counter(row.get("behaviour") for row in rows)
+    told = outcomes.sound and "behaviour" in rows[0]
     tokens, ends = ([row.get(name) for row in rows] for name in ("response_tokens", "finish_reason"))
     return {
         "samples": len(rows),
@@ -67,4 +72,5 @@ def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "response_tokens": None if None in tokens else sum(tokens),
         "truncated": None if None in ends else ends.count("length"),
         "no_code": outcomes.statuses.count("no_code") if outcomes.sound else None,
+        "behaviours": tuple(sorted((did[name] for name in did if name), reverse=True)) if told else None,
     }

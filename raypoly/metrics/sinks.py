@@ -29,7 +29,8 @@ MEASURES = "objective/"
 """Prefix of an objective's own measures in rows."""
 WANDB_SECRETS = ("WANDB_API_KEY",)
 """Environment variables that are Weights & Biases' own: nothing but its process needs them."""
-_EVALUATED = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
+_STRATEGIES = ("strategies_correct", "strategies_correct_judge", "strategies_correct_structural")
+_EVALUATED = (*_STRATEGIES, "behaviours", "truncated", "no_code")
 
 
 class Sink(Protocol):

@@ -22,6 +22,13 @@ def outcome_of(verdict: Verdict) -> str:
     return f"{verdict.status}-{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]}"
 
 
+def behaviour_of(verdict: Verdict) -> str | None:
+    """`outcome_of` a program. None where there is none, and where its behaviour is not known: after a timeout by the
+    clock, or a fault of the sandbox."""
+    known = verdict.repeatable and verdict.status not in ("no_code", "infra")
+    return outcome_of(verdict) if known else None
+
+
 def statements_of(verdict: Verdict) -> frozenset[str]:
     """The lines of the canonical source, a statement each (a short block is on its head's line).
 

@@ -14,7 +14,7 @@ from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.problem_values import interval_after, interval_before
 from raypoly.experiments.run_result import SIDE_MEASURES, STRATEGIES
-from raypoly.reports.tables import DASH, ReportTable
+from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.statistics.intervals import ConfidenceInterval
 
 
@@ -184,11 +184,6 @@ def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) ->
         return spread_cell(spread)
     deviation = f" ±{spread.deviation:.3f}" if spread.count > 1 else ""
     return f"{spread.mean:.3f} {interval_text(interval)}{deviation}"
-
-
-def interval_text(interval: ConfidenceInterval, sign: str = "") -> str:
-    """`[0.058, 0.803]`."""
-    return f"[{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"
 
 
 def p_text(p_value: float) -> str:

@@ -14,9 +14,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:  # it brings scipy, which a training needs for nothing
+    from raypoly.statistics.intervals import ConfidenceInterval
 
 DASH = "-"
 """Stands for a number that was not measured."""
@@ -102,6 +106,16 @@ _LATEX = {
 def number(value: float | None) -> str:
     """Three decimals, or a dash for what was not measured."""
     return DASH if value is None else f"{value:.3f}"
+
+
+def interval_text(interval: ConfidenceInterval, sign: str = "") -> str:
+    """Its two ends. `sign`: "+" shows that of a difference."""
+    return f"[{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"
+
+
+def mean_text(interval: ConfidenceInterval) -> str:
+    """The mean, with its interval where that has two units behind it."""
+    return f"{interval.mean:.3f} {interval_text(interval)}" if interval.count > 1 else number(interval.mean)
 
 
 def duration(seconds: float) -> str:

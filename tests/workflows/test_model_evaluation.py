@@ -52,6 +52,11 @@ def test_killed_three_times_and_extended_it_ends_with_the_bytes_of_one_start(
     assert 0 < results["pass_at_k"]["1"] < results["pass_at_k"]["10"] <= 1
     correct = results["problems"]["correct"]
     assert results["pass_at_k"]["10"] == pytest.approx(sum(pass_at_k(24, c, 10) for c in correct) / 6)
+    assert results["truncated"] == pytest.approx(sum(results["problems"]["truncated"]) / (6 * 24))
+    assert 1 <= results["behaviours"] <= 8
+    budgets = results["slices"].get("budget", {})
+    assert sum(part["problems"] for part in budgets.values()) in (0, 6), "each puzzle has one"
+    assert "distinct behaviours in 8, right or wrong" in whole.log()
     samples = pq.read_table(whole.folder / "samples.parquet").to_pylist()
     assert [row["rollout"] for row in samples] == [*range(24)] * 6
     assert sum(row["status"] == "passed" for row in samples) == sum(correct)

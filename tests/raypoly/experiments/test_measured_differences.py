@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
@@ -31,7 +32,7 @@ def counts(correct: Sequence[int], names: Sequence[str] | None = None) -> Proble
     zeros = (0,) * len(correct)
     halves = tuple((c - c // 2, c // 2) if c > 1 else (c,) * (c > 0) for c in correct)
     ids = tuple(names or (f"p{i}" for i in range(len(correct))))
-    return ProblemCounts(ids, (SAMPLES,) * len(correct), tuple(correct), halves, zeros, zeros, zeros)
+    return ProblemCounts(ids, (SAMPLES,) * len(correct), tuple(correct), halves, zeros, zeros, zeros, halves)
 
 
 def numbers(correct: Sequence[int], step: int, **changes: Any) -> EvaluationNumbers:
@@ -201,3 +202,11 @@ def test_the_sentence_of_a_table_is_of_its_widest_arm() -> None:
     far = [result("far", seed, drawn(seed + 50, 0.5)) for seed in range(3)]
     (two,), (three,) = compare_arms([*first, *near]), compare_arms([*first, *near, *far])
     assert power_sentence(measure_differences(two)) != power_sentence(measure_differences(three))
+
+
+def test_results_of_an_earlier_version_are_read() -> None:
+    found = read_results(Path(__file__).resolve().parents[3] / "docs" / "results-objectives.json", "--also")
+    assert found[0].problems_after is None
+    earlier = asdict(counts([1, 2]))
+    del earlier["behaviours"]  # a column that came later
+    assert TypeAdapter(ProblemCounts).validate_python(earlier) == replace(counts([1, 2]), behaviours=())

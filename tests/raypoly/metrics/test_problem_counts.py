@@ -18,7 +18,7 @@ from tests.support.scored_run import SAMPLES, write_scored_run
 
 
 def samples(problem: str, statuses: Sequence[str], strategies: Sequence[str | None]) -> list[dict[str, Any]]:
-    """Samples of 5, 6, 7 ... tokens, the last of which was cut."""
+    """Samples of 5, 6, 7 ... tokens, the last of which was cut. What a program did is known by its status alone."""
     ends = ["stop"] * (len(statuses) - 1) + ["length"]
     return [
         {
@@ -26,6 +26,7 @@ def samples(problem: str, statuses: Sequence[str], strategies: Sequence[str | No
             "rollout": i,
             "status": status,
             "strategy": strategy,
+            "behaviour": status if status in ("passed", "wrong", "error") else None,
             "response_tokens": 5 + i,
             "finish_reason": end,
         }
@@ -53,14 +54,15 @@ def test_each_problem_has_its_exact_counts_and_what_was_not_measured_is_unknown(
         response_tokens=(26, 26, 26, 26),
         truncated=(1, 1, 1, 1),
         no_code=(1, 0, None, 0),
+        behaviours=((3,), (2, 1), None, (2, 2)),
     )
 
 
 def test_columns_that_an_earlier_version_did_not_keep_are_unknown() -> None:
-    counts = ProblemCounts.of(TABLE.drop_columns(["strategy", "response_tokens", "finish_reason"]))
+    counts = ProblemCounts.of(TABLE.drop_columns(["strategy", "response_tokens", "finish_reason", "behaviour"]))
     assert counts is not None
     assert counts.correct == (3, 0, None, 2)
-    for column in (counts.strategies, counts.response_tokens, counts.truncated):
+    for column in (counts.strategies, counts.response_tokens, counts.truncated, counts.behaviours):
         assert column == (None,) * 4
     assert ProblemCounts.of(TABLE.drop_columns(["status"])) is None
 

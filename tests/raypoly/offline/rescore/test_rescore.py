@@ -16,7 +16,7 @@ import pytest
 from raypoly.cli import main
 from raypoly.errors import SandboxError, UsageError
 from raypoly.metrics.group_outcomes import GroupOutcomes
-from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
+from raypoly.metrics.pass_at_k import JudgedGroup, ProblemOutcome, summarise
 from raypoly.offline.rescore.changed_numbers import ChangedNumbers, GroupThenAndNow
 from raypoly.offline.rescore.rescore_run import rescore
 from raypoly.policy.update_stats import LossStats, UpdateStats
@@ -217,7 +217,7 @@ def test_an_evaluation_counts_the_strategies_of_what_passed() -> None:
     outcome = GroupOutcomes.of(found, None).outcome(labels.strategies)
     assert built_in.evidence is not None
     one, other = loop.evidence.strategy, built_in.evidence.strategy
-    assert outcome == ProblemOutcome(8, (one, one, one, other, other), (1, 1, 2, 2), (1,) * 5)
+    assert outcome == ProblemOutcome(8, (one, one, one, other, other), (JudgedGroup(8, (1, 1, 2, 2)),), (1,) * 5)
     assert one != other
 
 
