@@ -511,7 +511,7 @@ class EvaluateConfig(Section):
     judge: bool = Field(
         False,
         description="Also count strategies by the judge, which sees train.rollouts samples at once, in order, and no "
-        "fewer than eight.",
+        "fewer than eight; the structural judge sees all.",
     )
 
 

@@ -93,7 +93,7 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
     set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group))}
     if len(set_aside) == len(groups):
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
-    usage, at_once = observers.judge_usage, judged_at_once(config.train.rollouts)
+    usage, at_once = observers.judge_usage, judged_at_once(config)
     payload = {
         "step": step,
         "split": split,
@@ -129,7 +129,7 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
     watch.done("score")
     if skip_reason(group) is not None or not opened.config.evaluate.judge:
         return group
-    parts = judged_groups(group, judged_at_once(opened.config.train.rollouts))
+    parts = judged_groups(group, judged_at_once(opened.config))
     judged = [await opened.stages.compute(part, problem, opened.stages["judge"], watch) for part in parts]
     return group.with_parts(judge=joined_labels([part.labels for part in judged]) or UNKNOWN)
 

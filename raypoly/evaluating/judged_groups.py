@@ -14,17 +14,21 @@ from dataclasses import replace
 
 import numpy as np
 
+from raypoly.config import Config
 from raypoly.metrics.pass_at_k import STRATEGY_DRAWS
 from raypoly.values import Group, Labels
 
 
-def judged_at_once(rollouts: int) -> int:
-    """Samples in each of the judge's groups: as in training, and no fewer than strategies are counted in."""
-    return max(rollouts, STRATEGY_DRAWS)
+def judged_at_once(config: Config) -> int | None:
+    """Samples in each of the judge's groups: as in training, and no fewer than strategies are counted in. None, which is
+    all, for the structural judge: its rules take any number."""
+    return None if config.judge.name == "structural" else max(config.train.rollouts, STRATEGY_DRAWS)
 
 
-def judged_groups(group: Group, size: int) -> list[Group]:
-    """The scored group in parts of `size` samples; the last may be smaller."""
+def judged_groups(group: Group, size: int | None) -> list[Group]:
+    """The scored group in parts of `size` samples, of which the last may be smaller; itself for None."""
+    if size is None:
+        return [group]
     verdicts = group.verdicts or ()
     parts = [slice(place, place + size) for place in range(0, group.size, size)]
     return [replace(group, rollouts=group.rollouts[part], parts={"score": verdicts[part]}) for part in parts]

@@ -15,6 +15,7 @@ from raypoly.evaluating.evaluation_tables import evaluation_tables
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.metrics.pass_at_k import JudgedGroup
 from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.settings import load
 from raypoly.values import Failure, Group, Labels, Rollout, Verdict
 
 NOTHING = np.zeros(0, np.int32)
@@ -82,8 +83,13 @@ def test_the_tables_say_the_same_with_intervals() -> None:
 
 
 def test_a_judge_sees_few_samples_at_once_and_labels_of_two_groups_are_not_compared() -> None:
-    assert [judged_at_once(rollouts) for rollouts in (4, 8, 16)] == [8, 8, 16]
+    sizes = [
+        judged_at_once(load(None, ["judge.name=openai", f"train.rollouts={count}"], print)) for count in (4, 8, 16)
+    ]
+    assert [judged_at_once(config) for config in configs] == [8, 8, 16]
+    assert judged_at_once(load(None, ["judge.name=structural"], print)) is None, "rules take any number"
     whole = group("many", [RIGHT] * 20)
+    assert judged_groups(whole, None) == [whole]
     parts = judged_groups(whole, 8)
     assert [part.size for part in parts] == [8, 8, 4]
     assert [part.rollouts[0].seed for part in parts] == [0, 8, 16], "in the order of the samples"
