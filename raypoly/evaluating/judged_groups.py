@@ -20,8 +20,8 @@ from raypoly.values import Group, Labels
 
 
 def judged_at_once(config: Config) -> int | None:
-    """Samples in each of the judge's groups: as in training, and no fewer than strategies are counted in. None, which is
-    all, for the structural judge: its rules take any number."""
+    """Samples in each of the judge's groups: as in training, and no fewer than strategies are counted in. None, all of
+    them, for the structural judge: its rules take any number."""
     return None if config.judge.name == "structural" else max(config.train.rollouts, STRATEGY_DRAWS)
 
 
