@@ -73,6 +73,12 @@ raypoly evaluate --endpoint http://127.0.0.1:8000/v1 --name my-model --problems 
 
 raypoly evaluate --run RUN --split test"""
 
+_REPORT_EXAMPLES = """Examples:
+
+raypoly report RUN
+
+raypoly report GRPO-S0 GRPO-S1 POLY-S0 POLY-S1 --out ours.html"""
+
 
 class ReportingGroup(typer.core.TyperGroup):
     """Commands whose `RaypolyError`s become one sentence and an exit code."""
@@ -125,7 +131,6 @@ ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]
-RunPath = Annotated[str, typer.Option("--run", help="The run folder: the first line that train printed.")]
 
 
 @app.command(epilog=_TRAIN_EXAMPLES)
@@ -311,12 +316,27 @@ def experiment(
     run_experiment(config, overrides or [], out, at_once, None if into is None else Path(into), report, also or [])
 
 
-@app.command()
-def report(run: RunPath) -> None:
-    """Rebuild figure.png and report.html from a run's files."""
-    opened = Run(run)
-    Crash.run_dir = opened.store.location.folder
-    _show(opened)
+@app.command(epilog=_REPORT_EXAMPLES)
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False)] = None,
+    run: Annotated[list[str] | None, typer.Option("--run", help="A run folder, as RUN; for scripts.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The page of several runs. Default: comparison.html, here.")
+    ] = None,
+) -> None:
+    """Write a page on one run, into its folder, or compare several. With a browser of their rollouts."""
+    opened = [Run(place) for place in [*(runs or []), *(run or [])]]
+    if not opened:
+        raise UsageError("Name a run, or several to compare: raypoly report RUN [RUN ...].")
+    if len(opened) > 1:
+        from raypoly.reports.comparison_page import show_comparison
+
+        show_comparison(opened, Path(out or "comparison.html").expanduser(), Console())
+        return
+    if out is not None:
+        raise UsageError("--out is for several runs: the page of one run is report.html in its folder.")
+    Crash.run_dir = opened[0].store.location.folder
+    _show(opened[0])
 
 
 @app.command()

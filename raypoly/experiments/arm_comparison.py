@@ -113,21 +113,27 @@ class ArmComparison:
 
 
 def began_alike(one: RunResult, other: RunResult) -> bool:
-    """Whether two runs of a seed began with the same policy, measured on the same problems in the same way.
+    """Whether two runs of a seed began with the same policy, measured on the same problems in the same way."""
+    return not why_unlike(one, other)
+
+
+def why_unlike(one: RunResult, other: RunResult) -> str:
+    """How the beginnings of two runs of a seed differ, in words; empty where they began alike.
 
     Keys alone do not show it: two machines make different warm starts. The digests of the weights do, and the content
     of the problems; where a run of an earlier version has none, what both measured before they began has to agree.
     """
     if one.start != other.start:
-        return False
+        return "they began with other keys of model, warm start, problems or measurement"
     mine, theirs = one.problems_before, other.problems_before
-    for name in ("weights", "problem_set"):
+    for name, said in (("weights", "they began with other weights"), ("problem_set", "they have other problems")):
         digests = {getattr(each, name) if each else None for each in (mine, theirs)}
         if None not in digests and len(digests) > 1:
-            return False
+            return said
     if mine and theirs and mine.weights and theirs.weights:
-        return True
-    return not (one.before and other.before) or one.before == other.before
+        return ""
+    unlike = one.before and other.before and one.before != other.before
+    return "before training they did not measure the same" if unlike else ""
 
 
 def _may_join(run: RunResult, others: Mapping[int, RunResult]) -> bool:

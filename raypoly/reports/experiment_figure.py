@@ -6,6 +6,7 @@ What is drawn is the mean over seeds; the band, or the whisker, is the range of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -16,6 +17,8 @@ from raypoly.experiments.run_result import STRATEGIES
 from raypoly.reports import figures
 from raypoly.reports.run_table import KS
 
+Curve = Sequence[tuple[int, float]]
+"""(step, value) of a run."""
 WIDTH, HEIGHT = 13, 9
 """Inches of one comparison's panels."""
 
@@ -32,17 +35,17 @@ def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
 
 def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     arms = [
-        (arm, colour) for arm, colour in zip(comparison.arms, _colours(len(comparison.arms)), strict=True) if arm.runs
+        (arm, colour) for arm, colour in zip(comparison.arms, arm_colours(len(comparison.arms)), strict=True) if arm.runs
     ]
     panels = part.subplots(2, 2)
-    _coverage(panels[0, 0], comparison, arms)
+    coverage(panels[0, 0], comparison, arms)
     _strategies(panels[0, 1], comparison, arms)
     for axes, curve, title in (
         (panels[1, 0], "reward", "Reward of training rollouts"),
         (panels[1, 1], "strategies_correct", "Distinct correct strategies of training rollouts"),
     ):
         for arm, colour in arms:
-            _curve(axes, arm, curve, colour)
+            seed_curves(axes, arm.name, [run.curves[curve] for run in arm.runs], colour)
         axes.set_title(title)
         figures.steps_axis(axes)
         axes.set_ylim(bottom=0)
@@ -53,7 +56,8 @@ def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     )
 
 
-def _coverage(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, str]]) -> None:
+def coverage(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, str]]) -> None:
+    """Draw pass@k by k on test, before and after; `arms` have a colour each."""
     for start in comparison.starts:
         name = "before" if len(comparison.starts) == 1 else f"before {', '.join(start.arms)}"
         _over_k(axes, [start.before(k) for k in KS], figures.GREY, name, "--")
@@ -64,10 +68,8 @@ def _coverage(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, s
 
 def _over_k(axes: Axes, spreads: Sequence[SeedSpread | None], colour: str, name: str, line: str) -> None:
     known = [(int(k), spread) for k, spread in zip(KS, spreads, strict=True) if spread is not None]
-    if known:
-        ks, found = [k for k, _ in known], [spread for _, spread in known]
-        axes.plot(ks, [s.mean for s in found], line, marker="o", markersize=3, color=colour, label=name)
-        axes.fill_between(ks, [s.low for s in found], [s.high for s in found], color=colour, alpha=0.12, linewidth=0)
+    ks, found = [k for k, _ in known], [spread for _, spread in known]
+    _mean_and_range(axes, ks, found, colour, name, linestyle=line, marker="o", markersize=3)
 
 
 def _strategies(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm, str]]) -> None:
@@ -82,22 +84,36 @@ def _strategies(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm,
     axes.set(title="Distinct correct strategies in 8 on the test split", xlabel="dashed: before")
 
 
-def _curve(axes: Axes, arm: Arm, curve: str, colour: str) -> None:
-    """Draw mean and range of the seeds' running means, over the steps that all seeds have."""
-    smooth = [
-        dict(zip((step for step, _ in points), figures.running_mean([value for _, value in points]), strict=True))
-        for points in (run.curves[curve] for run in arm.runs)
+def seed_curves(axes: Axes, name: str, curves: Sequence[Curve], colour: str, smoothed: bool = True) -> None:
+    """Draw mean and range of an arm's runs, or of their running means, over the steps that all of them have."""
+    found = [
+        dict(zip((step for step, _ in points), _values(points, smoothed), strict=True)) for points in curves if points
     ]
-    steps = sorted(set.intersection(*(set(values) for values in smooth)))
-    if not steps:
+    steps = sorted(set.intersection(*map(set, found))) if found else []
+    spreads = [SeedSpread.of(values[step] for values in found) for step in steps]
+    _mean_and_range(axes, steps, [spread for spread in spreads if spread], colour, name, linewidth=1.5)
+
+
+def _values(points: Curve, smoothed: bool) -> Sequence[float]:
+    values = [value for _, value in points]
+    return figures.running_mean(values) if smoothed else values
+
+
+def _mean_and_range(
+    axes: Axes, places: Sequence[int], spreads: Sequence[SeedSpread], colour: str, name: str, **style: Any
+) -> None:
+    """Draw nothing for no places. The range's edges are lines, so that a table of the chart has them."""
+    if not places:
         return
-    spreads = [SeedSpread.of(values[step] for values in smooth) for step in steps]
-    known = [spread for spread in spreads if spread is not None]
-    axes.plot(steps, [s.mean for s in known], color=colour, linewidth=1.5, label=arm.name)
-    axes.fill_between(steps, [s.low for s in known], [s.high for s in known], color=colour, alpha=0.15, linewidth=0)
+    axes.plot(places, [s.mean for s in spreads], color=colour, label=name, **style)
+    if max(s.count for s in spreads) > 1:
+        low, high = [s.low for s in spreads], [s.high for s in spreads]
+        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+        for edge, values in (("least", low), ("most", high)):
+            axes.plot(places, values, color=colour, alpha=0.3, linewidth=0.5, gid=f"{name}, {edge}")
 
 
-def _colours(count: int) -> list[str]:
+def arm_colours(count: int) -> list[str]:
     """One colour for each arm, well apart; they repeat beyond twenty."""
     name, shades = ("tab10", 10) if count <= 10 else ("tab20", 20)
     colours = matplotlib.colormaps[name]

@@ -33,7 +33,14 @@ from raypoly.version import __version__
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
 _PLACE = "experiment"
 """The kind of place in a page that takes an experiment's tables."""
-_HEADS = tuple("distinct correct strategies in 8" if m == STRATEGIES else f"pass@{m}" for m in MEASURES)
+
+
+def measure_name(measure: str) -> str:
+    """How a table calls one of `MEASURES`."""
+    return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
+
+
+_HEADS = tuple(map(measure_name, MEASURES))
 
 
 def write_experiment_report(
@@ -137,32 +144,36 @@ def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere
 
 def comparison_text(comparison: ArmComparison) -> str:
     """The tables of arms with as many steps, in Markdown."""
-    return "\n".join(_comparison_parts(comparison))
+    unlike = [
+        f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed} have no difference: they did not begin with the "
+        "same weights, measured on the same problems."
+        for mine, theirs in comparison.unlike
+    ]
+    parts = comparison_parts(comparison, unlike)
+    return "\n".join(part.markdown() if isinstance(part, ReportTable) else f"{part}\n" for part in parts)
 
 
-def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
+def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterator[str | ReportTable]:
+    """Tables and paragraphs of arms with as many steps; a paragraph's bold words are between `**`. The sentences
+    `unlike` say which runs have no difference, and why."""
     known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in MEASURES)
     explained = (
         "Means of the runs. In brackets the 95 % interval over problems; behind ±, the standard deviation over seeds."
         if known
         else "Means, and the range where there are several runs; no intervals, since numbers by problem are missing."
     )
-    yield f"**After {comparison.steps} steps.** {explained}\n"
+    yield f"**After {comparison.steps} steps.** {explained}"
     starts = comparison.starts
     rows = [_start_row(start, alone=len(starts) == 1) for start in starts] + [_arm_row(arm) for arm in comparison.arms]
-    yield ReportTable(("", "runs", *_HEADS, "s a step", "min a run"), rows).markdown()
-    for mine, theirs in comparison.unlike:
-        yield (
-            f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed} have no difference: they did not begin with the "
-            "same weights, measured on the same problems.\n"
-        )
+    yield ReportTable(("", "runs", *_HEADS, "s a step", "min a run"), rows)
+    yield from unlike
     measured = measure_differences(comparison)
     if measured:
         yield from _measured_parts(measured)
         return
     others = [arm for arm in comparison.arms[1:] if comparison.pairs(arm)]
     if others:
-        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed.\n"
+        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed."
         rows = [
             (
                 arm.name,
@@ -171,18 +182,18 @@ def _comparison_parts(comparison: ArmComparison) -> Iterator[str]:
             )
             for arm in others
         ]
-        yield ReportTable(("", "pairs", *_HEADS), rows).markdown()
+        yield ReportTable(("", "pairs", *_HEADS), rows)
 
 
-def _measured_parts(measured: Sequence[MeasuredDifference]) -> Iterator[str]:
+def _measured_parts(measured: Sequence[MeasuredDifference]) -> Iterator[str | ReportTable]:
     """The differences with what they show, and what such a table can show at all."""
     for reference in dict.fromkeys(each.reference for each in measured):
         found = [each for each in measured if each.reference == reference]
         origin = "where each run began" if reference == BEFORE else reference
-        yield f"**Difference from {origin}**\n"
-        yield ReportTable(_DIFFERENCE_HEAD, [_difference_row(each) for each in found]).markdown()
-    yield _differences_explained(measured) + "\n"
-    yield power_sentence(measured) + "\n"
+        yield f"**Difference from {origin}**"
+        yield ReportTable(_DIFFERENCE_HEAD, [_difference_row(each) for each in found])
+    yield _differences_explained(measured)
+    yield power_sentence(measured)
 
 
 _DIFFERENCE_HEAD = (
@@ -203,7 +214,7 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
     over, these = each.all_seeds, each.these_seeds
     return (
         each.arm,
-        _HEADS[MEASURES.index(each.measure)],
+        measure_name(each.measure),
         str(len(each.paired.by_seed)),
         f"{each.paired.mean:+.3f}",
         interval_text(over.interval, "+") if over else DASH,

@@ -5,18 +5,23 @@ panels = drawing.subplots(2, 2)
 ...
 clean_axes(panels.flat)
 data = png_of(drawing)
+png, numbers = drawn(Panel("reward over the steps", draw))      # one panel alone, and its numbers
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from raypoly.reports.tables import ReportTable
 
 BLUES = ("#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b")
 BLUE = BLUES[3]
@@ -24,6 +29,45 @@ ORANGE, GREEN, PURPLE, PINK = "#d95f02", "#1b9e77", "#7570b3", "#e7298a"
 GREY, LIGHT_GREY = "#999999", "#bdbdbd"
 SMOOTHING = 5
 """Steps in the running mean of noisy per-step curves."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart, which any axes can take."""
+
+    shows: str
+    """Said to who can't see it."""
+    draw: Callable[[Axes], None]
+
+
+def drawn(panel: Panel) -> tuple[bytes, ReportTable]:
+    """The panel alone as PNG, and its numbers as a table."""
+    drawing = new_figure(5.4, 4.9, dpi=130)
+    axes = drawing.subplots()
+    panel.draw(axes)
+    clean_axes([axes], grid=True)
+    return png_of(drawing), numbers_table(axes)
+
+
+def numbers_table(axes: Axes) -> ReportTable:
+    """What was drawn on the axes and on others of its figure: a column for each line and each kind of bar that has a
+    label, or a gid where it has no entry in the legend; a row for each place on the horizontal axis."""
+    series: dict[str, dict[float, float]] = {}
+    for each in axes.figure.axes:
+        for line in each.lines:
+            points = zip(line.get_xdata(), line.get_ydata(), strict=True)
+            series.setdefault(line.get_gid() or line.get_label(), {}).update(points)
+        for bars in each.containers:
+            if isinstance(bars, BarContainer) and bars.orientation == "vertical":
+                points = zip((patch.get_x() for patch in bars.patches), bars.datavalues, strict=True)
+                series.setdefault(bars.get_label(), {}).update(points)
+    known = {name: points for name, points in series.items() if points and not name.startswith("_")}
+    places = sorted({place for points in known.values() for place in points})
+    rows = [
+        (f"{place:g}", *(f"{points[place]:.3f}" if place in points else "" for points in known.values()))
+        for place in places
+    ]
+    return ReportTable((axes.get_xlabel(), *known), rows)
 
 
 def new_figure(width: float, height: float, dpi: int) -> Figure:
