@@ -26,8 +26,8 @@ _SEED = "train.seed"
 _SEEDS = (_SEED, "warm_start.seed", "problems.seed")
 _OWN = ("run.dir", "run.name", "run.fresh")
 """Keys that say where a run is."""
-_NAMED = 3
-"""An arm is named by its keys where they are no more than this."""
+_LONGEST = 40
+"""Characters of an arm's name that is made of keys."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,9 @@ def _arm_names(
         return objectives
     keys = [key for key in differing_keys([values[arm] for arm in firsts]) if key not in seeds]
     shown = [key for key in keys if key != "objective.name"]
-    if len(shown) <= _NAMED:
-        named = {arm: ", ".join([objectives[arm], *(f"{k}={values[arm][k]}" for k in shown)]) for arm in firsts}
-        if len(set(named.values())) == len(firsts):
-            return named
+    named = {arm: ", ".join([objectives[arm], *(f"{k}={values[arm][k]}" for k in shown)]) for arm in firsts}
+    if len(set(named.values())) == len(firsts) and max(map(len, named.values())) <= _LONGEST:
+        return named
     return {arm: called[arm] for arm in firsts}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -20,6 +21,9 @@ _TRAINING: Mapping[str, str] = {
     "strategies": "Strategies of training rollouts, judged",
     "strategies_correct": "Distinct correct strategies of training rollouts",
 }
+
+_LINES = ("-", "--", ":", "-.")
+"""Of the arms: one that lies on another leaves it to be seen."""
 
 
 def comparison_panels(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComparison]) -> list[figures.Panel]:
@@ -55,8 +59,8 @@ def _over_steps(
         return []
 
     def draw(axes: Axes) -> None:
-        for name, found in curves.items():
-            seed_curves(axes, name, found, colours[name], smoothed)
+        for line, (name, found) in zip(cycle(_LINES), curves.items(), strict=False):
+            seed_curves(axes, name, found, colours[name], smoothed, line)
         axes.set(title=title)
         figures.steps_axis(axes)
         axes.set_ylim(bottom=0)
@@ -65,6 +69,7 @@ def _over_steps(
 
 
 def _with_legend(axes: Axes, draw: Callable[[Axes], Any]) -> None:
+    """Draw, and name the arms."""
     draw(axes)
     figures.legend_below(axes, 2)
 

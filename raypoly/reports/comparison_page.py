@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -30,6 +31,7 @@ from raypoly.run_identity import dotted_values, keys_without_effect
 
 _CLAIM = 0.05
 """The p below which a difference is called shown."""
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
 _DRAWN = "A line is the mean of an arm's runs, a band the range of its seeds; training curves are means of five steps."
 
 
@@ -40,13 +42,14 @@ def show_comparison(files: Sequence[RunFiles], out: Path, console: Console) -> N
     runs = compare_runs(files)
     comparisons = compare_arms([run.result for run in runs])
     page = html_page(
-        f"raypoly: {' and '.join(run.name for run in runs)}", _body(runs, comparisons), packaged_text(BROWSER_SCRIPT)
+        f"raypoly: {', '.join(run.name for run in runs)}", _body(runs, comparisons), packaged_text(BROWSER_SCRIPT)
     )
     try:
         out.write_text(page, "utf-8")
     except OSError as error:
         raise UsageError(f"--out {out} can't be written ({error.strerror}): name a file in a folder of yours.") from None
-    console.print(_runs_table(runs).rich())
+    table = _runs_table(runs)
+    console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]).rich())
     sentences = [said for each in comparisons for said in plain_sentences(measure_differences(each))]
     for sentence in [*sentences, *why_not_compared(runs, comparisons)]:
         console.print(visible(sentence), highlight=False, markup=False, soft_wrap=True)
@@ -90,7 +93,7 @@ def _body(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComparison]) -> 
     panels = comparison_panels(runs, comparisons)
     return "\n".join(
         [
-            f"<h1>{html_text(' and '.join(named))}</h1>",
+            f"<h1>{html_text(', '.join(named))}</h1>",
             _runs_table(runs).html(),
             charts(panels),
             quiet(_DRAWN if panels else ""),
@@ -104,6 +107,7 @@ def _body(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComparison]) -> 
 
 
 def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
+    """For a page; a terminal has room for all but the last column."""
     rows = [
         (run.name, run.result.arm, str(run.result.seed), f"{run.files.steps_done} of {run.result.steps}", run.files.uri)
         for run in runs
@@ -125,8 +129,9 @@ def _html(comparison: ArmComparison) -> str:
 def _html_part(part: str | ReportTable) -> str:
     if isinstance(part, ReportTable):
         rows = [(row[0].strip("*"), *row[1:]) for row in part.rows]  # bold in Markdown
-        return ReportTable(part.head, rows, part.numbers).html()
-    return f"<p>{re.sub(r'[*]{2}(.+?)[*]{2}', r'<b>\1</b>', html_text(part))}</p>"
+        return replace(part, rows=rows).html()
+    bold = _BOLD.sub(r"<b>\1</b>", html_text(part))
+    return f"<p>{bold}</p>"
 
 
 def _keys(runs: Sequence[ComparedRun]) -> Iterator[str]:

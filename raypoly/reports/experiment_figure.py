@@ -84,14 +84,16 @@ def _strategies(axes: Axes, comparison: ArmComparison, arms: Sequence[tuple[Arm,
     axes.set(title="Distinct correct strategies in 8 on the test split", xlabel="dashed: before")
 
 
-def seed_curves(axes: Axes, name: str, curves: Sequence[Curve], colour: str, smoothed: bool = True) -> None:
+def seed_curves(
+    axes: Axes, name: str, curves: Sequence[Curve], colour: str, smoothed: bool = True, line: str = "-"
+) -> None:
     """Draw mean and range of an arm's runs, or of their running means, over the steps that all of them have."""
     found = [
         dict(zip((step for step, _ in points), _values(points, smoothed), strict=True)) for points in curves if points
     ]
     steps = sorted(set.intersection(*map(set, found))) if found else []
     spreads = [SeedSpread.of(values[step] for values in found) for step in steps]
-    _mean_and_range(axes, steps, [spread for spread in spreads if spread], colour, name, linewidth=1.5)
+    _mean_and_range(axes, steps, [spread for spread in spreads if spread], colour, name, linestyle=line)
 
 
 def _values(points: Curve, smoothed: bool) -> Sequence[float]:

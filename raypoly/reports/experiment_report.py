@@ -191,7 +191,8 @@ def _measured_parts(measured: Sequence[MeasuredDifference]) -> Iterator[str | Re
         found = [each for each in measured if each.reference == reference]
         origin = "where each run began" if reference == BEFORE else reference
         yield f"**Difference from {origin}**"
-        yield ReportTable(_DIFFERENCE_HEAD, [_difference_row(each) for each in found])
+        rows = [_difference_row(each) for each in found]
+        yield ReportTable(_DIFFERENCE_HEAD, rows, range(2, len(_DIFFERENCE_HEAD)))
     yield _differences_explained(measured)
     yield power_sentence(measured)
 

@@ -46,6 +46,9 @@ def drawn(panel: Panel) -> tuple[bytes, ReportTable]:
     axes = drawing.subplots()
     panel.draw(axes)
     clean_axes([axes], grid=True)
+    if axes.get_legend() is not None:
+        longest = max(map(len, axes.get_legend_handles_labels()[1]))
+        legend_below(axes, columns=2 if longest < 32 else 1)  # there is no neighbour to make room
     return png_of(drawing), numbers_table(axes)
 
 

@@ -34,18 +34,17 @@ _CONTROLS = """<div class="filters">
 <option>advantage</option><option>length</option></select></label></div>
 <p class="quiet" id="count" role="status">This list needs scripts.</p>
 <div class="browser"><nav aria-label="problems"><ul class="problems" id="problems"></ul></nav>
-<div class="rollouts" id="shown" aria-live="polite"></div></div>"""
+<div class="rollouts" id="shown"></div></div>"""
 
 
 def rollout_browser(samples: Mapping[str, RolloutSample]) -> str:
     """HTML, by the runs' names; what was taken, alone, where no run has a rollout."""
     alone = len(samples) == 1
-    said = " ".join(
-        sentence if alone else f"{name}: {sentence}" for name, sample in samples.items() for sentence in sample.said
-    )
+    told = {name: " ".join(sample.said) for name, sample in samples.items()}
+    said = "".join(quiet(text if alone else f"{name}: {text}") for name, text in told.items())
     rows = [{**row, "run": name} for name, sample in samples.items() for row in sample.rows]
     if not rows:
-        return quiet(said)
+        return said
     longest = max(_LEAST, _CHARACTERS // len(rows))
     strings: dict[str, int] = {}
     columns: dict[str, list[Any]] = {name: [] for name in rows[0]}
@@ -53,7 +52,7 @@ def rollout_browser(samples: Mapping[str, RolloutSample]) -> str:
         for name, value in row.items():
             text = name not in _NUMBERS
             columns[name].append(strings.setdefault(_shortened(value, longest), len(strings)) if text else value)
-    return quiet(said) + _CONTROLS + json_element("rollouts", {"strings": list(strings), "rows": columns})
+    return said + _CONTROLS + json_element("rollouts", {"strings": list(strings), "rows": columns})
 
 
 def _shortened(text: str, longest: int) -> str:

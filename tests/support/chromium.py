@@ -65,22 +65,16 @@ class Chromium:
         os.close(self._answers)
         self._home.cleanup()
 
-    def open(self, page: Path, width: int = 1280, dark: bool = False, printed: bool = False) -> float:
-        """Open the file in a window of this width; returns the seconds until it is loaded and its scripts have run."""
-        self.look(width, dark, printed)
-        self.asked, self.errors = [], []
-        began = time.monotonic()
-        self._ask("Page.navigate", url=page.as_uri())
-        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
-            time.sleep(0.01)
-        return time.monotonic() - began
-
-    def look(self, width: int = 1280, dark: bool = False, printed: bool = False) -> None:
-        """Change the window of the open page."""
+    def open(self, page: Path, width: int = 1280, dark: bool = False, printed: bool = False) -> None:
+        """Open the file in a window of this width, and wait until it is loaded and its scripts have run."""
         phone = width < 600
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", media="print" if printed else "", features=[scheme])
+        self.asked, self.errors = [], []
+        self._ask("Page.navigate", url=page.as_uri())
+        while not self.run("document.readyState === 'complete' && location.protocol === 'file:'"):
+            time.sleep(0.01)
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression in the page."""
