@@ -7,6 +7,7 @@
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
     raypoly experiment --config PATH --power [--pilot FILE]
+    raypoly report RUN [RUN ...] [--out FILE]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]

@@ -118,7 +118,8 @@ def _unpaired(runs: Sequence[ComparedRun], comparison: ArmComparison) -> Iterato
         for mine in arm.runs:
             theirs = next((run for run in reference.runs if run.seed == mine.seed), None)
             if theirs is None:
-                yield f"{name[id(mine)]} has no difference: no finished run of {reference.name} has its seed {mine.seed}."
+                lacking = f"no finished run of {reference.name} has its seed {mine.seed}"
+                yield f"{name[id(mine)]} has no difference: {lacking}."
             elif why := why_unlike(mine, theirs):
                 yield (
                     f"{name[id(mine)]} and {name[id(theirs)]} have no difference: {why}. What they came to also shows "

@@ -47,7 +47,9 @@ def show_comparison(files: Sequence[RunFiles], out: Path, console: Console) -> N
     try:
         out.write_text(page, "utf-8")
     except OSError as error:
-        raise UsageError(f"--out {out} can't be written ({error.strerror}): name a file in a folder of yours.") from None
+        raise UsageError(
+            f"--out {out} can't be written ({error.strerror}): name a file in a folder of yours."
+        ) from None
     table = _runs_table(runs)
     console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]).rich())
     sentences = [said for each in comparisons for said in plain_sentences(measure_differences(each))]
@@ -80,8 +82,8 @@ def _sentence(each: MeasuredDifference) -> str:
     way = "above" if mean >= 0 else "below"
     holds = " It holds 0: no difference is shown." if interval.low <= 0 <= interval.high else ""
     return (
-        f"In {measure_name(each.measure)}, {each.arm} ends {abs(mean):.3f} {way} {each.reference}; the 95 % interval is "
-        f"{interval_text(interval, '+')}.{holds}"
+        f"In {measure_name(each.measure)}, {each.arm} ends {abs(mean):.3f} {way} {each.reference}; the 95 % interval "
+        f"is {interval_text(interval, '+')}.{holds}"
     )
 
 

@@ -35,7 +35,9 @@ def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
 
 def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     arms = [
-        (arm, colour) for arm, colour in zip(comparison.arms, arm_colours(len(comparison.arms)), strict=True) if arm.runs
+        (arm, colour)
+        for arm, colour in zip(comparison.arms, arm_colours(len(comparison.arms)), strict=True)
+        if arm.runs
     ]
     panels = part.subplots(2, 2)
     coverage(panels[0, 0], comparison, arms)

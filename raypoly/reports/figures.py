@@ -14,6 +14,7 @@ import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -57,6 +58,8 @@ def numbers_table(axes: Axes) -> ReportTable:
     label, or a gid where it has no entry in the legend; a row for each place on the horizontal axis."""
     series: dict[str, dict[float, float]] = {}
     for each in axes.figure.axes:
+        line: Any
+        bars: Any
         for line in each.lines:
             points = zip(line.get_xdata(), line.get_ydata(), strict=True)
             series.setdefault(line.get_gid() or line.get_label(), {}).update(points)

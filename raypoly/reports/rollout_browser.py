@@ -20,8 +20,9 @@ BROWSER_SCRIPT = "rollout_browser.js"
 MOST = 6000
 """The most rollouts of evaluations in a page, over all its runs, and of training as well."""
 _CHARACTERS = 16_000_000
-"""The most characters of programs and of prompts in a page, but for a few with very long ones."""
-_LEAST = 1000
+"""About the most characters of all texts in a page; where there are more, the longest texts are shortened."""
+_LONGEST, _LEAST = 1 << 16, 1 << 10
+"""Characters of one text, at most and after shortening."""
 _NUMBERS = ("advantage", "step")
 
 _CONTROLS = """<div class="filters">
@@ -45,20 +46,26 @@ def rollout_browser(samples: Mapping[str, RolloutSample]) -> str:
     rows = [{**row, "run": name} for name, sample in samples.items() for row in sample.rows]
     if not rows:
         return said
-    longest = max(_LEAST, _CHARACTERS // len(rows))
+    texts = {value for row in rows for name, value in row.items() if name not in _NUMBERS}
+    shown = _shortened({text: visible(text) for text in texts})
     strings: dict[str, int] = {}
     columns: dict[str, list[Any]] = {name: [] for name in rows[0]}
     for row in rows:
         for name, value in row.items():
             text = name not in _NUMBERS
-            columns[name].append(strings.setdefault(_shortened(value, longest), len(strings)) if text else value)
+            columns[name].append(strings.setdefault(shown[value], len(strings)) if text else value)
     return said + _CONTROLS + json_element("rollouts", {"strings": list(strings), "rows": columns})
 
 
-def _shortened(text: str, longest: int) -> str:
-    """As it is shown; of a longer one, beginning and end."""
-    shown = visible(text)
-    if len(shown) <= longest:
-        return shown
+def _shortened(texts: Mapping[str, str]) -> dict[str, str]:
+    """Texts by what they stand for; of the longest only beginning and end, so that all are not too many characters."""
+    longest = _LONGEST
+    while longest > _LEAST and sum(min(len(text), longest) for text in texts.values()) > _CHARACTERS:
+        longest //= 2
     half = longest // 2
-    return f"{shown[:half]}\n[... {len(shown) - 2 * half:,} characters are left out ...]\n{shown[-half:]}"
+    return {
+        name: text
+        if len(text) <= longest
+        else f"{text[:half]}\n[... {len(text) - longest:,} characters are left out ...]\n{text[-half:]}"
+        for name, text in texts.items()
+    }

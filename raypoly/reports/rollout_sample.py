@@ -52,7 +52,7 @@ def stratified(strata: Sequence[Hashable], most: int, seed: int) -> list[int]:
     drawn, places = random.Random(seed), list(range(len(strata)))
     drawn.shuffle(places)
     turns: dict[Hashable, int] = {}
-    keyed = []
+    keyed: list[tuple[int, int, int]] = []
     for place in places:
         turns[strata[place]] = turn = turns.get(strata[place], -1) + 1
         keyed.append((turn, len(keyed), place))

@@ -29,7 +29,9 @@ def run_panels(run: RunFiles) -> list[figures.Panel]:
     """The three panels."""
     rows, evaluations = run.rows, run.evaluations
     return [
-        figures.Panel("pass@k and reward over the steps", partial(_pass_over_steps, rows=rows, evaluations=evaluations)),
+        figures.Panel(
+            "pass@k and reward over the steps", partial(_pass_over_steps, rows=rows, evaluations=evaluations)
+        ),
         figures.Panel(
             "strategies over the steps",
             partial(strategies_over_steps, rows=rows, evaluations=evaluations, config=run.config),

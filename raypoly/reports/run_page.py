@@ -64,7 +64,9 @@ def notebook_html(run: RunFiles) -> str:
 
 def _body(run: RunFiles) -> str:
     summary = run.summary
-    config = f"<details><summary>every key as it was resolved</summary><pre>{html_text(dump(run.config))}</pre></details>"
+    config = (
+        f"<details><summary>every key as it was resolved</summary><pre>{html_text(dump(run.config))}</pre></details>"
+    )
     judge, measures = judge_rows(run), measure_rows(run.rows)
     return "\n".join(
         [
@@ -103,9 +105,7 @@ def _head(run: RunFiles) -> str:
         f"{train.prompts_per_step} problems x {train.rollouts} rollouts a step",
         f"problems: {run.config.problems.source}" + ("" if run.config.problems.budgets else " without budgets"),
     ]
-    return (
-        f'<h1>{html_text(run.name)}</h1><p>{html_text(", ".join(facts))}<br><span class="quiet">{html_text(run.uri)}</span></p>'
-    )
+    return f"<h1>{html_text(run.name)}</h1><p>{html_text(', '.join(facts))}</p>{quiet(run.uri)}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int] | None = None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import markup
 from rich.table import Table
@@ -44,7 +45,9 @@ class ReportTable:
         """A `<table>` whose first column names the rows, in a box that scrolls where the page is narrow."""
         head = "".join(f'<th scope="col"{self._kind(i)}>{html_text(name)}</th>' for i, name in enumerate(self.head))
         rows = "".join(map(self._html_row, self.rows))
-        return f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        return (
+            f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        )
 
     def _html_row(self, cells: Sequence[str]) -> str:
         tags = ['th scope="row"', *["td"] * (len(cells) - 1)]
@@ -62,8 +65,8 @@ class ReportTable:
         table = Table(title=self.title and markup.escape(visible(self.title)), title_justify="left")
         for column, name in enumerate(self.head):
             number = self._is_number(column)
-            justify, overflow = ("right", "ellipsis") if number else ("left", "fold")
-            table.add_column(Text(visible(name)), justify=justify, overflow=overflow)
+            overflow: Literal["ellipsis", "fold"] = "ellipsis" if number else "fold"
+            table.add_column(Text(visible(name)), justify="right" if number else "left", overflow=overflow)
         for row in self.rows:
             table.add_row(*(Text(visible(cell)) for cell in row))
         return table

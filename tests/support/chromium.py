@@ -1,8 +1,8 @@
 """Debian's Chromium without a window, told what to do through its DevTools pipe: no package, no port, no network.
 
-    with Chromium() as browser:
-        browser.open(page, width=390)
-        browser.run("document.title")
+with Chromium() as browser:
+    browser.open(page, width=390)
+    browser.run("document.title")
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Chromium:
         commands, self._commands = os.pipe()
         self._answers, answers = os.pipe()
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                 "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={self._home.name}"]  # fmt: skip
+                 "--disable-background-networking", "--remote-debugging-pipe",
+                 f"--user-data-dir={self._home.name}"]  # fmt: skip
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "bash", _PROGRAM, *flags],
             pass_fds=(commands, answers),

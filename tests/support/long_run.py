@@ -1,7 +1,7 @@
 """Write the folder of a finished run of any length with the product's own writers, without a model and without Ray.
 
-    write_long_run(tmp_path / "grpo-s0", steps=250, groups=8, rollouts=32)          # 64,000 rollouts
-    write_long_run(tmp_path / "poly-s0", "poly_epo", gain=0.3, weights="c0ffee")
+write_long_run(tmp_path / "grpo-s0", steps=250, groups=8, rollouts=32)          # 64,000 rollouts
+write_long_run(tmp_path / "poly-s0", "poly_epo", gain=0.3, weights="c0ffee")
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def _program(draw: random.Random, way: str) -> str:
 
 def _without_half_characters(group: Group) -> Group:
     """As it is in a file."""
+
     def clean(text: str) -> str:
         return text.encode("utf-8", "backslashreplace").decode()
 

@@ -1,4 +1,4 @@
-"""The pages in a browser: on a phone and a desk, in the dark, printed, by keyboard; and what others wrote does nothing."""
+"""The pages in a browser: on a phone and a desk, in the dark, printed, by keyboard. What others wrote does nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_nothing_overflows_or_asks_the_network(
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run("Math.max(...[...document.querySelectorAll('main *')].filter((each) => !each.closest('.wide'))"
                        ".map((each) => each.getBoundingClientRect().right))") <= width  # fmt: skip
-    lefts = set(browser.run("[...document.querySelectorAll('figure')].map((each) => each.getBoundingClientRect().left)"))
+    lefts = set(
+        browser.run("[...document.querySelectorAll('figure')].map((each) => each.getBoundingClientRect().left)")
+    )
     assert (len(lefts) == 1) == (width == 390), "panels are stacked on a phone, and beside each other elsewhere"
     light = "getComputedStyle(document.body)"
     text, page = (browser.run(f"{light}.{of}.match(/\\d+/g).map(Number)") for of in ("color", "backgroundColor"))
@@ -103,7 +105,9 @@ def test_filters_sorting_and_search_find_rollouts(browser: Chromium, pages: dict
     for control in ("status", "strategy"):
         browser.run(_PICK.format(control, "all"))
     browser.run(_PICK.format("order", "most passed"))
-    counts = browser.run("[...document.querySelectorAll('#problems span + span')].map((it) => parseInt(it.textContent))")
+    counts = browser.run(
+        "[...document.querySelectorAll('#problems span + span')].map((it) => parseInt(it.textContent))"
+    )
     assert counts == sorted(counts, reverse=True)
     browser.run(_PICK.format("sort", "verdict"))
     verdicts = browser.run(_VERDICTS)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.reports.rollout_sample import sample_rollouts, stratified
+from raypoly.reports.rollout_browser import rollout_browser
+from raypoly.reports.rollout_sample import RolloutSample, sample_rollouts, stratified
 from raypoly.store.catalogue import step_key
 from tests.support.finished_run import write_finished_run
 from tests.support.long_run import write_long_run
@@ -60,3 +61,13 @@ def test_rollouts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_no_more_is_taken_than_asked_for(tmp_path: Path, most: int) -> None:
     run = Run(write_long_run(tmp_path / "run", steps=9, groups=1, rollouts=4))
     assert Counter(row["source"] for row in sample_rollouts(run, most).rows) == {"training": most, "test": most}
+
+
+def test_the_longest_programs_of_a_page_lose_their_middle_and_say_so() -> None:
+    row = {"problem": "p", "prompt": "", "status": "passed", "detail": "", "strategy": "", "label": "", "step": 0,
+           "advantage": None, "source": "test"}  # fmt: skip
+    rows = [{**row, "text": f"begin {i} {'x' * 100_000} end"} for i in range(400)] + [{**row, "text": "short"}]
+    page = rollout_browser({"one": RolloutSample(rows, [])})
+    assert 10_000_000 < len(page) < 20_000_000
+    assert page.count("characters are left out") == 400
+    assert all(text in page for text in ("begin 399 xxx", "xxx end", '"short"'))
