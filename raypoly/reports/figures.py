@@ -59,14 +59,13 @@ def numbers_table(axes: Axes) -> ReportTable:
     series: dict[str, dict[float, float]] = {}
     for each in axes.figure.axes:
         line: Any
-        bars: Any
         for line in each.lines:
             points = zip(line.get_xdata(), line.get_ydata(), strict=True)
             series.setdefault(line.get_gid() or line.get_label(), {}).update(points)
-        for bars in each.containers:
-            if isinstance(bars, BarContainer) and bars.orientation == "vertical":
-                points = zip((patch.get_x() for patch in bars.patches), bars.datavalues, strict=True)
-                series.setdefault(bars.get_label(), {}).update(points)
+        bars: Any
+        for bars in filter(_are_upright, each.containers):
+            points = zip((patch.get_x() for patch in bars.patches), bars.datavalues, strict=True)
+            series.setdefault(bars.get_label(), {}).update(points)
     known = {name: points for name, points in series.items() if points and not name.startswith("_")}
     places = sorted({place for points in known.values() for place in points})
     rows = [
@@ -74,6 +73,10 @@ def numbers_table(axes: Axes) -> ReportTable:
         for place in places
     ]
     return ReportTable((axes.get_xlabel(), *known), rows)
+
+
+def _are_upright(bars: object) -> bool:
+    return isinstance(bars, BarContainer) and bars.orientation == "vertical"
 
 
 def new_figure(width: float, height: float, dpi: int) -> Figure:

@@ -102,7 +102,7 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
     else:
         said.append(
             f"{taken:,} of the {read:,} training rollouts of {some}; a step's are drawn by turns from each verdict and "
-            "strategy. So what is rare in the run is frequent here: the tables have the shares, not this list."
+            "strategy. So rare ones are more frequent here than in the run: the tables have the shares, not this list."
         )
     said += [f"The rollouts of steps {', '.join(lost)} can't be read."] if lost else []
 

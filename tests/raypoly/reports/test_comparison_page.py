@@ -95,11 +95,11 @@ def test_a_seed_that_only_one_arm_has_a_length_of_its_own_and_an_unfinished_run_
     first = write_long_run(tmp_path / "first")
     seed = write_long_run(tmp_path / "seed", "poly_epo", "train.seed=3")
     longer = write_long_run(tmp_path / "longer", "poly_epo", steps=6)
-    begun = write_finished_run(tmp_path / "begun", "poly_epo", False)
+    begun = write_finished_run(tmp_path / "begun", "poly_epo", False)  # all steps, and no evaluation
     said, _ = compared(first, seed, longer, begun)
     for sentence in (
         "seed has no difference: no finished run of first has its seed 3.",
-        "begun has done 0 of 12 steps. Differences are of finished runs alone.",
+        "begun has done 12 of 12 steps. Differences are of finished runs alone.",
         "Runs of 4 and 6 and 12 steps are compared apart",
     ):
         assert sentence in said
