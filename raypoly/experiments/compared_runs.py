@@ -106,7 +106,8 @@ def _unmeasured(run: ComparedRun) -> str:
     if result.trouble:
         return f"{run.name} can't be read: {result.trouble}"
     if not result.finished:
-        return f"{run.name} has done {run.files.steps_done} of {result.steps} steps. Differences are of finished runs alone."
+        done = f"{run.name} has done {run.files.steps_done} of {result.steps} steps."
+        return f"{done} Differences are of finished runs alone."
     return "" if result.after else f"{run.name} was not measured on test after training: it has no difference."
 
 
