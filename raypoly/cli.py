@@ -7,6 +7,7 @@
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
     raypoly experiment --config PATH --power [--pilot FILE]
+    raypoly report RUN [RUN ...] [--out FILE]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
@@ -73,6 +74,12 @@ raypoly evaluate --endpoint http://127.0.0.1:8000/v1 --name my-model --problems 
 
 raypoly evaluate --run RUN --split test"""
 
+_REPORT_EXAMPLES = """Examples:
+
+raypoly report RUN
+
+raypoly report GRPO-S0 GRPO-S1 POLY-S0 POLY-S1 --out ours.html"""
+
 
 class ReportingGroup(typer.core.TyperGroup):
     """Commands whose `RaypolyError`s become one sentence and an exit code."""
@@ -125,7 +132,6 @@ ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]
-RunPath = Annotated[str, typer.Option("--run", help="The run folder: the first line that train printed.")]
 
 
 @app.command(epilog=_TRAIN_EXAMPLES)
@@ -327,12 +333,31 @@ def experiment(
     run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)
 
 
-@app.command()
-def report(run: RunPath) -> None:
-    """Rebuild figure.png and report.html from a run's files."""
-    opened = Run(run)
-    Crash.run_dir = opened.store.location.folder
-    _show(opened)
+@app.command(epilog=_REPORT_EXAMPLES)
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False)] = None,
+    run: Annotated[list[str] | None, typer.Option("--run", help="A run folder, as RUN; for scripts.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The page of several runs. Default: comparison.html, here.")
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX."),
+    ] = None,
+) -> None:
+    """Write a page on one run, into its folder, or compare several. With a browser of their rollouts."""
+    opened = [Run(place) for place in [*(runs or []), *(run or [])]]
+    if not opened:
+        raise UsageError("Name a run, or several to compare: raypoly report RUN [RUN ...].")
+    if len(opened) > 1:
+        from raypoly.reports.comparison_page import show_comparison
+
+        show_comparison(opened, Path(out or "comparison.html").expanduser(), Console(), figures)
+        return
+    if out is not None:
+        raise UsageError("--out is for several runs: the page of one run is report.html in its folder.")
+    Crash.run_dir = opened[0].store.location.folder
+    _show(opened[0], figures)
 
 
 @app.command()
@@ -369,10 +394,10 @@ def main(arguments: Sequence[str] | None = None, name: str = "raypoly") -> None:
     command(args=list(sys.argv[1:] if arguments is None else arguments), prog_name=name)
 
 
-def _show(run: Run) -> None:
+def _show(run: Run, figures: Path | None = None) -> None:
     from raypoly.reports.run_page import show_results
 
-    show_results(run, Console())
+    show_results(run, Console(), figures)
 
 
 if __name__ == "__main__":

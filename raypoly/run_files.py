@@ -23,6 +23,8 @@ from raypoly.store.step_records import CompletedStep
 
 SUMMARY = "summary.json"
 ROLLOUTS = "rollouts"
+EVALUATIONS = "evaluations/"
+"""Where `raypoly evaluate --run` writes: SPLIT-step-STEP-TIME.json, and .parquet with the samples."""
 REPORT = "report.html"
 FIGURE = "figure.png"
 
@@ -91,6 +93,20 @@ class RunFiles:
         """`step, split, samples, pass_at_k, strategies_correct ...` of each evaluation, in order."""
         evaluations: Sequence[Mapping[str, Any]] = self.summary.get("evaluations", [])
         return evaluations
+
+    @property
+    def later_evaluations(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """What `raypoly evaluate --run` measured: names below `evaluations/` and contents as in `evaluations`, in the
+        order of the names, which end with the time. Damaged ones have no content."""
+        found = []
+        for key in self.store.list(EVALUATIONS):
+            if key.endswith(".json"):
+                try:
+                    content = self._unsealed(key)
+                except CorruptData:
+                    content = {}
+                found.append((key.removeprefix(EVALUATIONS).removesuffix(".json"), content))
+        return found
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -130,7 +130,8 @@ def why_unlike(one: RunResult, other: RunResult) -> str | None:
     of the problems; where a run of an earlier version has none, what both measured before they began has to agree.
     """
     if one.start != other.start:
-        return f"{', '.join(_different_keys(one.start, other.start))} differ"
+        keys = _different_keys(one.start, other.start)
+        return f"{', '.join(keys)} {'differ' if len(keys) > 1 else 'differs'}"
     mine, theirs = one.problems_before, other.problems_before
     for name, what in (("weights", "began with other weights"), ("problem_set", "were measured on other problems")):
         digests = {getattr(each, name) if each else None for each in (mine, theirs)}

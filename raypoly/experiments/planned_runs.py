@@ -151,7 +151,7 @@ def _run(experiment: ExperimentConfig, out: Path, given: Sequence[str], arm: str
     overrides = (*experiment.arms[arm].overrides, *seeds, *given, f"run.dir={place}")
     config = settings.load(experiment.config, overrides, _silent)
     directory = resolve_run(config)
-    run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, _start(config, experiment.seed_keys))
+    run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, start_of(config, experiment.seed_keys))
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")
     return run
@@ -164,7 +164,7 @@ def _steps_done(directory: RunDirectory) -> int:
         return 0
 
 
-def _start(config: Config, seed_keys: Sequence[str]) -> str:
+def start_of(config: Config, seed_keys: Sequence[str]) -> str:
     """The keys that define a run's start and its measurement, without those that get the seed."""
     kept = {k: v for k, v in dotted_values(config).items() if k.partition(".")[0] in _START or k in _MEASURE}
     return json.dumps({key: value for key, value in kept.items() if key not in seed_keys}, sort_keys=True)

@@ -106,13 +106,23 @@ def measured(runs: Iterable[RunResult]) -> tuple[str, ...]:
 
 def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> RunResult:
     """The result of the run in the folder `place` as it stands; nothing is measured where the folder holds no run."""
-    summary: Mapping[str, Any] = {}
-    rows: Sequence[Mapping[str, Any]] = []
+    files: RunFiles | None = None
     trouble = ""
-    numbers: Sequence[EvaluationNumbers | None] = (None, None)
     if (place / CONFIG_KEY).exists():
         try:
             files = RunFiles(place)
+        except UsageError as error:
+            trouble = str(error)
+    return result_of(arm, seed, start, steps, files, trouble)
+
+
+def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | None, trouble: str = "") -> RunResult:
+    """As `read_result`, of a run's files; None for a run that has none."""
+    summary: Mapping[str, Any] = {}
+    rows: Sequence[Mapping[str, Any]] = []
+    numbers: Sequence[EvaluationNumbers | None] = (None, None)
+    if files is not None:
+        try:
             summary, rows = files.summary, files.rows
             numbers = [evaluation_numbers(files, each, rows) for each in first_and_last(summary)]
         except (CorruptData, StorageError, UsageError, ValueError) as error:

@@ -20,7 +20,14 @@ from raypoly.statistics.intervals import ConfidenceInterval
 
 def comparison_text(comparison: ArmComparison) -> str:
     """The tables of arms with as many steps, in Markdown."""
-    return "\n".join(_parts(comparison))
+    unlike = [
+        f"Not compared, since {reason}: "
+        + "; ".join(f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed}" for mine, theirs in pairs)
+        + "."
+        for reason, pairs in comparison.unlike.items()
+    ]
+    parts = comparison_parts(comparison, unlike)
+    return "\n".join(part.markdown() if isinstance(part, ReportTable) else f"{part}\n" for part in parts)
 
 
 def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
@@ -37,31 +44,31 @@ def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
     return found
 
 
-def _parts(comparison: ArmComparison) -> Iterator[str]:
+def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterator[str | ReportTable]:
+    """Tables and paragraphs of arms with as many steps; a paragraph's bold words are between `**`. The sentences
+    `unlike` say which runs have no difference, and why."""
     known = any(interval_after(arm.runs, measure) for arm in comparison.arms for measure in comparison.measures)
     explained = (
         "Means of the runs. In brackets the 95 % interval over problems; behind ±, the standard deviation over seeds."
         if known
         else "Means, and the range where there are several runs; no intervals, since numbers by problem are missing."
     )
-    yield f"**After {comparison.steps} steps.** {explained}\n"
-    yield _results(comparison).markdown()
-    for reason, pairs in comparison.unlike.items():
-        names = "; ".join(f"{mine.arm}-s{mine.seed} and {theirs.arm}-s{theirs.seed}" for mine, theirs in pairs)
-        yield f"Not compared, since {reason}: {names}.\n"
+    yield f"**After {comparison.steps} steps.** {explained}"
+    yield _results(comparison)
+    yield from unlike
     measured = measure_differences(comparison)
     for reference in dict.fromkeys(each.reference for each in measured):
-        yield f"**Difference from {'where each run began' if reference == BEFORE else reference}**\n"
-        yield _differences(measured, reference).markdown()
+        yield f"**Difference from {'where each run began' if reference == BEFORE else reference}**"
+        yield _differences(measured, reference)
     if measured:
-        yield _differences_explained(measured) + "\n"
-        yield power_sentence(measured) + "\n"
+        yield _differences_explained(measured)
+        yield power_sentence(measured)
     elif (pairs_alone := _seed_pairs(comparison)).rows:
-        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed.\n"
-        yield pairs_alone.markdown()
+        yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed."
+        yield pairs_alone
     if (changes := _side_measures(comparison)).rows:
-        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END}.\n"
-        yield changes.markdown()
+        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END}."
+        yield changes
 
 
 def _results(comparison: ArmComparison) -> ReportTable:
@@ -98,7 +105,7 @@ def _change_cell(arm: Arm, curve: str) -> str:
 
 def _differences(measured: Sequence[MeasuredDifference], reference: str) -> ReportTable:
     rows = [_difference_row(each) for each in measured if each.reference == reference]
-    return ReportTable(_DIFFERENCE_HEAD, rows)
+    return ReportTable(_DIFFERENCE_HEAD, rows, range(2, len(_DIFFERENCE_HEAD)))
 
 
 def _seed_pairs(comparison: ArmComparison) -> ReportTable:

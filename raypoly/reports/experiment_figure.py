@@ -5,41 +5,43 @@ What is drawn is the mean over seeds; the band, or the whisker, is the range of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.typing import LineStyleType
 
-from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread
+from raypoly.experiments.arm_comparison import ArmComparison, SeedSpread
 from raypoly.experiments.run_result import STRATEGIES
 from raypoly.reports import figures
-from raypoly.reports.figure_files import Panel
 
-_OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe & Ito's palette (2008), less yellow, which is faint on white."""
-_LINES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)))
-"""Of the first arms, and of those that have the colours again; dashed and dotted stand for other things."""
+Curve = Sequence[tuple[int, float]]
+"""(step, value) of a run."""
 WIDTH, HEIGHT = 13, 9
 """Inches of one comparison's panels."""
+_OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe & Ito's palette (2008) for colour-blind readers, less yellow, which is faint on white."""
+_LINES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)))
+"""Of the arms by turns: one that lies on another leaves it to be seen. Dashed and dotted stand for other things."""
 
 
 @dataclass(frozen=True)
-class _DrawnArm:
-    """An arm and how its lines look."""
+class ArmStyle:
+    """How an arm's lines look."""
 
-    arm: Arm
     colour: str
     line: LineStyleType
-    label: str | None
-    """In the legend."""
 
-    @classmethod
-    def of(cls, arm: Arm, place: int) -> _DrawnArm:
-        lap, colour = divmod(place, len(_OKABE_ITO))
-        return cls(arm, _OKABE_ITO[colour], _LINES[lap % len(_LINES)], arm.name)
+
+def arm_styles(names: Iterable[str]) -> dict[str, ArmStyle]:
+    """By the arms' names, in their order; 21 look different."""
+    return {
+        name: ArmStyle(_OKABE_ITO[place % len(_OKABE_ITO)], _LINES[place % len(_LINES)])
+        for place, name in enumerate(names)
+    }
 
 
 def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
@@ -52,10 +54,29 @@ def draw_experiment(name: str, comparisons: Sequence[ArmComparison]) -> bytes:
     return figures.png_of(drawing)
 
 
+def experiment_panels(comparison: ArmComparison) -> dict[str, figures.Panel]:
+    """The four panels by name."""
+    styles = arm_styles(arm.name for arm in comparison.arms)
+    of_arms: dict[str, Any] = {"comparison": comparison, "styles": styles}
+    correct = "Correct strategies in training (dotted: judged)"
+    return {
+        "coverage": figures.Panel("pass@k by k on test, before and after", partial(coverage, **of_arms)),
+        "strategies": figures.Panel("distinct correct strategies by arm", partial(_strategies, **of_arms)),
+        "reward": figures.Panel(
+            "reward over the steps",
+            partial(_over_steps, **of_arms, curve="reward", title="Reward of training rollouts"),
+        ),
+        "strategies_over_steps": figures.Panel(
+            "correct strategies over the steps",
+            partial(_over_steps, **of_arms, curve="strategies_correct", title=correct),
+        ),
+    }
+
+
 def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     panels = part.subplots(2, 2)
-    for axes, draw in zip(panels.flat, comparison_panels(comparison).values(), strict=True):
-        draw(axes)
+    for axes, panel in zip(panels.flat, experiment_panels(comparison).values(), strict=True):
+        panel.draw(axes)
     figures.clean_axes(panels.flat, grid=True)
     part.suptitle(f"{comparison.steps} steps", fontsize=11)
     part.legend(
@@ -63,67 +84,74 @@ def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     )
 
 
-def comparison_panels(comparison: ArmComparison) -> dict[str, Panel]:
-    """The four panels by name."""
-    arms = [_DrawnArm.of(arm, place) for place, arm in enumerate(comparison.arms) if arm.runs]
-    correct = "Correct strategies in training (dotted: judged)"
-    return {
-        "coverage": partial(_coverage, comparison=comparison, arms=arms),
-        "strategies": partial(_strategies, comparison=comparison, arms=arms),
-        "reward": partial(_over_steps, arms=arms, curve="reward", title="Reward of training rollouts"),
-        "strategies_over_steps": partial(_over_steps, arms=arms, curve="strategies_correct", title=correct),
-    }
-
-
-def _over_steps(axes: Axes, arms: Sequence[_DrawnArm], curve: str, title: str) -> None:
-    for drawn in arms:
-        _curve(axes, drawn, curve)
-        _curve(axes, replace(drawn, line=":", label=None), f"{curve}_judged")
-    axes.set_title(title)
-    figures.steps_axis(axes)
-    axes.set_ylim(bottom=0)
-
-
-def _coverage(axes: Axes, comparison: ArmComparison, arms: Sequence[_DrawnArm]) -> None:
+def coverage(axes: Axes, comparison: ArmComparison, styles: Mapping[str, ArmStyle]) -> None:
+    """Draw pass@k by k on test, before and after."""
     ks = [measure for measure in comparison.measures if measure != STRATEGIES]
     for start in comparison.starts:
         name = "before" if len(comparison.starts) == 1 else f"before {', '.join(start.arms)}"
-        _over_k(axes, {k: start.before(k) for k in ks}, figures.GREY, name, "--")
-    for drawn in arms:
-        _over_k(axes, {k: drawn.arm.after(k) for k in ks}, drawn.colour, drawn.arm.name, drawn.line)
+        _over_k(axes, {k: start.before(k) for k in ks}, ArmStyle(figures.GREY, "--"), name)
+    for arm in comparison.arms:
+        _over_k(axes, {k: arm.after(k) for k in ks}, styles[arm.name], arm.name)
     figures.samples_axis(axes, ks, "Coverage on the test split")
 
 
-def _over_k(axes: Axes, spreads: Mapping[str, SeedSpread | None], colour: str, name: str, line: LineStyleType) -> None:
+def _over_k(axes: Axes, spreads: Mapping[str, SeedSpread | None], style: ArmStyle, name: str) -> None:
     known = [(int(k), spread) for k, spread in spreads.items() if spread is not None]
-    if known:
-        ks, found = [k for k, _ in known], [spread for _, spread in known]
-        axes.plot(ks, [s.mean for s in found], linestyle=line, marker="o", markersize=3, color=colour, label=name)
-        axes.fill_between(ks, [s.low for s in found], [s.high for s in found], color=colour, alpha=0.12, linewidth=0)
+    ks, found = [k for k, _ in known], [spread for _, spread in known]
+    _mean_and_range(axes, ks, found, style.colour, name, linestyle=style.line, label=name, marker="o", markersize=3)
 
 
-def _strategies(axes: Axes, comparison: ArmComparison, arms: Sequence[_DrawnArm]) -> None:
+def _strategies(axes: Axes, comparison: ArmComparison, styles: Mapping[str, ArmStyle]) -> None:
     """Draw a bar for each arm, the first on top, and a dashed line where the arms began."""
-    known = [(it.arm.name, spread, it.colour) for it in reversed(arms) if (spread := it.arm.after(STRATEGIES))]
-    for name, spread, colour in known:
+    known = [(arm.name, spread) for arm in reversed(comparison.arms) if (spread := arm.after(STRATEGIES))]
+    for name, spread in known:
         reach = [[spread.mean - spread.low], [spread.high - spread.mean]]
-        axes.barh(name, spread.mean, color=colour, alpha=0.8, xerr=reach, error_kw={"linewidth": 1, "capsize": 3})
+        whisker = {"linewidth": 1, "capsize": 3}
+        axes.barh(name, spread.mean, color=styles[name].colour, alpha=0.8, xerr=reach, error_kw=whisker)
     for start in comparison.starts:
         if before := start.before(STRATEGIES):
             axes.axvline(before.mean, color=figures.GREY, linestyle="--", linewidth=1)
     axes.set(title="Distinct correct strategies in 8, test split", xlabel="dashed: before")
 
 
-def _curve(axes: Axes, drawn: _DrawnArm, curve: str) -> None:
-    """Draw mean and range of the seeds' running means, over the steps that all seeds have."""
-    smooth = [
-        dict(zip((step for step, _ in points), figures.running_mean([value for _, value in points]), strict=True))
-        for points in (run.curves.get(curve, ()) for run in drawn.arm.runs)
+def _over_steps(axes: Axes, comparison: ArmComparison, styles: Mapping[str, ArmStyle], curve: str, title: str) -> None:
+    for arm in (arm for arm in comparison.arms if arm.runs):
+        style = styles[arm.name]
+        seed_curves(axes, arm.name, [run.curves.get(curve, ()) for run in arm.runs], style)
+        judged = [run.curves.get(f"{curve}_judged", ()) for run in arm.runs]
+        seed_curves(axes, f"{arm.name}, judged", judged, ArmStyle(style.colour, ":"), in_legend=False)
+    axes.set_title(title)
+    figures.steps_axis(axes)
+    axes.set_ylim(bottom=0)
+
+
+def seed_curves(
+    axes: Axes, name: str, curves: Sequence[Curve], style: ArmStyle, smoothed: bool = True, in_legend: bool = True
+) -> None:
+    """Draw mean and range of an arm's runs, or of their running means, over the steps that all of them have."""
+    found = [
+        dict(zip((step for step, _ in points), _values(points, smoothed), strict=True)) for points in curves if points
     ]
-    steps = sorted(set.intersection(*(set(values) for values in smooth)))
-    if not steps:
+    steps = sorted(set.intersection(*map(set, found))) if found else []
+    spreads = [spread for step in steps if (spread := SeedSpread.of(values[step] for values in found))]
+    named = {"label": name} if in_legend else {"gid": name}
+    _mean_and_range(axes, steps, spreads, style.colour, name, linestyle=style.line, **named)
+
+
+def _values(points: Curve, smoothed: bool) -> Sequence[float]:
+    values = [value for _, value in points]
+    return figures.running_mean(values) if smoothed else values
+
+
+def _mean_and_range(
+    axes: Axes, places: Sequence[int], spreads: Sequence[SeedSpread], colour: str, name: str, **style: Any
+) -> None:
+    """Draw nothing for no places. The range's edges are lines, so that a table of the chart has them."""
+    if not places:
         return
-    known = [spread for step in steps if (spread := SeedSpread.of(values[step] for values in smooth)) is not None]
-    means, colour = [s.mean for s in known], drawn.colour
-    axes.plot(steps, means, linestyle=drawn.line, color=colour, linewidth=1.5, label=drawn.label)
-    axes.fill_between(steps, [s.low for s in known], [s.high for s in known], color=colour, alpha=0.15, linewidth=0)
+    axes.plot(places, [s.mean for s in spreads], color=colour, linewidth=1.5, **style)
+    if max(s.count for s in spreads) > 1:
+        low, high = [s.low for s in spreads], [s.high for s in spreads]
+        axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+        for edge, values in (("least", low), ("most", high)):
+            axes.plot(places, values, color=colour, alpha=0.3, linewidth=0.5, gid=f"{name}, {edge}")

@@ -22,8 +22,9 @@ from raypoly.experiments.experiment_folder import most_at_once
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.run_result import RunResult
 from raypoly.reports.comparison_tables import comparison_tables, comparison_text
-from raypoly.reports.experiment_figure import comparison_panels, draw_experiment
-from raypoly.reports.figure_files import Panel, write_figures
+from raypoly.reports.experiment_figure import draw_experiment, experiment_panels
+from raypoly.reports.figure_files import write_figures
+from raypoly.reports.figures import Panel
 from raypoly.reports.pages import fill_place
 from raypoly.reports.tables import ReportTable
 from raypoly.version import __version__
@@ -79,7 +80,7 @@ def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list
     tables: dict[str, ReportTable] = {}
     for each in compared:
         end = f"_{each.steps}_steps" if len(compared) > 1 else ""
-        panels |= {name + end: panel for name, panel in comparison_panels(each).items()}
+        panels |= {name + end: panel for name, panel in experiment_panels(each).items()}
         tables |= {name + end: table for name, table in comparison_tables(each).items()}
     return write_figures(folder, panels, tables)
 

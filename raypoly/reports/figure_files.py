@@ -1,23 +1,21 @@
 """Panels and tables as files for a paper: PDF, SVG and PNG of one column's width; CSV and LaTeX.
 
-    write_figures(Path("figures"), {"coverage": draw_coverage}, {"results": table})
+    write_figures(Path("figures"), {"coverage": panel}, {"results": table})
 
-A panel draws into empty axes. Text is 7 pt or more at the width that is written, so do not scale the files down.
+Text is 7 pt or more at the width that is written, so do not scale the files down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
-from matplotlib.axes import Axes
 
 from raypoly.errors import UsageError
 from raypoly.reports import figures
 from raypoly.reports.tables import ReportTable
-
-Panel = Callable[[Axes], None]
 
 WIDTH, HEIGHT = 3.3, 2.6
 """Inches of a file."""
@@ -36,7 +34,7 @@ _FORMATS: Mapping[str, Mapping[str, str | None]] = {
 _LEGEND_COLUMNS = 2
 
 
-def write_figures(folder: Path, panels: Mapping[str, Panel], tables: Mapping[str, ReportTable]) -> list[Path]:
+def write_figures(folder: Path, panels: Mapping[str, figures.Panel], tables: Mapping[str, ReportTable]) -> list[Path]:
     """Write NAME.pdf, .svg and .png of each panel, NAME.csv and .tex of each table; returns the files.
 
     Raises `UsageError` where the folder can't be written.
@@ -56,11 +54,16 @@ def write_figures(folder: Path, panels: Mapping[str, Panel], tables: Mapping[str
     return written
 
 
-def _write_panel(path: Path, panel: Panel) -> list[Path]:
+def named_panels(panels: Sequence[figures.Panel]) -> dict[str, figures.Panel]:
+    """By what they show, as names of files."""
+    return {re.sub(r"[^a-z0-9]+", "_", panel.shows.lower()).strip("_"): panel for panel in panels}
+
+
+def _write_panel(path: Path, panel: figures.Panel) -> list[Path]:
     with matplotlib.rc_context(_STYLE):
         drawing = figures.new_figure(WIDTH, HEIGHT, dpi=300)
         axes = drawing.subplots()
-        panel(axes)
+        panel.draw(axes)
         figures.clean_axes([axes], grid=True)
         if (own := axes.get_legend()) is not None:
             own.remove()

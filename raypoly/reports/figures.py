@@ -5,25 +5,78 @@ panels = drawing.subplots(2, 2)
 ...
 clean_axes(panels.flat)
 data = png_of(drawing)
+png, numbers = drawn(Panel("reward over the steps", draw))      # one panel alone, and its numbers
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from raypoly.reports.tables import ReportTable
 
 MIDDLE_BLUE, BLUE, DARK_BLUE = "#4292c6", "#2171b5", "#08306b"
 ORANGE, GREEN, PURPLE, PINK = "#d95f02", "#1b9e77", "#7570b3", "#e7298a"
 GREY, LIGHT_GREY = "#999999", "#bdbdbd"
 SMOOTHING = 5
 """Steps in the running mean of noisy per-step curves."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart, which any axes can take."""
+
+    shows: str
+    """Said to who can't see it."""
+    draw: Callable[[Axes], None]
+
+
+def drawn(panel: Panel) -> tuple[bytes, ReportTable]:
+    """The panel alone as PNG, and its numbers as a table."""
+    drawing = new_figure(5.4, 4.9, dpi=130)
+    axes = drawing.subplots()
+    panel.draw(axes)
+    clean_axes([axes], grid=True)
+    if axes.get_legend() is not None:
+        longest = max(map(len, axes.get_legend_handles_labels()[1]))
+        legend_below(axes, columns=2 if longest < 32 else 1)  # there is no neighbour to make room
+    return png_of(drawing), numbers_table(axes)
+
+
+def numbers_table(axes: Axes) -> ReportTable:
+    """What was drawn on the axes and on others of its figure: a column for each line and each kind of bar that has a
+    label, or a gid where it has no entry in the legend; a row for each place on the horizontal axis."""
+    series: dict[str, dict[float, float]] = {}
+    for each in axes.figure.axes:
+        line: Any
+        for line in each.lines:
+            points = zip(line.get_xdata(), line.get_ydata(), strict=True)
+            series.setdefault(line.get_gid() or line.get_label(), {}).update(points)
+        bars: Any
+        for bars in filter(_are_upright, each.containers):
+            points = zip((patch.get_x() for patch in bars.patches), bars.datavalues, strict=True)
+            series.setdefault(bars.get_label(), {}).update(points)
+    known = {name: points for name, points in series.items() if points and not name.startswith("_")}
+    places = sorted({place for points in known.values() for place in points})
+    rows = [
+        (f"{place:g}", *(f"{points[place]:.3f}" if place in points else "" for points in known.values()))
+        for place in places
+    ]
+    return ReportTable((axes.get_xlabel(), *known), rows)
+
+
+def _are_upright(bars: object) -> bool:
+    return isinstance(bars, BarContainer) and bars.orientation == "vertical"
 
 
 def blues(count: int) -> list[str]:

@@ -7,46 +7,68 @@ page = fill_place(page, "experiment", "objectives", tables, "docs/results.md")
 from __future__ import annotations
 
 import base64
-from html import escape
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
 
 from raypoly.errors import UsageError
+from raypoly.reports.figures import Panel, drawn
+from raypoly.reports.visible_text import html_text
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; padding: 0 1em; color: #1c2733; }
-h1 { font-size: 1.5em; margin-bottom: 0; } h2 { font-size: 1.15em; margin-top: 2em; border-bottom: 1px solid #dde3e9; }
-table { border-collapse: collapse; margin: .6em 0; } th, td { padding: .25em .8em; border-bottom: 1px solid #e6ebef; }
-th { text-align: left; font-weight: 600; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-img { max-width: 100%; } .quiet { color: #66727e; }
-pre { background: #f5f7f9; padding: .6em .8em; font-size: 13px; margin: .3em 0; white-space: pre-wrap; }
-.sample { border-left: 3px solid #c3ccd4; padding-left: .8em; margin: .8em 0; }
-.passed { border-color: #1b9e77; } details summary { cursor: pointer; }
-"""
 _END = "<!-- end -->"
 
 
-def html_page(title: str, body: str) -> str:
-    """A page that opens offline. `body` is HTML: whoever makes it has escaped what others wrote."""
+def html_page(title: str, body: str, script: str = "") -> str:
+    """A page in one file that asks the network for nothing: its policy forbids it, and runs this `script` alone.
+
+    `body` is HTML: whoever makes it has passed what others wrote through `raypoly.reports.visible_text`.
+    """
+    style = packaged_text("page.css")
+    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}"
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head>\n<body>{body}</body></html>\n"
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html_text(title)}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<style>{style}</style></head>\n<body><main>{body}</main>"
+        f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
     )
+
+
+def packaged_text(name: str) -> str:
+    """A style sheet or script beside this module."""
+    return resources.files("raypoly.reports").joinpath(name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """What names an element of the page in its policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def section(title: str, *parts: str) -> str:
     """HTML parts under a heading; nothing where all of them are empty."""
-    return f"<h2>{escape(title)}</h2>{''.join(parts)}" if any(parts) else ""
+    return f"<h2>{html_text(title)}</h2>{''.join(parts)}" if any(parts) else ""
 
 
-def image(png: bytes | None, shows: str) -> str:
-    """A picture within the page; nothing for None."""
-    if png is None:
-        return ""
-    return f'<img alt="{escape(shows)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+def image(png: bytes, shows: str) -> str:
+    """A picture within the page."""
+    return f'<img alt="{html_text(shows)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+
+
+def charts(panels: Sequence[Panel]) -> str:
+    """The panels beside each other, stacked where the page is narrow, each with its numbers as a table."""
+    return f'<div class="panels">{"".join(map(_chart, panels))}</div>' if panels else ""
+
+
+def _chart(panel: Panel) -> str:
+    png, numbers = drawn(panel)
+    table = f"<details><summary>its numbers</summary>{numbers.html()}</details>" if numbers.rows else ""
+    return f"<figure>{image(png, panel.shows)}{table}</figure>"
 
 
 def quiet(text: str) -> str:
     """A paragraph in grey, escaped; nothing for no text."""
-    return f'<p class="quiet">{escape(text)}</p>' if text else ""
+    return f'<p class="quiet">{html_text(text)}</p>' if text else ""
 
 
 def place_marker(kind: str, name: str) -> str:

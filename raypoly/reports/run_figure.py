@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -17,13 +18,26 @@ def draw_run(run: RunFiles) -> bytes:
     """PNG of the run's curves, from metrics.jsonl and summary.json; panels without data say so."""
     drawing = figures.new_figure(16, 5.2, dpi=110)
     panels = drawing.subplots(1, 3)
-    rows, evaluations = run.rows, run.evaluations
-    _pass_over_steps(panels[0], rows, evaluations)
-    strategies_over_steps(panels[1], rows, evaluations, run.config)
-    _pass_over_k(panels[2], run.summary)
+    for axes, panel in zip(panels, run_panels(run), strict=True):
+        panel.draw(axes)
     figures.clean_axes(panels, grid=True)
     drawing.suptitle(f"{run.config.objective.name}, seed {run.config.train.seed}  ({run.name})", fontsize=11)
     return figures.png_of(drawing)
+
+
+def run_panels(run: RunFiles) -> list[figures.Panel]:
+    """The three panels."""
+    rows, evaluations = run.rows, run.evaluations
+    return [
+        figures.Panel(
+            "pass@k and reward over the steps", partial(_pass_over_steps, rows=rows, evaluations=evaluations)
+        ),
+        figures.Panel(
+            "strategies over the steps",
+            partial(strategies_over_steps, rows=rows, evaluations=evaluations, config=run.config),
+        ),
+        figures.Panel("pass@k by k before and after", partial(_pass_over_k, summary=run.summary)),
+    ]
 
 
 def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]) -> None:
@@ -59,16 +73,24 @@ def strategies_over_steps(
         steps, values = _series(rows, key)
         _raw_and_smooth(axes, steps, values, colour, f"{label} (N={config.train.rollouts})")
     _evaluated(axes, evaluations, "strategies_correct", figures.ORANGE, "correct in 8, by execution")
-    _evaluated(axes, evaluations, "strategies_correct_judge", figures.BLUE, "correct in 8, by the judge")
+    label = "correct in 8, by the judge" + (" (the same)" if _same_counts(evaluations) else "")
+    _evaluated(axes, evaluations, "strategies_correct_judge", figures.BLUE, label, "--", hollow=True)
     if not (by_structure and any(e.get("strategies_correct_judge") is not None for e in evaluations)):
         label = "correct in 8, by structure"
-        _evaluated(axes, evaluations, "strategies_correct_structural", figures.PURPLE, label, "--")
+        _evaluated(axes, evaluations, "strategies_correct_structural", figures.PURPLE, label, ":", hollow=True)
     _mark_splits(axes, evaluations)
     axes.set(title="Strategies over the steps", ylabel="distinct strategies in N rollouts of a problem")
     figures.steps_axis(axes)
     axes.set_ylim(bottom=0)
     _agreement_over_steps(axes, rows)
     figures.legend_below(axes)
+
+
+def _same_counts(evaluations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the judge counted as execution did, so that one curve lies on the other."""
+    ways = ("strategies_correct", "strategies_correct_judge")
+    known = [tuple(e[way] for way in ways) for e in evaluations if None not in map(e.get, ways)]
+    return bool(known) and all(one == other for one, other in known)
 
 
 def _agreement_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -78,7 +100,7 @@ def _agreement_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None
         return
     style: dict[str, Any] = {"linestyle": ":", "linewidth": 1, "marker": "D", "markersize": 4, "color": figures.PINK}
     right = axes.twinx()
-    right.plot(steps, values, **style)
+    right.plot(steps, values, gid="the judge's agreement with gold groups", **style)
     right.set_ylabel("the judge's agreement with gold groups", color=figures.PINK)
     right.set_ylim(min(0.0, *values), 1.02)
     right.tick_params(axis="y", colors=figures.PINK)
@@ -106,16 +128,18 @@ def _evaluated(
     colour: str,
     label: str,
     line: str = "-",
+    hollow: bool = False,
 ) -> None:
-    """Draw one measure of the evaluations: validation as a line, test as stars, with one entry in the legend."""
+    """Draw one measure of the evaluations: validation as a line, test as stars, with one entry in the legend. What may
+    lie on another one is dashed and `hollow`: both are seen."""
+    style_of: dict[str, Any] = {"color": colour} | ({"markerfacecolor": "none"} if hollow else {})
     for split, style in (("validation", line), ("test", "none")):
         points = [(e["step"], e[key]) for e in evaluations if e["split"] == split and e.get(key) is not None]
         if points:
-            marker, size = ("o", 4) if split == "validation" else ("*", 10)
+            marker, size = ("o", 4 + 3 * hollow) if split == "validation" else ("*", 10 + 5 * hollow)
             named = label if axes.get_legend_handles_labels()[1][-1:] != [label] else None
-            axes.plot(
-                *zip(*points, strict=True), linestyle=style, marker=marker, markersize=size, color=colour, label=named
-            )
+            axes.plot(*zip(*points, strict=True), linestyle=style, marker=marker, markersize=size, label=named,
+                      gid=f"{label}, {split}", **style_of)  # fmt: skip
 
 
 def _mark_splits(axes: Axes, evaluations: Sequence[Mapping[str, Any]]) -> None:
@@ -134,5 +158,6 @@ def _raw_and_smooth(axes: Axes, steps: list[int], values: list[float], colour: s
     """Draw the noisy curve faintly and its running mean strongly."""
     if not steps:
         return
-    axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1)
-    axes.plot(steps, figures.running_mean(values), color=colour, linewidth=1.6, label=label)
+    axes.plot(steps, values, color=colour, alpha=0.25, linewidth=1, gid=label)
+    smooth = f"{label}: mean of {figures.SMOOTHING}"
+    axes.plot(steps, figures.running_mean(values), color=colour, linewidth=1.6, label=label, gid=smooth)

@@ -1,33 +1,32 @@
 """A run's report: `report.html`, which opens offline, `figure.png`, and a table in the terminal.
 
-All that a model, a judge or a user wrote is escaped.
+All that a model, a judge or a user wrote passes through `raypoly.reports.visible_text`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from tokenizers import Tokenizer
 
 from raypoly.metrics.sinks import MEASURES
+from raypoly.reports.figure_files import named_panels, write_figures
 from raypoly.reports.figures import SMOOTHING
 from raypoly.reports.judge_tables import judge_rows
-from raypoly.reports.pages import html_page, image, quiet, section
-from raypoly.reports.run_figure import draw_run
-from raypoly.reports.run_table import first_and_last, results_note, results_table
-from raypoly.reports.step_times import Rows, draw_step_times, tail_words, time_rows
+from raypoly.reports.pages import charts, html_page, image, packaged_text, quiet, section
+from raypoly.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
+from raypoly.reports.rollout_sample import sample_rollouts
+from raypoly.reports.run_figure import draw_run, run_panels
+from raypoly.reports.run_table import first_and_last, later_table, results_note, results_table
+from raypoly.reports.step_times import Rows, step_time_panels, tail_words, time_rows
 from raypoly.reports.tables import ReportTable, number
+from raypoly.reports.visible_text import html_text
 from raypoly.run_files import FIGURE, REPORT, RunFiles
 from raypoly.settings import dump
-from raypoly.store import Store
 
 _MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
-_SAMPLE_COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label")
-_MOST_SAMPLES = 12
-_TOKENIZER = "model/tokenizer.json"
 
 
 def write_report(run: RunFiles) -> str:
@@ -35,14 +34,17 @@ def write_report(run: RunFiles) -> str:
 
     Raises `StorageError` where they can't be written.
     """
-    png = draw_run(run)
-    run.store.put_mutable(FIGURE, png)
-    run.store.put_mutable(REPORT, html_page(f"raypoly: {run.name}", _body(run, png)).encode())
+    run.store.put_mutable(FIGURE, draw_run(run))
+    page = html_page(f"raypoly: {run.name}", _body(run), packaged_text(BROWSER_SCRIPT))
+    run.store.put_mutable(REPORT, page.encode())
     return run.store.place(REPORT)
 
 
-def show_results(run: RunFiles, console: Console) -> None:
-    """Write report and figure, and print the results and where the files are."""
+def show_results(run: RunFiles, console: Console, figures: Path | None = None) -> None:
+    """Write report and figure, and print the results and where the files are; `figures`: a folder for those of a paper.
+
+    Raises `UsageError` where that folder can't be written.
+    """
     page = write_report(run)
     if run.evaluations:
         console.print()
@@ -51,6 +53,11 @@ def show_results(run: RunFiles, console: Console) -> None:
             console.print(note, highlight=False)
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
+    if figures is not None:
+        tables = {"results": results_table(run.summary)} if run.evaluations else {}
+        written = write_figures(figures, named_panels(run_panels(run)), tables)
+        told = f"{len(written)} files of figures and tables: {figures.absolute()}"
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
 
 
 def other_arm_overrides(objective: str, overrides: Sequence[str]) -> list[str]:
@@ -62,18 +69,21 @@ def other_arm_overrides(objective: str, overrides: Sequence[str]) -> list[str]:
 
 def notebook_html(run: RunFiles) -> str:
     """Head, curves and results, without page and style."""
-    return _head(run) + _curves(draw_run(run)) + _results(run.summary)
+    return _head(run) + image(draw_run(run), "pass@k and strategies over the steps") + _results(run.summary)
 
 
-def _body(run: RunFiles, png: bytes) -> str:
+def _body(run: RunFiles) -> str:
     summary = run.summary
-    config = f"<details><summary>every key as it was resolved</summary><pre>{escape(dump(run.config))}</pre></details>"
+    config = (
+        f"<details><summary>every key as it was resolved</summary><pre>{html_text(dump(run.config))}</pre></details>"
+    )
     judge, measures = judge_rows(run), measure_rows(run.rows)
     return "\n".join(
         [
             _head(run),
-            _curves(png),
+            charts(run_panels(run)),
             section("Before and after", _results(summary)),
+            section("Measured again by raypoly evaluate", later_section({run.name: run})),
             section("Where the time went", _times(summary.get("stage_seconds", {}), run.rows)),
             section("Judge", _table(("", ""), judge)),
             section(
@@ -84,10 +94,16 @@ def _body(run: RunFiles, png: bytes) -> str:
             section("Pauses", _pauses(summary.get("pauses", []))),
             section("Problems set aside", _set_aside(summary.get("set_aside", {}))),
             section("Damaged files, set aside", _damage(summary)),
-            section("Sample rollouts", _samples(run)),
+            section("Rollouts", rollout_browser({run.name: sample_rollouts(run, MOST)})),
             section("Config", config),
         ]
     )
+
+
+def later_section(runs: Mapping[str, RunFiles]) -> str:
+    """The table of `later_table`; nothing where it has no rows."""
+    table = later_table(runs)
+    return table.html() if table.rows else ""
 
 
 def _head(run: RunFiles) -> str:
@@ -99,13 +115,7 @@ def _head(run: RunFiles) -> str:
         f"{train.prompts_per_step} problems x {train.rollouts} rollouts a step",
         f"problems: {run.config.problems.source}" + ("" if run.config.problems.budgets else " without budgets"),
     ]
-    return (
-        f'<h1>{escape(run.name)}</h1><p>{escape(", ".join(facts))}<br><span class="quiet">{escape(run.uri)}</span></p>'
-    )
-
-
-def _curves(png: bytes) -> str:
-    return image(png, "pass@k and strategies over the steps")
+    return f"<h1>{html_text(run.name)}</h1><p>{html_text(', '.join(facts))}</p>{quiet(run.uri)}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int] | None = None) -> str:
@@ -130,7 +140,7 @@ def _times(stages: Mapping[str, float], rows: Rows) -> str:
         "thing at a time: for generation while it goes on, then for the learner, the judge, the scorers, the move of "
         "the weights; for none of them when idle."
     )
-    picture = image(draw_step_times(rows), "what the steps waited for")
+    picture = charts(step_time_panels(rows))
     table = _table(("stage", "seconds at work", "waited for", "share"), lines)
     return picture + table + quiet(f"{note} {tail_words(rows)}".rstrip())
 
@@ -179,37 +189,5 @@ def _damage(summary: Mapping[str, Any]) -> str:
     if not damaged and not missing:
         return ""
     rows = [(str(entry["key"]), str(entry["moved_to"]), str(entry["reason"])) for entry in damaged]
-    lost = f"<p>The rollouts of steps {escape(', '.join(missing))} are lost.</p>" if missing else ""
+    lost = f"<p>The rollouts of steps {html_text(', '.join(missing))} are lost.</p>" if missing else ""
     return ReportTable(("file", "now", "why"), rows, set()).html() + lost
-
-
-def _samples(run: RunFiles) -> str:
-    """Rollouts of the newest step that is kept, one for each (verdict, strategy), passed ones first."""
-    chosen: dict[tuple[str, str], Mapping[str, Any]] = {}
-    if run.steps:
-        table = run.rollouts(run.steps[-1])
-        for row in table.select([name for name in _SAMPLE_COLUMNS if name in table.column_names]).to_pylist():
-            chosen.setdefault((row.get("status") or "not scored", row.get("strategy") or ""), row)
-    order = sorted(chosen.items(), key=lambda item: (item[0][0] != "passed", item[0]))[:_MOST_SAMPLES]
-    decode = _decoder(run.store)
-    return "".join(_sample(run.steps[-1], row, decode) for _, row in order) or quiet("None kept yet.")
-
-
-def _sample(step: int, row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> str:
-    status = row.get("status") or "not scored"
-    judged = f", judged {row['label']} in its group" if row.get("label") else ""
-    strategy = (row.get("strategy") or "no strategy") + judged
-    where = f"step {step}, {row.get('problem_id', '')} {row.get('detail') or ''}"
-    return (
-        f'<div class="{"sample passed" if status == "passed" else "sample"}"><b>{escape(status)}</b> &middot; '
-        f'{escape(strategy)} &middot; <span class="quiet">{escape(where)}</span><pre><span class="quiet">'
-        f"{escape(decode(row.get('prompt_tokens') or []))}</span>{escape(str(row.get('text', '')))}</pre></div>"
-    )
-
-
-def _decoder(store: Store) -> Callable[[Sequence[int]], str]:
-    """Token ids to text by the tokenizer beside the final weights; no text where it is not there (yet)."""
-    if not store.exists(_TOKENIZER):
-        return lambda tokens: ""
-    loaded = Tokenizer.from_file(str(store.fetch(_TOKENIZER)))
-    return lambda tokens: str(loaded.decode(tokens))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from raypoly.reports.tables import ReportTable, number
+from raypoly.reports.tables import DASH, ReportTable, number
+from raypoly.run_files import RunFiles
 
 _SHOWN = ("1", "4", "8", "16", "64", "128", "256", "512", "1024")
 """The k of pass@k that reports show, as far as there are samples for them."""
@@ -57,6 +58,20 @@ def results_note(summary: Mapping[str, Any], split: str = "test") -> str:
     """Why strategies have one row and not three; empty where they have three, or fewer were counted."""
     ways = _counted_alike([side or {} for side in first_and_last(summary, split)])
     return f"Strategies are as many {', '.join(ways[:-1])} as {ways[-1]}." if len(ways) > 1 else ""
+
+
+def later_table(runs: Mapping[str, RunFiles]) -> ReportTable:
+    """What `raypoly evaluate --run` measured, a row each, by the runs' names; a dash where a file is damaged."""
+    later = [(run, name, found) for run, files in runs.items() for name, found in files.later_evaluations]
+    ks = shown_ks(found.get("pass_at_k", {}) for _, _, found in later)
+    rows = []
+    for run, name, found in later:
+        curve = found.get("pass_at_k", {})
+        facts = (str(found.get(key, DASH)) for key in ("step", "split", "samples", "problems"))
+        values = [*(curve.get(k) for k in ks), found.get("strategies_correct")]
+        rows.append((*([run] if len(runs) > 1 else []), name, *facts, *map(number, values)))
+    heads = ["run"] * (len(runs) > 1) + ["file", "step", "split", "samples", "problems"]
+    return ReportTable((*heads, *(f"pass@{k}" for k in ks), _COUNT), rows, range(len(heads), len(heads) + len(ks) + 1))
 
 
 def _counted_alike(sides: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -60,17 +61,15 @@ def tail_words(rows: Rows) -> str:
     )
 
 
-def draw_step_times(rows: Rows) -> bytes | None:
-    """PNG: the mean step as a waterfall, and each step's stack of what it waited for; None without such rows."""
+def step_time_panels(rows: Rows) -> list[figures.Panel]:
+    """The mean step as a waterfall, and each step's stack of what it waited for; none without such rows."""
     timed = _timed_rows(rows)
     if not timed:
-        return None
-    drawing = figures.new_figure(16, 3.4, dpi=110)
-    panels = drawing.subplots(1, 2, width_ratios=(2, 3))
-    _mean_step(panels[0], timed)
-    _over_steps(panels[1], timed)
-    figures.clean_axes(panels)
-    return figures.png_of(drawing)
+        return []
+    return [
+        figures.Panel("what the mean step waited for", partial(_mean_step, rows=timed)),
+        figures.Panel("what each step waited for", partial(_over_steps, rows=timed)),
+    ]
 
 
 def _mean_step(axes: Axes, rows: Rows) -> None:
@@ -86,7 +85,7 @@ def _mean_step(axes: Axes, rows: Rows) -> None:
         begin += exposed
     axes.set_yticks(range(len(stages)), stages)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.35 * begin or 1.0)
+    axes.set_xlim(0, 1.6 * begin or 1.0)
     axes.set(title="The mean step: what it waited for", xlabel="seconds")
 
 
@@ -102,7 +101,7 @@ def _over_steps(axes: Axes, rows: Rows) -> None:
         floor = [low + value for low, value in zip(floor, values, strict=True)]
     axes.set(title="Steps: what they waited for", ylabel="seconds")
     figures.steps_axis(axes)
-    figures.legend_below(axes, len(stages), 0.2)
+    figures.legend_below(axes, 4)
 
 
 def _stages(rows: Rows) -> list[str]:

@@ -13,11 +13,13 @@ import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from rich import markup
 from rich.table import Table
 from rich.text import Text
+
+from raypoly.reports.visible_text import html_text, visible
 
 if TYPE_CHECKING:  # it brings scipy, which a training needs for nothing
     from raypoly.statistics.intervals import ConfidenceInterval
@@ -43,17 +45,26 @@ class ReportTable:
     def markdown(self) -> str:
         """Each line ends with a newline."""
         lines = (self.head, ["---"] * len(self.head), *self.rows)
-        return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+        return "".join("| " + " | ".join(visible(cell).replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
     def html(self) -> str:
-        """A `<table>`."""
-        rows = "".join(self._html_row("td", row) for row in self.rows)
-        return f"<table>{self._html_row('th', self.head)}{rows}</table>"
+        """A `<table>` whose first column names the rows, in a box that scrolls where the page is narrow."""
+        head = "".join(f'<th scope="col"{self._kind(i)}>{html_text(name)}</th>' for i, name in enumerate(self.head))
+        rows = "".join(map(self._html_row, self.rows))
+        return (
+            f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+        )
 
-    def _html_row(self, tag: str, cells: Sequence[str]) -> str:
-        kinds = (' class="n"' if self._is_number(column) else "" for column in range(len(cells)))
-        marked = (f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
+    def _html_row(self, cells: Sequence[str]) -> str:
+        tags = ['th scope="row"', *["td"] * (len(cells) - 1)]
+        marked = (
+            f"<{tag}{self._kind(i)}>{html_text(cell)}</{tag[:2]}>"
+            for i, (tag, cell) in enumerate(zip(tags, cells, strict=True))
+        )
         return f"<tr>{''.join(marked)}</tr>"
+
+    def _kind(self, column: int) -> str:
+        return ' class="n"' if self._is_number(column) else ""
 
     def csv(self) -> str:
         """With a head; cells as they are shown, but for Markdown's bold."""
@@ -70,17 +81,18 @@ class ReportTable:
 
     def rich(self) -> Table:
         """For a terminal."""
-        table = Table(title=self.title, title_justify="left")
+        table = Table(title=self.title and markup.escape(visible(self.title)), title_justify="left")
         for column, name in enumerate(self.head):
             number = self._is_number(column)
-            table.add_column(name, justify="right" if number else "left", overflow="ellipsis" if number else "fold")
+            overflow: Literal["ellipsis", "fold"] = "ellipsis" if number else "fold"
+            table.add_column(Text(visible(name)), justify="right" if number else "left", overflow=overflow)
         for row in self.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(visible(cell)) for cell in row))
         return table
 
     def columns(self, first: int, others: int) -> Iterator[str]:
         """Lines of plain text. `first` and `others` are widths; a row may have fewer cells than the head."""
-        for name, *cells in (self.head, *self.rows):
+        for name, *cells in (map(visible, row) for row in (self.head, *self.rows)):
             yield (f"{name:{first}}" + "".join(f"{cell:>{others}}" for cell in cells)).rstrip()
 
 

@@ -19,6 +19,7 @@ from raypoly.version import __version__
 from tests.support.faulty_server import Server, running
 from tests.support.finished_run import write_finished_run
 from tests.support.gold_rows import ROW, read_rows, write_rows
+from tests.support.long_run import write_long_run
 from tests.support.random_model import random_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["train", "--config", "/nowhere.yaml"], "does not exist"),
         (["train", "--stepz", "3"], "--stepz"),
         (["report", "--run", "/nowhere"], "not a run folder"),
+        (["report"], "Name a run, or several to compare"),
         (["prepare", "--config", TINY, "bnad.low=2"], "did you mean band.low?"),
         (["evaluate"], "by one of --run RUN, --model MODEL, and --endpoint URL with --name."),
         (["evaluate", "--run", "a", "--model", "b"], "by one of --run RUN"),
@@ -307,10 +309,27 @@ def test_control_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
 
 def test_report_rebuilds_figure_and_page_from_the_runs_files(tmp_path: Path) -> None:
     folder = write_finished_run(tmp_path / "runs" / "short")
-    ended = run(tmp_path, "report", "--run", str(folder))
-    assert ended.returncode == 0, ended.stderr
-    assert f"report: {folder}/report.html" in ended.stdout
-    assert (folder / "report.html").is_file()
+    for named in (["--run", str(folder)], [str(folder)]):
+        ended = run(tmp_path, "report", *named)
+        assert ended.returncode == 0, ended.stderr
+        assert f"report: {folder}/report.html" in ended.stdout
+        assert (folder / "report.html").is_file()
+        (folder / "report.html").unlink()
+    ended = run(tmp_path, "report", str(folder), "--out", "mine.html")
+    assert (ended.returncode, "--out is for several runs" in ended.stderr) == (2, True)
+
+
+def test_report_compares_several_runs_however_they_are_named(tmp_path: Path) -> None:
+    one, two = (str(write_long_run(tmp_path / name, name)) for name in ("grpo", "poly_epo"))
+    for page, named in (
+        ("comparison.html", ["--run", one, "--run", two]),
+        ("mine.html", [one, two, "--out", "mine.html"]),
+    ):
+        ended = run(tmp_path, "report", *named)
+        assert ended.returncode == 0, ended.stderr
+        assert "In pass@1, poly_epo ends" in ended.stdout
+        assert f"report: {tmp_path}/{page}" in ended.stdout
+        assert (tmp_path / page).is_file()
 
 
 def test_the_embedded_config_is_found_in_a_jobs_copy_of_the_working_directory(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.offline.command_output import NOTES, say
 from raypoly.problems.formats import read_problems
 from raypoly.run import Run
+from raypoly.run_files import EVALUATIONS
 from raypoly.scoring.score_programs import by_id
 from raypoly.store.catalogue import PREFIX, Catalogue, step_key
 from raypoly.store.checked_parquet import decode_table
@@ -33,10 +34,8 @@ from raypoly.store.step_records import CompletedStep
 from raypoly.values import Problem, Rollout
 
 _TRAIN = "train"
-_ASIDE = "evaluations/"
-"""Where `raypoly evaluate` writes."""
 _SAMPLES = {"problem_id", "rollout", "text", "finish_reason", "seed", "status", "strategy", "label"}
-_ASIDE_NAME = re.compile(r"^evaluations/([a-z]+)-step-(\d{6,9})-[^/]+\.parquet$")
+_ASIDE_NAME = re.compile(rf"^{EVALUATIONS}([a-z]+)-step-(\d{{6,9}})-[^/]+\.parquet$")
 
 
 @dataclass(frozen=True, order=True)
@@ -108,7 +107,7 @@ def parts_of(run: Run) -> list[StoredPart]:
     evaluations = Catalogue.of(run.store.list(PREFIX)).evaluations
     parts = [StoredPart(step, _TRAIN, step_key(step)) for step in run.steps]
     parts += [StoredPart(step, split, key) for (step, split), key in evaluations.items()]
-    for key in run.store.list(_ASIDE):
+    for key in run.store.list(EVALUATIONS):
         if match := _ASIDE_NAME.match(key):
             parts.append(StoredPart(int(match[2]), match[1], key))
     return sorted(parts, key=lambda part: (part.step, part.training, part.split, part.key))

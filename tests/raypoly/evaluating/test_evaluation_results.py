@@ -83,9 +83,7 @@ def test_the_tables_say_the_same_with_intervals() -> None:
 
 
 def test_a_judge_sees_few_samples_at_once_and_labels_of_two_groups_are_not_compared() -> None:
-    sizes = [
-        judged_at_once(load(None, ["judge.name=openai", f"train.rollouts={count}"], print)) for count in (4, 8, 16)
-    ]
+    configs = [load(None, ["judge.name=openai", f"train.rollouts={count}"], print) for count in (4, 8, 16)]
     assert [judged_at_once(config) for config in configs] == [8, 8, 16]
     assert judged_at_once(load(None, ["judge.name=structural"], print)) is None, "rules take any number"
     whole = group("many", [RIGHT] * 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from matplotlib.text import Text
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
 from raypoly.reports.comparison_tables import comparison_tables
-from raypoly.reports.experiment_figure import comparison_panels
+from raypoly.reports.experiment_figure import experiment_panels
 from raypoly.reports.figure_files import SMALLEST, WIDTH, write_figures
+from raypoly.reports.figures import Panel
 from raypoly.reports.tables import ReportTable
 from tests.raypoly.experiments.made_experiments import made_result
 
@@ -28,7 +30,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp_path: Path) -> None:
     (comparison,) = compare_arms([made_result(arm, 0, after=0.1 * place) for place, arm in enumerate(ARMS)])
     for name in ("one", "two"):
-        write_figures(tmp_path / name, comparison_panels(comparison), comparison_tables(comparison))
+        write_figures(tmp_path / name, experiment_panels(comparison), comparison_tables(comparison))
     found = files_of(tmp_path / "one")
     assert found == files_of(tmp_path / "two")
     panels = ("coverage", "reward", "strategies", "strategies_over_steps")
@@ -51,12 +53,12 @@ def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
     seen: list[float] = []
 
     def watched(name: str, axes: Axes) -> None:
-        comparison_panels(comparison)[name](axes)
+        experiment_panels(comparison)[name].draw(axes)
         axes.figure.draw_without_rendering()  # ticks get their labels
         seen.extend(each.get_fontsize() for each in axes.figure.findobj(Text) if each.get_text())
 
-    for name in comparison_panels(comparison):
-        write_figures(tmp_path, {name: lambda axes, name=name: watched(name, axes)}, {})
+    for name in experiment_panels(comparison):
+        write_figures(tmp_path, {name: Panel(name, partial(watched, name))}, {})
     assert len(seen) > 40
     assert min(seen) >= SMALLEST
 

@@ -17,7 +17,7 @@ from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.run_figure import draw_run, strategies_over_steps
 from raypoly.reports.run_page import measure_rows, other_arm_overrides, show_results, write_report
 from raypoly.reports.run_table import results_note, results_table
-from raypoly.reports.step_times import draw_step_times, time_rows
+from raypoly.reports.step_times import step_time_panels, time_rows
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
 
 
@@ -36,11 +36,12 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append((tag, dict(attrs)))
-        if tag not in ("img", "meta", "br"):
+        if tag not in ("img", "meta", "br", "input", "option"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        if tag != "option":
+            assert self.open.pop() == tag
 
 
 def test_the_report_is_one_file_that_needs_no_network(run: Run) -> None:
@@ -48,19 +49,20 @@ def test_the_report_is_one_file_that_needs_no_network(run: Run) -> None:
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
-    assert not {tag for tag, _ in tags.seen} & {"script", "link", "iframe", "object"}
+    assert not {tag for tag, _ in tags.seen} & {"link", "iframe", "object"}
+    assert [attributes.get("type") for tag, attributes in tags.seen if tag == "script"] == ["application/json", None]
     links = [
         value or "" for _, attributes in tags.seen for name, value in attributes.items() if name in ("src", "href")
     ]
     assert links
     assert all(link.startswith("data:image/png;base64,") for link in links)
-    assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+    assert "://" not in re.sub(r"base64,[^\"]*", "", page)
 
 
 def test_what_a_model_wrote_is_shown_and_not_run(run: Run) -> None:
     page = Path(write_report(run)).read_text()
     assert HOSTILE not in page
-    assert "&lt;script&gt;" in page
+    assert r"\u003c/pre\u003e\u003cscript\u003e" in page
     assert "the judge &lt;refuses&gt; connections" in page
 
 
@@ -70,7 +72,7 @@ def test_the_report_shows_curves_table_samples_pauses_times_and_config(run: Run)
         "pass@64",
         "Before and after",
         "sum-to-n",
-        "builtin, judged 1",
+        "builtin",
         "Pauses",
         "generate",
         "prompts_per_step",
@@ -173,13 +175,13 @@ def test_the_report_tells_what_the_steps_waited_for(run: Run) -> None:
     assert shown["generate"] == ["40.0", f"{STEPS * 1.0:.1f}", "62.5%"]
     assert shown["judge"] == ["-", f"{STEPS * 0.05:.1f}", "3.1%"]
     page = Path(write_report(run)).read_text()
-    assert page.count("data:image/png;base64,") == 2
+    assert page.count("data:image/png;base64,") == 5
     assert "its labels 0.20 s after the end of generation; for 0.08 s of that" in page
 
 
 def test_rows_of_an_earlier_version_say_nothing_of_what_was_waited_for(run: Run) -> None:
     earlier = [{name: value for name, value in row.items() if name not in ("exposed", "tail")} for row in run.rows]
-    assert draw_step_times(earlier) is None
+    assert step_time_panels(earlier) == []
     assert time_rows(run.summary["stage_seconds"], earlier)[0] == ("generate", "40.0", "-", "-")
     assert time_rows({}, []) == []
 

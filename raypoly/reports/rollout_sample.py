@@ -1,0 +1,149 @@
+"""The rollouts that a page embeds: a run's last evaluation, and a sample of its training.
+
+    sample = sample_rollouts(run, most=6000)
+    sample.rows[0]["text"]; sample.said              # and how they were taken, in sentences
+
+The same run gives the same sample.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.run_files import RunFiles
+from raypoly.seeds import derive
+from raypoly.store import Store
+
+STEPS = 50
+"""The most training steps that are read for a page."""
+_COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage")
+_TOKENIZER = "model/tokenizer.json"
+
+
+@dataclass(frozen=True)
+class RolloutSample:
+    """Some rollouts of a run."""
+
+    rows: Sequence[Mapping[str, Any]]
+    """`problem, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown. `label` is
+    the judge's, as text; `source` is "training" or the evaluation's split."""
+    said: Sequence[str]
+
+
+def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
+    """At most `most` rollouts of the last evaluation, and as many of training."""
+    decode = _decoder(run.store)
+    said: list[str] = []
+    rows = [*_of_evaluation(run, most, said), *_of_training(run, most, said)]
+    return RolloutSample([_named(row, decode) for row in rows], said)
+
+
+def stratified(strata: Sequence[Hashable], most: int, seed: int) -> list[int]:
+    """Places of at most `most` items, ascending: one of each stratum by turns, drawn at random within a stratum."""
+    if len(strata) <= most:
+        return list(range(len(strata)))
+    drawn, places = random.Random(seed), list(range(len(strata)))
+    drawn.shuffle(places)
+    turns: dict[Hashable, int] = {}
+    keyed: list[tuple[int, int, int]] = []
+    for place in places:
+        turns[strata[place]] = turn = turns.get(strata[place], -1) + 1
+        keyed.append((turn, len(keyed), place))
+    return sorted(place for _, _, place in sorted(keyed)[:most])
+
+
+def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:
+    """Of the newest one; test before others of the same step."""
+    if not run.evaluations:
+        said.append("The run has no evaluation yet.")
+        return
+    last = max(run.evaluations, key=lambda each: (each["step"], each["split"] == "test"))
+    step, split = last["step"], last["split"]
+    try:
+        table = run.samples(step, split)
+    except (CorruptData, StorageError, UsageError):
+        said.append(f"The rollouts of the last evaluation ({split}, step {step}) can't be read.")
+        return
+    chosen = _draw(table, most, derive(0, "report", split, step), by_problem=True)
+    all_of = f"{chosen.num_rows:,} of the {table.num_rows:,}" if chosen.num_rows < table.num_rows else "All"
+    how = ", drawn by turns from each problem, verdict and strategy" if chosen.num_rows < table.num_rows else ""
+    said.append(f"{all_of} rollouts of the last evaluation ({split} split, step {step}){how}.")
+    yield from ({**row, "step": step, "source": split} for row in chosen.to_pylist())
+
+
+def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:
+    """Of steps that are evenly spaced, the first and the last among them."""
+    steps = run.steps
+    if not steps:
+        said.append("No training rollouts are kept yet.")
+        return
+    count = min(STEPS, len(steps), most)
+    chosen = [steps[round(i * (len(steps) - 1) / max(1, count - 1))] for i in range(count)]
+    read, taken, lost = 0, 0, []
+    for step in chosen:
+        try:
+            table = run.rollouts(step)
+        except (CorruptData, StorageError, UsageError):
+            lost.append(str(step))
+            continue
+        part = _draw(table, most // count, derive(0, "report", step))
+        read, taken = read + table.num_rows, taken + part.num_rows
+        yield from ({**row, "step": step, "source": "training"} for row in part.to_pylist())
+    some = "all steps" if count == len(steps) else f"{count} of {len(steps):,} steps, evenly spaced"
+    if taken == read:
+        said.append(f"All {read:,} training rollouts of {some}.")
+    else:
+        said.append(
+            f"{taken:,} of the {read:,} training rollouts of {some}; a step's are drawn by turns from each verdict and "
+            "strategy. So rare ones are more frequent here than in the run: the tables have the shares, not this list."
+        )
+    said += [f"The rollouts of steps {', '.join(lost)} can't be read."] if lost else []
+
+
+def _draw(table: pa.Table, most: int, seed: int, by_problem: bool = False) -> pa.Table:
+    keys = ("problem_id", "status", "strategy")[not by_problem :]
+    strata = list(zip(*(_values(table, name) for name in keys), strict=True))
+    return table.select([name for name in _COLUMNS if name in table.column_names]).take(stratified(strata, most, seed))
+
+
+def _values(table: pa.Table, name: str) -> list[Any]:
+    return table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
+
+
+def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
+    label = row.get("label")
+    return {
+        "problem": row.get("problem_id") or "",
+        "prompt": decode(row.get("prompt_tokens") or ()),
+        "text": str(row.get("text") or ""),
+        "status": row.get("status") or "not scored",
+        "detail": row.get("detail") or "",
+        "strategy": row.get("strategy") or "",
+        "label": "" if label is None else "none" if row.get("degenerate") or not label else str(label),
+        "advantage": row.get("advantage"),
+        "step": row["step"],
+        "source": row["source"],
+    }
+
+
+def _decoder(store: Store) -> Callable[[Sequence[int]], str]:
+    """Token ids to text by the tokenizer beside the final weights; no text where it is not there (yet)."""
+    if not store.exists(_TOKENIZER):
+        return lambda tokens: ""
+    loaded = Tokenizer.from_file(str(store.fetch(_TOKENIZER)))
+    known: dict[tuple[int, ...], str] = {}
+
+    def decode(tokens: Sequence[int]) -> str:
+        key = tuple(tokens)
+        if key not in known:
+            known[key] = str(loaded.decode(tokens))
+        return known[key]
+
+    return decode
