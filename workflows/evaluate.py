@@ -107,7 +107,7 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
         "pauses": observers.judge_pause.take_pauses(),
         "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
     }
-    return payload, sample_table(groups, at_once)
+    return payload, sample_table(groups, _metadata(problems), at_once)
 
 
 def _requests(

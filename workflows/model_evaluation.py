@@ -178,7 +178,7 @@ class ModelEvaluation:
         set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
         if len(set_aside) == len(groups):
             raise TooManySetAside(f"No problem could be judged; of {groups[0].problem_id}: {_set_aside(groups[0])}")
-        table = sample_table(groups)
+        table = sample_table(groups, self._metadata)
         if config.endpoint.url is not None:  # its tokens are not known
             table = table.drop_columns(["response_tokens"])
         counts = ProblemCounts.of(table)

@@ -1,6 +1,6 @@
 """An evaluation's results: one row a sample, and the numbers of all problems and of parts of them.
 
-table = sample_table(groups)
+table = sample_table(groups, {problem.id: problem.metadata for problem in problems})
 results = evaluation_results(groups, set_aside, {problem.id: problem.metadata for problem in problems})
 """
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from raypoly.evaluating.evaluation_slices import slices_of
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
+from raypoly.metrics.problem_counts import STRATUM
 from raypoly.objectives.behaviour import behaviour_of
 from raypoly.values import Group
 
@@ -30,11 +31,14 @@ def problem_outcome(group: Group, at_once: int | None = None) -> ProblemOutcome:
     return replace(GroupOutcomes.of(verdicts, None).outcome(labels, at_once), behaviours=behaviours)
 
 
-def sample_table(groups: Sequence[Group], at_once: int | None = None) -> pa.Table:
-    """One row a sample of these scored groups. `at_once`: as `problem_outcome`."""
+def sample_table(
+    groups: Sequence[Group], metadata: Mapping[str, Mapping[str, str]], at_once: int | None = None
+) -> pa.Table:
+    """One row a sample of these scored groups. `metadata`: the problems', by id. `at_once`: as `problem_outcome`."""
     rows = [
         {
             "problem_id": group.problem_id,
+            "stratum": metadata[group.problem_id].get(STRATUM),
             "rollout": index,
             "text": rollout.text,
             "response_tokens": len(rollout.tokens),

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison
-from raypoly.experiments.problem_values import Values, problem_values
-from raypoly.experiments.run_result import RunResult
+from raypoly.experiments.problem_values import problem_values, strata_of
+from raypoly.experiments.run_result import EvaluationNumbers
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
 
@@ -54,23 +54,18 @@ def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
 def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
     for arm in comparison.arms[1:]:
         for measure in comparison.measures:
-            pairs = [
-                (problem_values(mine.problems_after, measure), problem_values(theirs.problems_after, measure))
-                for mine, theirs in comparison.pairs(arm)
-            ]
+            pairs = [(mine.problems_after, theirs.problems_after) for mine, theirs in comparison.pairs(arm)]
             yield from _measured(arm, comparison.arms[0].name, measure, pairs)
     for arm in comparison.arms:
         for measure in comparison.measures:
-            yield from _measured(arm, BEFORE, measure, [_before_and_after(run, measure) for run in arm.runs])
-
-
-def _before_and_after(run: RunResult, measure: str) -> tuple[Values | None, Values | None]:
-    return problem_values(run.problems_after, measure), problem_values(run.problems_before, measure)
+            pairs = [(run.problems_after, run.problems_before) for run in arm.runs]
+            yield from _measured(arm, BEFORE, measure, pairs)
 
 
 def _measured(
-    arm: Arm, reference: str, measure: str, pairs: Sequence[tuple[Values | None, Values | None]]
+    arm: Arm, reference: str, measure: str, evaluations: Sequence[tuple[EvaluationNumbers | None, ...]]
 ) -> Iterator[MeasuredDifference]:
+    pairs = [tuple(problem_values(each, measure) for each in pair) for pair in evaluations]
     known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
     alike = [(mine, theirs) for mine, theirs in known if mine.keys() == theirs.keys()]
     if not alike or len(alike) < len(pairs):
@@ -80,5 +75,14 @@ def _measured(
         [[mine[name] for name in order] for (mine, _), order in zip(alike, names, strict=True)],
         [[theirs[name] for name in order] for (_, theirs), order in zip(alike, names, strict=True)],
         crossed=all(order == names[0] for order in names),
+        strata=_strata([mine for mine, _ in evaluations], names),
     )
     yield MeasuredDifference(arm.name, reference, measure, paired, paired.over_problems(), paired.over_both())
+
+
+def _strata(evaluations: Sequence[EvaluationNumbers | None], names: Sequence[Sequence[str]]) -> list[list[str]] | None:
+    """Of each seed's problems, in the order of `names`; None where one is not known."""
+    found = [strata_of(each) for each in evaluations]
+    if not all(found):
+        return None
+    return [[part[name] for name in order] for part, order in zip(found, names, strict=True) if part]

@@ -41,21 +41,34 @@ def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | 
 
 def interval_after(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:
     """Over problems, of the mean over finished runs; None where a run's values are unknown."""
-    return _interval([problem_values(run.problems_after, measure) for run in runs], measure)
+    return _interval([run.problems_after for run in runs], measure)
 
 
 def interval_before(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:
     """As `interval_after`, where the runs began."""
-    return _interval([problem_values(run.problems_before, measure) for run in runs], measure)
+    return _interval([run.problems_before for run in runs], measure)
 
 
-def _interval(rows: Sequence[Values | None], measure: str) -> ConfidenceInterval | None:
-    """A problem that several runs have counts as one."""
+def _interval(numbers: Sequence[EvaluationNumbers | None], measure: str) -> ConfidenceInterval | None:
+    """A problem that several runs have counts as one; problems are drawn within their strata."""
+    rows = [problem_values(each, measure) for each in numbers]
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):
         return None
     values = np.array([value for row in known for value in row.values()])
     names = [name for row in known for name in row]
-    if measure == STRATEGIES:
-        return mean_interval(values, clusters=names)
-    return share_interval(values, clusters=names)
+    found = [strata_of(each) for each in numbers]
+    strata = [part[name] for part, row in zip(found, known, strict=True) if part for name in row]
+    kept = strata if len(strata) == len(names) else None
+    interval = mean_interval if measure == STRATEGIES else share_interval
+    return interval(values, clusters=names, strata=kept)
+
+
+def strata_of(numbers: EvaluationNumbers | None) -> Mapping[str, str] | None:
+    """By problem id, the part of all problems that each was drawn from in an exact share. None where there are none, or
+    it is not known, as in older files."""
+    if numbers is None or numbers.problems is None:
+        return None
+    counts = numbers.problems
+    parts = {name: part for name, part in zip(counts.id, counts.stratum, strict=False) if part is not None}
+    return parts if len(parts) == len(counts.id) else None

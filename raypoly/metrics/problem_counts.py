@@ -16,7 +16,9 @@ import pyarrow as pa
 from raypoly.metrics.group_outcomes import GroupOutcomes
 
 _NEEDED = ("problem_id", "status")
-_KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour")
+_KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour", "stratum")
+STRATUM = "budget"
+"""The metadata of a problem whose values every split has in exact shares: puzzles' budgets are drawn so."""
 
 Counts = tuple[int | None, ...]
 
@@ -42,6 +44,8 @@ class ProblemCounts:
     behaviours: tuple[tuple[int, ...] | None, ...] = ()
     """How many programs, right or wrong, did each thing that the tests saw, the largest first; those of which it is not
     known are left out. Empty in files of earlier versions."""
+    stratum: tuple[str | None, ...] = ()
+    """The part of all problems that each was drawn from in an exact share; None, or empty, where there are no parts."""
 
     @classmethod
     def of(cls, table: pa.Table) -> Self | None:
@@ -72,5 +76,6 @@ def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "response_tokens": None if None in tokens else sum(tokens),
         "truncated": None if None in ends else ends.count("length"),
         "no_code": outcomes.statuses.count("no_code") if outcomes.sound else None,
+        "stratum": rows[0].get("stratum"),
         "behaviours": tuple(sorted((did[name] for name in did if name), reverse=True)) if told else None,
     }

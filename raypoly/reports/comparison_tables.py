@@ -155,6 +155,7 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
 
 def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
     seeds = max(len(each.paired.by_seed) for each in measured)
+    drawn = " Problems are drawn within parts of exact shares (budgets)." if measured[0].paired.strata else ""
     share = {2: "89 to 95", 3: "92 to 95"}.get(seeds)
     few = f" With {seeds} seeds the first interval held the truth in {share} % of simulations." if share else ""
     only = " One seed says nothing of others." if seeds == 1 else ""
@@ -162,7 +163,7 @@ def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
         "The first interval and p are for other seeds and other problems (t, Satterthwaite's degrees of freedom); "
         f"Holm's p is that one, or with one seed the second, adjusted for all {len(measured)} differences here. The "
         "second interval and p are for these runs and other problems (t; random signs). ± is the standard deviation of "
-        f"the seeds' differences.{few}{only} An interval that holds 0 does not show that there is no difference."
+        f"the seeds' differences.{drawn}{few}{only} An interval that holds 0 does not show that there is no difference."
     )
 
 

@@ -65,7 +65,9 @@ def write_long_run(
             "step": step, "split": "test", "samples": 8, "problems": tests, "problem_set": problem_set,
             "weights": digest, "raypoly": "0.1.0", **summarise([problem_outcome(group) for group in found]),
         }  # fmt: skip
-        table: pa.Table = sample_table([_without_half_characters(group) for group in found])
+        table: pa.Table = sample_table(
+            [_without_half_characters(group) for group in found], {group.problem_id: {} for group in found}
+        )
         store.commit(evaluation_key(step, "test"), encode_evaluation(step, "test", payload, table))
         evaluations.append(payload)
     summary = {"objective": objective, "seed": directory.config.train.seed, "steps": steps, "state": "finished"}

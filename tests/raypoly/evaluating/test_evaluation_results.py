@@ -65,7 +65,7 @@ def test_the_measures_of_all_problems_and_of_each_part_leave_out_what_is_unknown
 
 def test_the_tables_say_the_same_with_intervals() -> None:
     results = evaluation_results(GROUPS, {"gone": "no memory"}, METADATA) | {"samples": 8}
-    table = sample_table(GROUPS)
+    table = sample_table(GROUPS, {each.problem_id: {"budget": each.problem_id[-1]} for each in GROUPS})
     counts = ProblemCounts.of(table)
     assert counts is not None
     assert asdict(counts)["behaviours"] == ((6,), (8,), (2, 2, 1, 1), (), None)
@@ -101,7 +101,7 @@ def test_a_judge_sees_few_samples_at_once_and_labels_of_two_groups_are_not_compa
     assert outcome.judged == (JudgedGroup(8, (1,) * 4 + (2,) * 4),) * 2 + (JudgedGroup(4, (1,) * 4),)
     results = evaluation_results([judged], {}, {"many": {}}, at_once=8)
     assert results["strategies_correct_judge"] == pytest.approx(2)
-    assert sample_table([judged], 8).column("label_group").to_pylist() == [0] * 8 + [1] * 8 + [2] * 4
+    assert sample_table([judged], {"many": {}}, 8).column("label_group").to_pylist() == [0] * 8 + [1] * 8 + [2] * 4
     assert joined_labels([*found[:2], None]) is None, "one that could not be labelled leaves the problem unknown"
 
 

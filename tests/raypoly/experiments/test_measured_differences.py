@@ -210,3 +210,30 @@ def test_results_of_an_earlier_version_are_read() -> None:
     earlier = asdict(counts([1, 2]))
     del earlier["behaviours"]  # a column that came later
     assert TypeAdapter(ProblemCounts).validate_python(earlier) == replace(counts([1, 2]), behaviours=())
+
+
+def test_problems_of_exact_shares_are_drawn_within_them() -> None:
+    """Half of the problems are nearly always solved, half hardly ever: drawn within halves, the mean varies little."""
+    correct = [count for place in range(30) for count in (SAMPLES - 6 - place % 7, 6 + place % 7)]
+    parts = tuple("ab"[place % 2] for place in range(60))
+
+    def stratified(run: RunResult) -> RunResult:
+        assert run.problems_after is not None
+        assert run.problems_after.problems is not None
+        after = replace(run.problems_after, problems=replace(run.problems_after.problems, stratum=parts))
+        return replace(run, problems_after=after)
+
+    plain = [result("grpo", 0, [SAMPLES // 2] * 60), result("poly_epo", 0, correct)]
+    wide, narrow = (interval_after([run], "1") for run in (plain[1], stratified(plain[1])))
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 2
+    (drawn_within,) = compare_arms([stratified(run) for run in plain])
+    (drawn_freely,) = compare_arms(plain)
+    within, freely = (
+        next(each.these_seeds for each in measure_differences(it) if each.measure == "1")
+        for it in (drawn_within, drawn_freely)
+    )
+    assert within.interval.high < freely.interval.high / 2
+    assert "Problems are drawn within parts of exact shares (budgets)." in comparison_text(drawn_within)
+    assert "exact shares" not in comparison_text(drawn_freely)

@@ -29,6 +29,7 @@ def samples(problem: str, statuses: Sequence[str], strategies: Sequence[str | No
             "behaviour": status if status in ("passed", "wrong", "error") else None,
             "response_tokens": 5 + i,
             "finish_reason": end,
+            "stratum": "free" if problem == "a" else None,
         }
         for i, (status, strategy, end) in enumerate(zip(statuses, strategies, ends, strict=True))
     ]
@@ -55,6 +56,7 @@ def test_each_problem_has_its_exact_counts_and_what_was_not_measured_is_unknown(
         truncated=(1, 1, 1, 1),
         no_code=(1, 0, None, 0),
         behaviours=((3,), (2, 1), None, (2, 2)),
+        stratum=("free", None, None, None),
     )
 
 
