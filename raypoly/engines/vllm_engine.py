@@ -85,6 +85,7 @@ class VllmEngine:
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[int, list[Sample]]]:
         self._check_awake()
+        self._forget_prefixes()
         place: dict[str, tuple[int, int]] = {}
         groups: dict[int, list[Sample | None]] = {}
         for request in requests:
@@ -142,8 +143,14 @@ class VllmEngine:
         if self._asleep:
             self._engine.wake_up(tags=["kv_cache"])
             self._asleep = False
+        self._forget_prefixes()
+
+    def _forget_prefixes(self) -> None:
+        """Keep no block of what was sampled before: of old weights it would be wrong. And a prompt that begins with one
+        takes fewer tokens of a batch, which moves the batch's border and so rounds others otherwise: a submission has to
+        give the same bits in a process that went on and in one that began with it."""
         if not self._engine.reset_prefix_cache():
-            raise RuntimeError("vLLM kept its prefix cache after a weight update: requests are still running")
+            raise RuntimeError("vLLM kept its prefix cache: requests are still running")
 
     def _check_awake(self) -> None:
         if self._asleep:

@@ -14,6 +14,7 @@ from raypoly.config import GeneratorConfig, TrainConfig
 from raypoly.engines import Engine, Sample, SampleRequest, build
 from raypoly.engines.transformers_engine import TransformersEngine
 from raypoly.errors import UsageError
+from raypoly.gguf_models import GgufModel
 from raypoly.losses import build as build_loss
 from raypoly.losses.aggregation import Normalisers
 from raypoly.policy.policy_learner import PolicyLearner
@@ -187,3 +188,27 @@ def test_fused_norms_equal_the_ones_that_they_replace(tmp_path: Path) -> None:
     (found,) = engine._engine.apply_model(differences)
     assert {name.rsplit(".", 1)[-1] for name, _ in found} >= {"q_norm", "k_norm", "input_layernorm", "norm"}
     assert max(difference for _, difference in found) <= 0.04  # one step of bfloat16 between 2 and 4, at most
+
+
+@pytest.mark.slow
+def test_a_submission_has_the_same_bits_whatever_was_sampled_before() -> None:
+    """An evaluation that was killed goes on in a new process. Prompts begin alike, as those of a chat do, and take more
+    than one batch, so a block that was kept would move the batches' border. A model of a few weights rounds alike there;
+    SmolLM2 does not."""
+    try:
+        model = GgufModel.find("smollm2-q4")
+    except UsageError as error:
+        pytest.skip(str(error))
+    assert model is not None
+    config = GeneratorConfig(engine="vllm", max_tokens=12, max_prompt_tokens=320, threads=2, temperature=0.8)
+    drawn = np.random.default_rng(2)
+    begin, ends = drawn.integers(1_000, 40_000, 40), drawn.integers(1_000, 40_000, (64, 230))
+    prompts = [np.concatenate([begin, end]).astype(np.int32) for end in ends]
+    requests = [SampleRequest(slot, prompt, tuple(range(8))) for slot, prompt in enumerate(prompts)]
+    fresh = dict(build(model.folder(), config, "bfloat16").sample(requests[32:]))
+    used = build(model.folder(), config, "bfloat16")
+    list(used.sample(requests[:32]))
+    for slot, samples in used.sample(requests[32:]):
+        for one, two in zip(samples, fresh[slot], strict=True):
+            assert one.tokens.tolist() == two.tokens.tolist()
+            assert one.logprobs.tolist() == two.logprobs.tolist()
