@@ -193,8 +193,8 @@ def test_fused_norms_equal_the_ones_that_they_replace(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_submission_has_the_same_bits_whatever_was_sampled_before() -> None:
     """An evaluation that was killed goes on in a new process. Prompts begin alike, as those of a chat do, and take more
-    than one batch, so a block that was kept would move the batches' border. A model of a few weights rounds alike there;
-    SmolLM2 does not."""
+    than one batch, so a block that was kept would move the batches' border. The tiny model rounds alike there; SmolLM2
+    does not."""
     try:
         model = GgufModel.find("smollm2-q4")
     except UsageError as error:
