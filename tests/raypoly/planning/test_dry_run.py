@@ -159,7 +159,7 @@ def test_a_plan_says_how_a_file_of_problems_is_split(problems: Path, capsys: pyt
     said = "32 to train on, 64 for validation, 64 for test (held out by problems.validation and problems.test)"
     assert said in capsys.readouterr().out
     assert dry_run("--gpu", "h200", *words, "problems.validation=10", f"problems.test_path={problems}") == 2
-    assert "is in train and in test: take it out of one of the files" in capsys.readouterr().err
+    assert "is in train and in test: take it out of one of the two places" in capsys.readouterr().err
 
 
 def test_problems_without_the_tests_that_a_run_needs_are_refused(
