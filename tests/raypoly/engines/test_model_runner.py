@@ -43,6 +43,9 @@ class RecordingEngine:
     def has_unfinished_requests(self) -> bool:
         return False
 
+    def reset_prefix_cache(self) -> bool:
+        return True
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
