@@ -6,8 +6,8 @@
     raypoly evaluate --endpoint URL --name MODEL --problems FILE [--samples N] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
-    raypoly experiment --config PATH --power [--pilot FILE]
-    raypoly report RUN [RUN ...] [--out FILE]
+    raypoly experiment --config PATH (--power [--pilot FILE] | --dry-run [--gpu h200])
+    raypoly report RUN [RUN ...] [--out FILE] [--figures FOLDER]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
     raypoly doctor --run RUN [--json]
     raypoly score --problems P.jsonl --programs C.jsonl --out V.jsonl [--workers W] [scorer.key=value ...]
@@ -130,6 +130,10 @@ def _raypoly(
 
 ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
+]
+Figures = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX."),
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]
 
@@ -305,10 +309,7 @@ def experiment(
     pilot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="For --power: a results.json that says how differences spread.")
     ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX."),
-    ] = None,
+    figures: Figures = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what the experiment will cost and can show; start nothing.")
     ] = False,
@@ -340,10 +341,7 @@ def report(
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="The page of several runs. Default: comparison.html, here.")
     ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX."),
-    ] = None,
+    figures: Figures = None,
 ) -> None:
     """Write a page on one run, into its folder, or compare several. With a browser of their rollouts."""
     opened = [Run(place) for place in [*(runs or []), *(run or [])]]

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from raypoly import problems
-from raypoly.config import Config
-from raypoly.errors import UsageError
-from raypoly.experiments.experiment_power import power_lines
+from raypoly.experiments.experiment_power import planned_problems, power_lines
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.free_resources import this_machine
 from raypoly.judge.judge_usage import dollars
@@ -30,8 +27,7 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None) -> Iterator[str]
     rows = [*(cost.row(arm) for arm, cost in costs.items()), _total(costs)]
     yield "\n".join(ReportTable(("arm", "runs", "GPU-hours a run", "judge, a run"), rows).columns(23, 19))
     yield f"Time is a first guess for {device.name}: for responses of half, and of all, of generator.max_tokens.\n"
-    counts = next(iter(costs.values())).counts
-    yield from power_lines(runs, None, counts.get("test"))
+    yield from power_lines(runs, None)
 
 
 class _ArmCost:
@@ -39,7 +35,7 @@ class _ArmCost:
 
     def __init__(self, runs: Sequence[PlannedRun], device: Device) -> None:
         self.config, self.count = runs[0].config, len(runs)
-        self.counts, self.notes = _counts(self.config)
+        self.counts, self.notes = planned_problems(self.config)
         self.hours = run_hours(self.config, device, self.counts)
         step = forecast_judge(self.config)
         self.usd = None if step.usd is None else step.usd * self.config.train.steps
@@ -60,17 +56,6 @@ def _total(costs: dict[str, _ArmCost]) -> tuple[str, ...]:
     low, high = (sum(side) for side in zip(*hours, strict=True)) if len(hours) == len(costs) else (None, None)
     summed = None if low is None or high is None else (low, high)
     return ("in all", str(count), _hours(summed), _usd(sum(usd) if len(usd) == len(costs) else None))
-
-
-def _counts(config: Config) -> tuple[dict[str, int], list[str]]:
-    """Problems of each split, and what was assumed where they can't be read yet."""
-    try:
-        splits = problems.build_problem_set(config.problems).splits
-    except UsageError as error:
-        assumed = {"validation": config.problems.validation, "test": config.problems.test}
-        said = f"problems.validation={assumed['validation']} and problems.test={assumed['test']} are counted instead."
-        return assumed, [f"{error} Until they are there, {said}"]
-    return {name: len(members) for name, members in splits.items()}, []
 
 
 def _hours(hours: tuple[float, float] | None) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from raypoly import problems
+from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
@@ -45,14 +47,14 @@ def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
     )
 
 
-def power_lines(runs: Sequence[PlannedRun], pilot: Path | None, problems: int | None = None) -> Iterator[str]:
-    """The smallest difference that these runs find with `problems` of test (default: problems.test), and how many
-    problems or seeds would find some. By the spread in the results.json `pilot`, else by `TYPICAL`.
+def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]:
+    """The smallest difference that these runs find, and how many problems or seeds would find some. By the spread in
+    the results.json `pilot`, else by `TYPICAL`.
 
     Raises `UsageError` where the pilot can't be read or has no pairs.
     """
     spreads = {"any share": TYPICAL} if pilot is None else _spreads(pilot)
-    size = planned_size(runs, problems)
+    size = planned_size(runs)
     samples = runs[0].config.evaluate.samples
     yield f"{_sized(size)}, {samples} samples a problem; 95 % intervals, found in 80 % of cases."
     rows = [row for name, spread in spreads.items() for row in _rows(name, size, spread)]
@@ -66,16 +68,34 @@ def power_lines(runs: Sequence[PlannedRun], pilot: Path | None, problems: int | 
 
 def planned_power(runs: Sequence[PlannedRun]) -> str:
     """What the first arm's difference from the next can show, in a sentence."""
-    size = planned_size(runs)
+    try:
+        size = planned_size(runs)
+    except UsageError as error:  # training goes on without: it has validation, or measures later
+        return str(error)
     least = smallest_difference(size, TYPICAL)
     return f"{_sized(size)} find a difference of {least:.2f} in 80 % of cases, if it spreads as usual (--power)."
 
 
-def planned_size(runs: Sequence[PlannedRun], problems: int | None = None) -> ExperimentSize:
-    """Of the first arm's difference from the next: their common seeds, and the test problems."""
+def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
+    """Of the first arm's difference from the next: their common seeds, and the test problems. Raises
+    `UsageError` where there are none."""
     arms = list(dict.fromkeys(run.arm for run in runs))
     seeds = [{run.seed for run in runs if run.arm == arm} for arm in arms[:2]]
-    return ExperimentSize(problems or runs[0].config.problems.test, max(1, len(set.intersection(*seeds))))
+    tested = planned_problems(runs[0].config)[0].get("test", 0)
+    if not tested:
+        raise UsageError("These runs have no test problems (problems.test), so no difference can be measured.")
+    return ExperimentSize(tested, max(1, len(set.intersection(*seeds))))
+
+
+def planned_problems(config: Config) -> tuple[dict[str, int], list[str]]:
+    """Problems of each split, and what is assumed where they can't be read yet."""
+    try:
+        splits = problems.build_problem_set(config.problems).splits
+    except UsageError as error:
+        assumed = {"validation": config.problems.validation, "test": config.problems.test}
+        said = f"problems.validation={assumed['validation']} and problems.test={assumed['test']} are counted instead."
+        return assumed, [f"{error} Until they are there, {said}"]
+    return {name: len(members) for name, members in splits.items()}, []
 
 
 def _rows(name: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:

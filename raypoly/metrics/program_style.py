@@ -1,7 +1,7 @@
 """How programs are written: their comments and names, which a judge of texts may be taken in by.
 
 style = program_style("def add(first, second):  # adds\n    return first + second\n")
-style.comment_share, style.identifier_length        # 0.11, 4.7
+style.comment_share, style.identifier_length        # 0.11, 5.0
 
 Nothing is parsed: one pass of a pattern over the text, which takes linear time for any text.
 """

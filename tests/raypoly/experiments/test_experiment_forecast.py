@@ -8,6 +8,8 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.experiments.experiment_command import show_forecast
+from raypoly.experiments.experiment_power import planned_power, planned_size, power_lines
+from raypoly.experiments.planned_runs import plan_runs
 from tests.raypoly.experiments.made_experiments import experiment
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,3 +48,12 @@ def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     assert "without cost" in text
     with pytest.raises(UsageError, match="h2000"):
         show_forecast(str(file), [], "h2000", None, said.append)
+
+
+def test_without_test_problems_there_is_no_power_and_no_traceback(tmp_path: Path) -> None:
+    arms = "arms: {a: {objective.name: grpo}, b: {objective.name: pkpo}}\n"
+    runs = plan_runs(experiment(tmp_path, arms), tmp_path / "out", ["problems.test=0"])
+    assert planned_power(runs).startswith("These runs have no test problems (problems.test)")
+    with pytest.raises(UsageError, match="no test problems"):
+        list(power_lines(runs, None))
+    assert planned_size(plan_runs(experiment(tmp_path, arms), tmp_path / "out", [])).problems == 64
