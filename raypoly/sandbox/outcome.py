@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ class TestStopped(Exception):
         """Whether the program can run the next test."""
         self.by_clock = by_clock
         """Whether a second run might give another result."""
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class TestsOutcome:
     def wrong(self, test: int, call: str, got: str, expected: str = "", why: str = "") -> None:
         """Record a wrong answer. Only the first failure counts."""
         if self.status == "passed":
-            self.status = "wrong"
+            self.status, got = "wrong", without_addresses(got)
             should = f", expected {expected}" if expected else f": {why}"
             self.detail = one_line(f"test {test}: {call} gave {got}{should}")
             self.failure = Failure(
@@ -69,15 +73,20 @@ class TestsOutcome:
         """Record a test without a result; 0 is loading the program."""
         self.repeatable = self.repeatable and not stop.by_clock
         if self.status == "passed":
-            self.status = stop.status
-            self.detail = one_line(f"test {test}: {call}: {stop.why}" if test else f"loading the program: {stop.why}")
-            self.failure = Failure(test, one_line(call, _SHOWN), one_line(stop.why, _SHOWN), one_line(expected, _SHOWN))
+            self.status, why = stop.status, without_addresses(stop.why)
+            self.detail = one_line(f"test {test}: {call}: {why}" if test else f"loading the program: {why}")
+            self.failure = Failure(test, one_line(call, _SHOWN), one_line(why, _SHOWN), one_line(expected, _SHOWN))
 
     def refuse(self, refusal: Refusal, test: int = 0, call: str = "", expected: str = "") -> TestsOutcome:
         """Record that the program can't be compiled. Returns this outcome."""
         self.stop(refusal.stop, test, call, expected)
         self.parses, self.cpu_seconds = False, refusal.cpu_seconds
         return self
+
+
+def without_addresses(text: str) -> str:
+    """`<map object at 0x...>`: where an object lies is another place each time, and the same program did the same."""
+    return _ADDRESS.sub(" at 0x...", text)
 
 
 def one_line(text: str, size: int = _DETAIL) -> str:

@@ -3,6 +3,7 @@ import pytest
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests
 from raypoly.sandbox import Sandbox
+from raypoly.sandbox.outcome import TestsOutcome, TestStopped
 from tests.support.small_problems import calls, check
 
 ADD = calls(([1, 2], 3), ([5, 5], 10))
@@ -145,3 +146,17 @@ def test_what_the_prelude_happens_to_define_is_no_answer(sandbox: Sandbox) -> No
     problem = calls(([1, 2], 3), entry_point="add", prelude="from operator import *")
     assert sandbox.score(problem, "x = 1").status == "error"
     assert sandbox.score(problem, "def add(a, b): return sub(a, -b)").passed
+
+
+def test_where_an_object_lies_is_no_part_of_a_verdict() -> None:
+    """A program that gives an object's name gives another address each time, and did the same."""
+    places = ("0x7f137ae6af50", "0x7f52676d8fd0")
+    one, two = TestsOutcome(), TestsOutcome()
+    for outcome, place in zip((one, two), places, strict=True):
+        outcome.wrong(1, "f()", f"'<map object at {place}>'", "'x'")
+    assert one.detail == "test 1: f() gave '<map object at 0x...>', expected 'x'"
+    assert (one.detail, one.failure) == (two.detail, two.failure)
+    stopped = [TestsOutcome() for _ in places]
+    for outcome, place in zip(stopped, places, strict=True):
+        outcome.stop(TestStopped("error", f"ValueError: <A object at {place}>"), 1, "f()")
+    assert stopped[0].failure == stopped[1].failure
