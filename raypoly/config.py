@@ -404,6 +404,17 @@ class LossSection(Section):
     )
 
 
+class ProgramSection(Section):
+    """How rollouts are asked for. The program owns the parameters beside its name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str | None = Field(
+        None,
+        description="`direct`, `tuple`, `repair`, another of docs/programs.md, or package.module:Class. Default: the "
+        "objective's, or else `direct`.",
+    )
+
+
 class TrainConfig(Section):
     """Steps, batch, optimizer, memory and checkpoints."""
 
@@ -547,6 +558,7 @@ class Config(Section):
     reward: RewardConfig = Field(default_factory=RewardConfig)
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
+    program: ProgramSection = Field(default_factory=ProgramSection)
     stages: StagesConfig = Field(default_factory=StagesConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)

@@ -34,8 +34,8 @@ class GroupStage(ABC):
     """The key of its part everywhere: a lower-case letter, then lower-case letters, digits and _, at most 60."""
     after: ClassVar[tuple[str, ...]] = ("score",)
     """The stages that must run before it, such as those whose parts it reads."""
-    axis: ClassVar[Literal["rollout", "group"]] = "rollout"
-    """Whether a part has a value for each of the group's N rollouts, or one for the group."""
+    axis: ClassVar[Literal["rollout", "draft", "group"]] = "rollout"
+    """Whether a part has a value for each of the group's N rollouts or D drafts, or one for the group."""
     turn: ClassVar[Literal["free", "learner"]] = "free"
     """`free`: groups run at the same time. `learner`: it needs the learner's device, under the sampler's weights.
     Then engines that share the device sleep, one group runs at a time, and before the step's first update."""
@@ -61,7 +61,7 @@ class GroupStage(ABC):
 
     @abstractmethod
     async def run(self, group: Group, problem: Problem, services: Any) -> Any:
-        """The part: N values (`axis` rollout) or one (`axis` group) for each column.
+        """The part: N values (`axis` rollout), D values (`axis` draft) or one (`axis` group) for each column.
 
         `services` has the run's actors (`workflows.step.services.Services`): `scorers`, `judge`, `learner`,
         `generator`. Groups come in any order, several at a time, in one event loop: slow code belongs in a thread.
@@ -84,10 +84,14 @@ class GroupStage(ABC):
         numeric = [name for name, kind in self.columns.items() if not pa.types.is_string(kind)]
         return {name: float(np.mean(rows.column(name).to_numpy(zero_copy_only=False))) for name in numeric}
 
-    def encode(self, part: Any, size: int) -> Any:
-        """The part of a group of `size` (N) rollouts as a `pyarrow.RecordBatch` of N rows.
+    def rows(self, group: Group) -> int:
+        """How many rows the stage's part of a group has: N, or D for `axis` draft and for a group without attempts."""
+        return len(group.drafts) if on_drafts(self, group) else group.size
 
-        Raises `UsageError` if it does not have N values, or a number is not finite.
+    def encode(self, part: Any, size: int) -> Any:
+        """The part of a group as a `pyarrow.RecordBatch` of `size` rows (`rows`).
+
+        Raises `UsageError` if it does not have so many values, or a number is not finite.
         """
         found = dict(part) if isinstance(part, Mapping) else {next(iter(self.columns)): part}
         values = {name: [value] * size if self.axis == "group" else list(value) for name, value in found.items()}
@@ -111,6 +115,11 @@ class GroupStage(ABC):
             values = column.to_pylist() if pa.types.is_string(column.type) else column.to_numpy(zero_copy_only=False)
             found[name] = values[0] if self.axis == "group" else values
         return found if len(self.columns) > 1 else next(iter(found.values()))
+
+
+def on_drafts(stage: GroupStage, group: Group) -> bool:
+    """Whether the rows of a stage's part are those of the group's drafts."""
+    return stage.axis == "draft" or (stage.axis == "group" and not group.size)
 
 
 def _length(part: Any) -> int:

@@ -12,18 +12,19 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from raypoly import judge, losses, objectives, problems
+from raypoly import judge, losses, objectives, problems, programs
 from raypoly.config import Config, JudgeConfig
 from raypoly.engines.vllm_arguments import check_engine_args
 from raypoly.errors import MissingKey, UsageError
 from raypoly.free_resources import ELSEWHERE, GIB, FreeResources, this_machine
 from raypoly.gguf_models import GgufModel
 from raypoly.metrics.sinks import check_packages
-from raypoly.objectives.objective_hooks import distinct_prompts, needed_stages
+from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.plugins import load_plugin
 from raypoly.problems.formats import files_of
 from raypoly.problems.hub import hub_split
 from raypoly.problems.verl_rows import NO_TEMPLATE
+from raypoly.programs.planned_prompts import distinct_prompts
 from raypoly.rewards import reward_function
 
 BASE_MEMORY = 4.0
@@ -47,6 +48,7 @@ def check_config(config: Config, run_dir: Path, here: FreeResources | None = Non
     checks: list[Callable[[], object]] = [
         lambda: _names(config),
         lambda: objectives.of_run(config).check(config.train.rollouts),
+        lambda: _program(config),
         lambda: _loss(config),
         lambda: _updates(config),
         lambda: _schedule(config),
@@ -105,6 +107,16 @@ def _loss(config: Config) -> None:
             f"objective.name={name} leaves out rollouts by an advantage of zero, but loss.name={config.loss.name} "
             "trains on zeros too: choose another objective."
         )
+
+
+def _program(config: Config) -> None:
+    """The run's program takes its numbers of attempts, in training and in evaluation."""
+    program, evaluate = programs.of_run(config), config.evaluate
+    program.check(config.train.rollouts)
+    program.check_training()
+    if evaluate.every:
+        for samples in (evaluate.samples, evaluate.validation_samples):
+            programs.of_evaluation(config).check(samples)
 
 
 def _keys(config: Config) -> None:
@@ -284,7 +296,7 @@ def _rollout_bytes(config: Config) -> float:
     rollouts = config.train.steps * config.train.prompts_per_step * config.train.rollouts
     objective = objectives.of_run(config)
     crossed = "cross_logprobs" in objective.needs
-    behind = 4.0 * len(distinct_prompts(objective, "prompt", config.train.rollouts)) if crossed else 0.0
+    behind = 4.0 * distinct_prompts(programs.of_run(config), config.train.rollouts) if crossed else 0.0
     return rollouts * ((12.0 + behind) * config.generator.max_tokens + 1024)
 
 

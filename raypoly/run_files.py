@@ -16,6 +16,7 @@ from raypoly.metrics.sinks import METRICS
 from raypoly.run_identity import CONFIG_KEY, STARTS, parse_config, problem_sets, versions
 from raypoly.store import open_store
 from raypoly.store.catalogue import PREFIX, Catalogue
+from raypoly.store.draft_columns import attempts_alone, drafts_alone
 from raypoly.store.location import Location, StorageOptions
 from raypoly.store.rollout_files import RolloutFiles, read_evaluation
 from raypoly.store.sealed_json import unseal
@@ -125,9 +126,15 @@ class RunFiles:
         return list(self._files())
 
     def rollouts(self, step: int) -> pa.Table:
-        """All rollouts of a step with verdict and label, one row each. Raises `UsageError` if there are none."""
+        """All attempts of a step with verdict and label, one row each. Raises `UsageError` if there are none."""
         self._must_have(step)
-        return self._reader.table(step)
+        return attempts_alone(self._reader.table(step))
+
+    def drafts(self, step: int) -> pa.Table:
+        """What the program of a step had written before the attempts, one row each, with `role`, `parent` and, where it
+        was run on public tests, its verdict. `draft_of` of an attempt is `rollout` here. Raises as `rollouts` does."""
+        self._must_have(step)
+        return drafts_alone(self._reader.table(step))
 
     def completed(self, step: int) -> CompletedStep:
         """A step as it was trained on: groups, rewards, advantages, metrics. Raises `UsageError` as `rollouts` does."""

@@ -79,8 +79,8 @@ def load(
 ) -> Config:
     """The config of `path` (None: configs/tiny.yaml) with `overrides` (`section.key=value`) applied.
 
-    A new `objective.name` or `loss.name` drops the parameters that the file gives to the old one; `note` reports it.
-    Raises `UsageError`.
+    A new `objective.name`, `loss.name` or `program.name` drops the parameters that the file gives to the old one;
+    `note` reports it. Raises `UsageError`.
     """
     file = Path(path) if path is not None else DEFAULT
     sections = _read(file)
@@ -168,8 +168,8 @@ def _takes_text(field: FieldInfo) -> bool:
 
 
 def _drop_old_parameters(sections: Sections, given: Mapping[str, Any], note: Callable[[str], None]) -> None:
-    """Drop the file's parameters of an objective or loss that an override replaces."""
-    for section in ("objective", "loss"):
+    """Drop the file's parameters of an objective, loss or program that an override replaces."""
+    for section in ("objective", "loss", "program"):
         old = sections.get(section, {})
         default = Config.model_fields[section].get_default(call_default_factory=True).name
         name, old_name = given.get(f"{section}.name"), old.get("name", default)

@@ -92,6 +92,8 @@ class Problem:
     source: str = ""
     """The problem's origin: `puzzles`, or the path of a file."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    public_tests: TestSuite | None = None
+    """Tests that may be shown, such as the examples of its statement; None if it has none."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +223,28 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """A rollout of a group that is no attempt: a plan, an observation, a first try (`raypoly.programs`)."""
+
+    rollout: Rollout
+    role: str
+    """What it is, in its program's words: `plan`, `try` ..."""
+    parent: int | None = None
+    """The index of the draft that it was made from, among the group's; None for one that needed none."""
+    verdict: Verdict | None = None
+    """On the problem's public tests, where its program asked for it."""
+
+
+ATTEMPT = "solve"
+"""The role of attempts, which no draft has."""
+
+
+@dataclass(frozen=True)
 class Group:
-    """One problem with its N rollouts at one slot of one step, and the parts that its stages have added so far."""
+    """One problem with its N rollouts at one slot of one step, and the parts that its stages have added so far.
+
+    The rollouts are the attempts at the problem. What a program had written before them are the D drafts.
+    """
 
     step: int
     slot: int
@@ -231,11 +253,25 @@ class Group:
     parts: Mapping[str, Any] = field(default_factory=dict)
     """By stage name: the stage's part, `UNKNOWN`, or `Skipped`; no entry before the stage has run. A part read back is
     a `pyarrow.RecordBatch` of N rows until its stage decodes it, except those with a property here."""
+    drafts: tuple[Draft, ...] = ()
+    """[D], in the order in which they were asked for."""
+    draft_of: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """int32 [N]: the index of the draft that each attempt was made from; -1 for none."""
+
+    def __post_init__(self) -> None:
+        if not len(self.draft_of):
+            object.__setattr__(self, "draft_of", np.full(len(self.rollouts), -1, np.int32))
 
     @property
     def size(self) -> int:
         """N."""
         return len(self.rollouts)
+
+    @property
+    def taken(self) -> frozenset[int]:
+        """The drafts that are attempts themselves: same rollout, one row of training."""
+        seeds = {rollout.seed for rollout in self.rollouts}
+        return frozenset(d for d in set(self.draft_of.tolist()) if d >= 0 and self.drafts[d].rollout.seed in seeds)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...] | None:

@@ -16,24 +16,26 @@ from typing import Any, cast
 import pyarrow as pa
 from rich.console import Console
 
+from raypoly import programs
 from raypoly.config import Config
-from raypoly.engines import SampleRequest
 from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.judge.judge_usage import usage_to_json
 from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.problems.without_tests import with_tests
+from raypoly.programs import Program
 from raypoly.reports.tables import ReportTable
 from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
 from raypoly.store.checked_parquet import encode_table
 from raypoly.store.sealed_json import seal
-from raypoly.values import UNKNOWN, Group, Int32, Problem, Split
+from raypoly.values import UNKNOWN, Draft, Group, Problem, Split
 from raypoly.version import __version__
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
-from workflows.step.rollouts import encode_prompts
+from workflows.step.program_rounds import ProgramRounds
+from workflows.step.public_verdicts import public_verdicts
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Stopwatch
 
@@ -74,20 +76,21 @@ class Evaluator:
 
 async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tuple[dict[str, Any], pa.Table]:
     """An evaluation's results (JSON values), and its table of one row a sample."""
-    config, generator, observers = opened.config, opened.services.generator, opened.observers
+    config, observers = opened.config, opened.observers
     problems = with_tests(opened.problems.splits[split])
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
     observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples ...")
     started = time.monotonic()
     weights = await opened.services.learner.digest()
-    tokens = await encode_prompts(generator, config, problems)
     watch = Stopwatch(lambda stage, groups: observers.progress.stage(stage, groups, len(problems)))
+    rounds = _rounds(opened, programs.of_evaluation(config), split, samples)
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
-        async for slot, rollouts in generator.sample(_requests(config, split, samples, problems, tokens)):
+        async for solved in rounds.run(dict(enumerate(problems)), {}, ()):
             watch.done("generate")
-            group = Group(step, slot, problems[slot].id, rollouts)
+            slot = solved.slot
+            group = solved.group(step, problems[slot].id)
             flows[slot] = tasks.create_task(_pass_stages(opened, group, problems[slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
     set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group))}
@@ -110,22 +113,27 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
     return payload, sample_table(groups, _metadata(problems), at_once)
 
 
-def _requests(
-    config: Config, split: Split, samples: int, problems: Sequence[Problem], prompts: Sequence[Int32]
-) -> list[SampleRequest]:
-    """A request a problem; seeds depend on nothing but the problem."""
+def _rounds(opened: OpenRun, program: Program, split: Split, samples: int) -> ProgramRounds:
+    """What asks a program for an evaluation's samples; seeds depend on nothing but the problem and the place."""
+    config, services = opened.config, opened.services
+
+    def seed(_: int, problem: Problem, place: tuple[int | str, ...]) -> int:
+        return derive(config.train.seed, "evaluate", split, problem.id, *place)
+
+    async def keep(slot: int, number: int, drafts: Sequence[Draft]) -> None:
+        """An evaluation is committed whole."""
+
     greedy = split == "validation" and config.evaluate.validation_greedy
-    seed = partial(derive, config.train.seed, "evaluate", split)
-    return [
-        SampleRequest(slot, prompt_tokens, tuple(seed(problem.id, i) for i in range(samples)), greedy=greedy)
-        for slot, (problem, prompt_tokens) in enumerate(zip(problems, prompts, strict=True))
-    ]
+    score = partial(public_verdicts, services)
+    version = services.learner.version
+    return ProgramRounds(program, services.generator, config, samples, version, seed, score, keep, greedy)
 
 
 async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: Stopwatch) -> Group:
     """The group with its verdicts, and its labels where `evaluate.judge` asks for them. An evaluation is committed
     whole, not stage by stage."""
-    group = await opened.stages.compute(group, problem, opened.stages["score"], watch)
+    if skip_reason(group) is None:
+        group = await opened.stages.compute(group, problem, opened.stages["score"], watch)
     watch.done("score")
     if skip_reason(group) is not None or not opened.config.evaluate.judge:
         return group

@@ -30,6 +30,7 @@ from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.dynamic_sampling import Ready, step_groups
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.rollouts import RolloutSubmission
+from workflows.step.skipped_groups import draft_infra
 from workflows.step.stopwatch import Stopwatch
 
 
@@ -81,15 +82,15 @@ class Training:
 
         async def flow(problem: Problem, sampled: asyncio.Future[Group]) -> TrainingGroup:
             group = await sampled
+            if (reason := draft_infra(group)) is not None:
+                self.services.skipped.count(1, 1, f"{reason} (problem {group.problem_id})")
             for stage in self.stages.stages:
                 group = await self.stages.advance(group, problem, stage, watch)
             return self.estimator.estimate(group, problem)
 
         async with asyncio.TaskGroup() as tasks:
-            generator, commit = self.services.generator, self.durability.commit
-            submission = RolloutSubmission(
-                self.config, opened.objective, generator, commit, tasks, step, known.groups, watch
-            )
+            commit = self.durability.commit
+            submission = RolloutSubmission(self.config, opened.program, self.services, commit, tasks, known, watch)
             groups = step_groups(self.config.train, self.estimator, submission, problems, flow)
             update = tasks.create_task(self.learn(step, groups, watch))
         with watch.stage("sync"):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field
 
-from raypoly.values import Bool, Float64, Int32
+from raypoly.values import Bool, Draft, Float64, Int32
 
 STAGE_OF = {"labels": "judge", "outcomes": "score", "statements": "score", "cross_logprobs": "prompt_logprobs"}
 """The stage that each of these fields of `ScoredGroup` comes from."""
@@ -38,7 +38,7 @@ class ScoredGroup:
     """[N]: each program's normalised statements, empty if it does not parse (`behaviour.statements_of`)."""
     cross_logprobs: tuple[Float64, ...] | None = None
     """[N], each float64 [P, T]: log-probabilities of a rollout's T tokens behind each of the group's P distinct prompts
-    (one without `Objective.prompts`), under the sampler's weights, after temperature."""
+    (one with the program `direct`), under the sampler's weights, after temperature."""
     own_prompt: Int32 | None = None
     """int32 [N]: the index of each rollout's prompt among the P; given with `cross_logprobs`."""
     problem: str | None = None
@@ -47,6 +47,10 @@ class ScoredGroup:
     """The training step, from 0."""
     parts: Mapping[str, Any] = field(default_factory=dict)
     """The parts of the group's stages by stage name (`raypoly.group_stage`)."""
+    drafts: tuple[Draft, ...] = ()
+    """[D]: what the program had written before the attempts."""
+    draft_of: Int32 | None = None
+    """int32 [N]: the index of the draft that each attempt was made from; -1 for none."""
 
     @property
     def size(self) -> int:
@@ -88,6 +92,9 @@ class Objective(ABC):
     names of stages whose `parts` are required. A group with an unknown one has no gradient."""
     loss: ClassVar[str | None] = None
     """The only loss that fits these advantages; None if any does."""
+    program: ClassVar[str | None] = None
+    """The program (`raypoly.programs`) that it trains with; None for any. Evaluations use `direct` unless the config
+    names a program."""
     leaves_out: ClassVar[bool] = False
     """Whether an advantage of zero means that the rollout is left out."""
 
@@ -98,12 +105,14 @@ class Objective(ABC):
     def compute(self, group: ScoredGroup) -> Float64:
         """Advantages, float64 [N], of one group."""
 
-    def prompts(self, prompt: str, rollouts: int) -> tuple[str, ...] | None:
-        """The prompts of a problem's `rollouts` (N) in training, [N], in place of its `prompt`. Default: None.
-
-        The learner trains each rollout behind its own prompt. Evaluation always uses the problem's.
-        """
+    def compute_drafts(self, group: ScoredGroup) -> Float64 | None:
+        """Advantages, float64 [D], of the group's drafts. Default: None, drafts are not trained at all: an advantage of
+        zero would still give them a gradient where the loss has a KL term."""
         return None
+
+    def program_parameters(self) -> Mapping[str, Any]:
+        """The parameters of `program` that this objective owns, by key."""
+        return {}
 
     def measures(self) -> Mapping[str, float]:
         """Finite numbers of the group of the last `compute`, by names like `mi`; unknown ones are left out. A step's
@@ -148,7 +157,11 @@ class Objective(ABC):
         if state:
             raise ValueError(f"{type(self).__name__} keeps no state, but was given {sorted(state)}")
 
-    def advantages(
+    def advantages(self, **values: Any) -> Float64:
+        """Advantages, float64 [N], from plain arrays: `valued(scored(...))`, for notebooks and tests."""
+        return self.valued(self.scored(**values))
+
+    def scored(
         self,
         *,
         rewards: ArrayLike,
@@ -163,8 +176,10 @@ class Objective(ABC):
         problem: str | None = None,
         step: int | None = None,
         parts: Mapping[str, Any] | None = None,
-    ) -> Float64:
-        """Advantages, float64 [N], from plain arrays, for notebooks, tests and the workflow.
+        drafts: Sequence[Draft] = (),
+        draft_of: ArrayLike | None = None,
+    ) -> ScoredGroup:
+        """The group that `compute` sees, from plain arrays.
 
         `degenerate` (bool [N]) marks rollouts that are no attempt; by default those whose label is in `degenerate_ids`
         (raw ids of a judge's answer; by default those of the config). `cross_logprobs` need `own_prompt`.
@@ -187,6 +202,8 @@ class Objective(ABC):
             problem=problem,
             step=step,
             parts=parts or {},
+            drafts=tuple(drafts),
+            draft_of=None if draft_of is None else np.asarray(draft_of, dtype=np.int32),
         )
         missing = [need for need in sorted(self.needs) if getattr(group, need, group.parts.get(need)) is None]
         if missing:
@@ -195,10 +212,24 @@ class Objective(ABC):
         for name, given in given_N.items():
             if given is not None and len(given) != len(r):
                 raise ValueError(f"{len(r)} rewards need {len(r)} {name}, got {len(given)}")
-        out = self.compute(group)
-        if out.shape != r.shape or not np.all(np.isfinite(out)):
-            raise ValueError(f"{type(self).__name__} must give {len(r)} finite advantages, gave {out!r}")
-        return out
+        return group
+
+    def valued(self, group: ScoredGroup) -> Float64:
+        """`compute`, checked: float64 [N]. Raises `ValueError` where they are not N finite numbers."""
+        if not group.size:  # a program that solves nothing
+            return np.zeros(0)
+        return _finite_advantages(self, self.compute(group), group.size, "advantages")
+
+    def valued_drafts(self, group: ScoredGroup) -> Float64 | None:
+        """`compute_drafts`, checked: float64 [D], or None. Raises `ValueError` where they are not D finite numbers."""
+        found = self.compute_drafts(group) if group.drafts else None
+        return None if found is None else _finite_advantages(self, found, len(group.drafts), "advantages of drafts")
+
+
+def _finite_advantages(objective: Objective, found: Float64, size: int, what: str) -> Float64:
+    if found.shape != (size,) or not np.all(np.isfinite(found)):
+        raise ValueError(f"{type(objective).__name__} must give {size} finite {what}, gave {found!r}")
+    return found
 
 
 def finite(rewards: ArrayLike, axes: Literal[1, 2]) -> Float64:

@@ -1,4 +1,4 @@
-"""What a run asks of an objective beside advantages, checked: prompts of its own, and numbers for the step's row."""
+"""What a run asks of an objective beside advantages: the stages that it needs, and numbers for the step's row."""
 
 from __future__ import annotations
 
@@ -11,24 +11,6 @@ from raypoly.errors import UsageError
 from raypoly.objectives.objective import STAGE_OF, Objective, ScoredGroup
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
-
-
-def prompts_of(objective: Objective, prompt: str, rollouts: int) -> tuple[str, ...]:
-    """What each of a problem's rollouts is sampled behind, [N]. Raises `UsageError` where they are not N texts."""
-    found = objective.prompts(prompt, rollouts)
-    if found is None:
-        return (prompt,) * rollouts
-    if len(found) != rollouts or not all(isinstance(each, str) and each for each in found):
-        raise UsageError(
-            f"The objective {type(objective).__name__} must give prompts(prompt, {rollouts}) as {rollouts} texts, "
-            f"gave {len(found)}: {str(found)[:200]}."
-        )
-    return tuple(found)
-
-
-def distinct_prompts(objective: Objective, prompt: str, rollouts: int) -> tuple[str, ...]:
-    """`prompts_of`, each once, in the order in which rollouts first have them."""
-    return tuple(dict.fromkeys(prompts_of(objective, prompt, rollouts)))
 
 
 def needed_stages(objective: Objective) -> frozenset[str]:

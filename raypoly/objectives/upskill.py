@@ -1,6 +1,6 @@
 """UpSkill: a rollout is paid for being likely under its own skill and unlikely under the others.
 
-    rollout i is sampled behind "Strategy z_i | " + prompt,   z_i = 1 + i mod |Z|
+    rollout i is sampled behind "Strategy z_i | " + prompt,   z_i = 1 + i mod |Z|        (program `skills`)
     r_mi = alpha * (log p(y | x, z_i) - log( (1/|Z|) * sum over z of p(y | x, z) ))
     A_i = R_i - mean R,  R_i = r_i + r_mi         divided by std R + 1e-6 with `std: sample`
 
@@ -49,6 +49,7 @@ class UpSkill(GRPO):
     Config = UpSkillConfig
     config: UpSkillConfig
     needs = frozenset({"cross_logprobs"})
+    program = "skills"
 
     def __init__(self, config: UpSkillConfig) -> None:
         super().__init__(config)
@@ -61,8 +62,8 @@ class UpSkill(GRPO):
                 f"{rollouts}: lower one or raise the other."
             )
 
-    def prompts(self, prompt: str, rollouts: int) -> tuple[str, ...]:
-        return tuple(f"Strategy {1 + i % self.config.skills} | {prompt}" for i in range(rollouts))
+    def program_parameters(self) -> Mapping[str, int]:
+        return {"skills": self.config.skills}
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.cross_logprobs is not None

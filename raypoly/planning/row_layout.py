@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from raypoly import objectives
+from raypoly import programs
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.planning.model_shape import config_of, shape_of
+from raypoly.programs.planned_prompts import distinct_prompts
 
 RowLayout = Literal["packed", "padded"]
 
@@ -47,7 +47,7 @@ def describe_layout(config: Config, layout: RowLayout | None) -> str:
         return "rows: packed, prompts shared"
     prompt, response = config.generator.max_prompt_tokens, config.generator.max_tokens
     rollouts = config.train.rollouts
-    prompts = len(distinct_prompts(objectives.of_run(config), "prompt", rollouts))
+    prompts = distinct_prompts(programs.of_run(config), rollouts)
     times = rollouts * (prompt + response) / (prompts * prompt + rollouts * response)
     return (
         f"rows: padded to one length, prompt computed for each response: about {times:.1f} times the tokens of packed "

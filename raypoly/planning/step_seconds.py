@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raypoly import objectives
+from raypoly import objectives, programs
 from raypoly.config import Config
-from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import is_compiled, trained_weights, width
 from raypoly.planning.model_shape import ModelShape
+from raypoly.programs.planned_prompts import distinct_prompts
 
 _READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
@@ -73,7 +73,7 @@ def step_seconds(
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
         return None
     train, objective = config.train, objectives.of_run(config)
-    each = len(distinct_prompts(objective, "prompt", train.rollouts))
+    each = distinct_prompts(programs.of_run(config), train.rollouts)
     prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * train.rollouts
     sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
     if sampling is None:

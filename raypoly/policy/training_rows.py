@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raypoly.values import Float32, Float64, Int32, Rollout
+from raypoly.values import Float32, Float64, Group, Int32, Rollout
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,18 @@ class TrainingRow:
         return len(self.prompt_tokens) + len(self.tokens)
 
 
+def group_rows(group: Group, advantages: Float64, of_drafts: Float64 | None) -> list[TrainingRow]:
+    """A group's rows: its drafts, where they have advantages (float64 [D]), and its attempts. A draft that is an
+    attempt itself has the attempt's row alone."""
+    if of_drafts is None:
+        return rows_of(group.rollouts, advantages)
+    kept = [d for d in range(len(group.drafts)) if d not in group.taken]
+    rollouts = [*(group.drafts[d].rollout for d in kept), *group.rollouts]
+    return rows_of(rollouts, np.concatenate([of_drafts[kept], advantages]))
+
+
 def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:
-    """A group's rows, ordered by prompt (by first use) and rollout."""
+    """The rows of a group's rollouts, ordered by prompt (by first use) and rollout."""
     rows = [
         TrainingRow(rollout.prompt_tokens, rollout.tokens, rollout.logprobs, float(advantage), rollout.weight_version)
         for rollout, advantage in zip(rollouts, advantages, strict=True)

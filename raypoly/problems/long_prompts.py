@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems.problem_set import ProblemSet
-from raypoly.problems.prompt_parts import PromptParts, split_prompt
+from raypoly.problems.prompt_parts import STATEMENT, PromptParts, split_prompt
 from raypoly.values import Problem
 
 MARK = "\n[...]\n"
@@ -25,12 +25,19 @@ _BATCH = 512
 
 Encode = Callable[[Sequence[str]], Awaitable[Sequence[Sized]]]
 """Each text's tokens."""
+Asked = Callable[[Problem], Sequence[str]]
+"""What a problem's rollouts are sampled behind."""
+
+
+def _own(problem: Problem) -> Sequence[str]:
+    return (problem.prompt,)
 
 
 async def fit_prompts(
-    problem_set: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None]
+    problem_set: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None], asked: Asked = _own
 ) -> ProblemSet:
-    """The problems whose prompts fit, by `problems.over_long`; unchanged with `refuse`. `note` gets the counts.
+    """The problems whose prompts fit, by `problems.over_long`; unchanged with `refuse`. `note` gets the counts. The
+    longest of a problem's prompts (`asked`) counts.
 
     Raises `UsageError` if no training problem is left, or a prompt is too long without its statement.
     """
@@ -39,7 +46,7 @@ async def fit_prompts(
         return problem_set
     splits = {name: list(problems) for name, problems in problem_set.splits.items()}
     places = [(name, index) for name, problems in splits.items() for index in range(len(problems))]
-    counts = await count_tokens([splits[name][index].prompt for name, index in places], encode)
+    counts = await _longest([splits[name][index] for name, index in places], encode, asked)
     long = [place for place, size in zip(places, counts, strict=True) if size > limit]
     if not long:
         return problem_set
@@ -51,7 +58,7 @@ async def fit_prompts(
         }
     else:
         for (name, index), problem in zip(
-            long, await cut_statements([splits[n][i] for n, i in long], limit, encode), strict=True
+            long, await cut_statements([splits[n][i] for n, i in long], limit, encode, asked), strict=True
         ):
             if problem is None:
                 raise UsageError(
@@ -73,25 +80,14 @@ async def fit_prompts(
 
 
 async def fit_training_prompts(
-    problem_set: ProblemSet,
-    config: Config,
-    encode: Encode,
-    note: Callable[[str], None],
-    trained_as: Callable[[str], Sequence[str]],
+    problem_set: ProblemSet, config: Config, encode: Encode, note: Callable[[str], None], asked: Asked
 ) -> ProblemSet:
-    """`fit_prompts`, then again for training problems by the longest of the objective's prompts."""
-
-    async def longest(texts: Sequence[str]) -> list[Sized]:
-        prompts = [tuple(dict.fromkeys(trained_as(text))) for text in texts]
-        tokens = iter(await encode([prompt for own in prompts for prompt in own]))
-        return [max((next(tokens) for _ in own), key=len) for own in prompts]
-
+    """`fit_prompts`, then again for training problems by the longest prompt that the run's program begins with."""
     fit = await fit_prompts(problem_set, config, encode, note)
-    plain = all(tuple(trained_as(problem.prompt)) == (problem.prompt,) for problem in fit.splits["train"])
-    if plain or config.problems.over_long == "refuse":
+    if config.problems.over_long == "refuse" or all(set(asked(p)) == {p.prompt} for p in fit.splits["train"]):
         return fit
     alone = ProblemSet({name: problems if name == "train" else () for name, problems in fit.splits.items()}, fit.hash)
-    train = (await fit_prompts(alone, config, longest, note)).splits["train"]
+    train = (await fit_prompts(alone, config, encode, note, asked)).splits["train"]
     return ProblemSet({**fit.splits, "train": train}, fit.hash)
 
 
@@ -99,6 +95,7 @@ async def fit_training_prompts(
 class _Search:
     """A binary search for how many words of a statement may stay: `fits` may, `too_many` may not."""
 
+    of: Problem
     parts: PromptParts
     words: list[str]
     fits: int
@@ -108,9 +105,11 @@ class _Search:
     def next(self) -> int:
         return (self.fits + self.too_many) // 2
 
-    def prompt(self, count: int) -> str:
-        """The prompt with `count` words of the statement."""
-        return f"{self.parts.head}{keep_ends(self.words, count)}{self.parts.tail}"
+    def problem(self, count: int) -> Problem:
+        """The problem with `count` words of its statement."""
+        statement = keep_ends(self.words, count)
+        metadata = {**self.of.metadata, STATEMENT: statement} if STATEMENT in self.of.metadata else self.of.metadata
+        return replace(self.of, prompt=f"{self.parts.head}{statement}{self.parts.tail}", metadata=metadata)
 
 
 def keep_ends(words: Sequence[str], count: int) -> str:
@@ -120,27 +119,35 @@ def keep_ends(words: Sequence[str], count: int) -> str:
     return f"{begin.rstrip()}{MARK}{end}"
 
 
-async def cut_statements(problems: Sequence[Problem], limit: int, encode: Encode) -> list[Problem | None]:
+async def cut_statements(
+    problems: Sequence[Problem], limit: int, encode: Encode, asked: Asked = _own
+) -> list[Problem | None]:
     """The problems with as many words of their statements as fit; None if a prompt is too long without any.
 
     One binary search for all problems at once, so that each round is one call of `encode`.
     """
     parts = [split_prompt(problem) for problem in problems]
     words = [_WORD.findall(part.statement) for part in parts]
-    searches = [_Search(part, text, 0, len(text)) for part, text in zip(parts, words, strict=True)]
-    least = await count_tokens([search.prompt(0) for search in searches], encode)
+    searches = [_Search(*each, 0, len(each[2])) for each in zip(problems, parts, words, strict=True)]
+    least = await _longest([search.problem(0) for search in searches], encode, asked)
     open_ = [search for search, size in zip(searches, least, strict=True) if size <= limit]
     while open_ := [search for search in open_ if search.too_many - search.fits > 1]:
-        counts = await count_tokens([search.prompt(search.next) for search in open_], encode)
+        counts = await _longest([search.problem(search.next) for search in open_], encode, asked)
         for search, size in zip(open_, counts, strict=True):
             if size <= limit:
                 search.fits = search.next
             else:
                 search.too_many = search.next
     return [
-        replace(problem, prompt=search.prompt(search.fits)) if size <= limit else None
-        for problem, search, size in zip(problems, searches, least, strict=True)
+        search.problem(search.fits) if size <= limit else None for search, size in zip(searches, least, strict=True)
     ]
+
+
+async def _longest(problems: Sequence[Problem], encode: Encode, asked: Asked) -> list[int]:
+    """The number of tokens of each problem's longest prompt."""
+    prompts = [tuple(dict.fromkeys(asked(problem))) for problem in problems]
+    counts = iter(await count_tokens([prompt for own in prompts for prompt in own], encode))
+    return [max(next(counts) for _ in own) for own in prompts]
 
 
 async def count_tokens(texts: Sequence[str], encode: Encode) -> list[int]:

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from raypoly.objectives import KNOWN, Batch, build
-from raypoly.objectives.objective_hooks import distinct_prompts, prompts_of
 from raypoly.reports.pages import fill_place, place_marker
 from raypoly.reports.tables import ReportTable
 from raypoly.values import Float64
@@ -65,9 +64,7 @@ def advantages(name: str, eight: Eight) -> Float64:
     """Advantages by the objective `name` with its default parameters, in a step of this group alone."""
     objective = build(name)
     objective.check(len(eight.rewards))
-    prompts = prompts_of(objective, "prompt", len(eight.rewards))
-    distinct = distinct_prompts(objective, "prompt", len(eight.rewards))
-    own = [distinct.index(prompt) for prompt in prompts]
+    own = [i % objective.program_parameters().get("skills", 1) for i in range(len(eight.rewards))]
     ids = {strategy: number for number, strategy in enumerate(dict.fromkeys(eight.strategies), 1)}
     values = objective.advantages(
         rewards=eight.rewards,

@@ -1,7 +1,7 @@
 """Scores programs and checks data sets on this machine without Ray: the functions behind `raypoly score`.
 
     problems = read_problems(Path("problems.jsonl")).problems
-    verdicts = score(problems, [Program("a-1", "two-sum", "class Solution: ...")], ScorerConfig(workers=4))
+    verdicts = score(problems, [GivenProgram("a-1", "two-sum", "class Solution: ...")], ScorerConfig(workers=4))
     unusable = [found for found in validate(problems) if found.reason]
 
 Programs run in `raypoly.sandbox`, one sandbox for each worker thread. A verdict of `infra` means unknown: the sandbox
@@ -9,6 +9,6 @@ failed on all tries, or the problem's tests can't be run.
 """
 
 from raypoly.scoring.local_pool import LocalPool
-from raypoly.scoring.score_programs import Program, Validation, score, scored, validate
+from raypoly.scoring.score_programs import GivenProgram, Validation, score, scored, validate
 
-__all__ = ["LocalPool", "Program", "Validation", "score", "scored", "validate"]
+__all__ = ["GivenProgram", "LocalPool", "Validation", "score", "scored", "validate"]

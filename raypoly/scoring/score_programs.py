@@ -1,6 +1,6 @@
 """Verdicts of programs and problems: the library behind `raypoly score`.
 
-verdicts = score(problems, [Program("a-1", "two-sum", "class Solution: ...")])
+verdicts = score(problems, [GivenProgram("a-1", "two-sum", "class Solution: ...")])
 for found in validate(problems):                        # each problem's own solution, against its own tests
     print(found.problem.id, found.reason or "usable")
 """
@@ -25,7 +25,7 @@ FAILED = "the sandbox failed"
 
 
 @dataclass(frozen=True)
-class Program:
+class GivenProgram:
     """One program to score."""
 
     id: str | int
@@ -60,10 +60,10 @@ class Validation:
 
 def score(
     problems: Iterable[Problem],
-    programs: Iterable[Program],
+    programs: Iterable[GivenProgram],
     config: ScorerConfig = _DEFAULT,
     evidence: bool = False,
-    on_verdict: Callable[[Program, Verdict], None] | None = None,
+    on_verdict: Callable[[GivenProgram, Verdict], None] | None = None,
 ) -> list[Verdict]:
     """A verdict for each program, in order. `on_verdict` is called with each, in order, as soon as it is known.
 
@@ -80,11 +80,11 @@ def score(
 
 
 def scored(
-    pool: LocalPool, problems: Mapping[str, Problem], programs: Iterable[Program]
-) -> Iterator[tuple[Program, Verdict]]:
+    pool: LocalPool, problems: Mapping[str, Problem], programs: Iterable[GivenProgram]
+) -> Iterator[tuple[GivenProgram, Verdict]]:
     """Each program with its verdict, in order, as a stream. `problems` by id. Raises as `score` does."""
 
-    def prepare(program: Program) -> list[tuple[Problem, str | None]]:
+    def prepare(program: GivenProgram) -> list[tuple[Problem, str | None]]:
         problem = problems.get(program.problem_id)
         if problem is None:
             raise UsageError(f"Program {program.id!r} is for problem {program.problem_id!r}, which is not there.")

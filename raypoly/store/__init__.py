@@ -7,11 +7,12 @@ store.commit("journal/step-000001/00000.arrow", data)  # durable when it returns
 
 from raypoly.store.lease import Lease
 from raypoly.store.open_store import acquire_lease, open_store
-from raypoly.store.step_records import Applied, Generated, Record, StagePart
+from raypoly.store.step_records import Applied, Drafted, Generated, Record, StagePart
 from raypoly.store.store import Store
 
 __all__ = [
     "Applied",
+    "Drafted",
     "Generated",
     "Lease",
     "Record",

@@ -20,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
+from raypoly.store.draft_columns import DRAFT_OF, draft_columns, drafts_of
 from raypoly.store.rollout_columns import ON_DISK, part_columns, part_of_rows, rollout_columns, rollouts_of
 from raypoly.store.sealed_json import SCHEMA, check_schema
-from raypoly.store.step_records import Applied, Generated, Record, StagePart
-from raypoly.values import Group
+from raypoly.store.step_records import DRAFTED, Applied, Drafted, Generated, Record, StagePart
+from raypoly.values import Group, Rollout
 
 _MAGIC = b"RAYPOLYJ"
 _HEADER = struct.Struct("<8sI32s")
@@ -37,7 +38,10 @@ def encode(step: int, number: int, records: Sequence[Record]) -> bytes:
     sections: list[bytes] = []
     for kind in sorted({record.kind for record in records}, key=_order):
         chosen: list[Any] = [record for record in records if record.kind == kind]
-        columns = _ENCODERS[kind](chosen) if kind in _ENCODERS else _part_columns(kind, chosen)
+        if kind.startswith(DRAFTED):
+            columns = _drafted_columns(chosen)
+        else:
+            columns = _ENCODERS[kind](chosen) if kind in _ENCODERS else _part_columns(kind, chosen)
         metadata = {"kind": ON_DISK.get(kind, kind), "step": str(step), "number": str(number)}
         sections.append(_to_ipc(pa.table(columns).replace_schema_metadata(metadata)))
     body = b"".join(_LENGTH.pack(len(section)) + section for section in sections)
@@ -59,7 +63,10 @@ def decode(step: int, number: int, data: bytes) -> list[Record]:
             raise CorruptData(f"it is number {metadata['number']} of step {step} under another's name")
         kind = _STAGES.get(metadata["kind"], metadata["kind"])
         table = table.replace_schema_metadata(None)
-        records.extend(_DECODERS[kind](step, table) if kind in _DECODERS else _parts_of(kind, step, table))
+        if kind.startswith(DRAFTED):
+            records.extend(_drafted_of(step, int(kind.removeprefix(DRAFTED)), table))
+        else:
+            records.extend(_DECODERS[kind](step, table) if kind in _DECODERS else _parts_of(kind, step, table))
     return records
 
 
@@ -92,21 +99,46 @@ def _to_ipc(table: pa.Table) -> bytes:
     return data
 
 
-def _generated_columns(records: Sequence[Generated]) -> dict[str, pa.Array]:
-    rollouts = [rollout for record in records for rollout in record.group.rollouts]
-    sizes = [record.group.size for record in records]
+def _drafted_columns(records: Sequence[Drafted]) -> dict[str, pa.Array]:
+    slots = np.repeat([record.slot for record in records], [len(record.drafts) for record in records])
     return {
-        "slot": pa.array(np.repeat([record.slot for record in records], sizes), pa.int32()),
-        "problem_id": pa.array([r.group.problem_id for r in records for _ in r.group.rollouts], pa.string()),
+        "slot": pa.array(slots, pa.int32()),
+        **draft_columns([draft for record in records for draft in record.drafts]),
+    }
+
+
+def _drafted_of(step: int, number: int, table: pa.Table) -> Iterator[Drafted]:
+    for slot, start, end in runs(table.column("slot")):
+        yield Drafted(step, slot, number, drafts_of(table.slice(start, end - start)))
+
+
+def _generated_columns(records: Sequence[Generated]) -> dict[str, pa.Array]:
+    """A group without attempts has a row that says so."""
+    groups = [record.group for record in records]
+    rollouts = [rollout for group in groups for rollout in group.rollouts or (_NO_ATTEMPT,)]
+    sizes = [max(group.size, 1) for group in groups]
+    columns = {
+        "slot": pa.array(np.repeat([group.slot for group in groups], sizes), pa.int32()),
+        "problem_id": pa.array(np.repeat([group.problem_id for group in groups], sizes).tolist(), pa.string()),
         **rollout_columns(rollouts),
     }
+    if not any(record.drafts for record in records):
+        return columns
+    parents = np.concatenate([group.draft_of if group.size else np.full(1, _ENDED, np.int32) for group in groups])
+    counts = np.repeat([record.drafts or 0 for record in records], sizes)
+    return {**columns, DRAFT_OF: pa.array(parents, pa.int32()), "drafts": pa.array(counts, pa.int32())}
 
 
 def _generated_of(step: int, table: pa.Table) -> Iterator[Generated]:
     rollouts = rollouts_of(table)
     problem_ids = table.column("problem_id").to_pylist()
+    drafted = DRAFT_OF in table.column_names
+    parents = table.column(DRAFT_OF).to_numpy() if drafted else np.full(len(rollouts), -1, np.int32)
+    counts = table.column("drafts").to_pylist() if drafted else [0] * len(rollouts)
     for slot, start, end in runs(table.column("slot")):
-        yield Generated(Group(step, slot, problem_ids[start], rollouts[start:end]))
+        last = start if parents[start] == _ENDED else end
+        group = Group(step, slot, problem_ids[start], rollouts[start:last], draft_of=parents[start:last])
+        yield Generated(group, counts[start])
 
 
 def _part_columns(stage: str, records: Sequence[StagePart]) -> dict[str, pa.Array]:
@@ -149,6 +181,10 @@ def runs(slots: pa.ChunkedArray) -> Iterator[tuple[int, int, int]]:
         yield int(values[start]), int(start), int(end)
 
 
+_ENDED = -2
+"""In `draft_of`: the row of a group without attempts."""
+_NOTHING = np.zeros(0, np.int32)
+_NO_ATTEMPT = Rollout(_NOTHING, _NOTHING, np.zeros(0, np.float32), "", "stop", 0, 0)
 _AFTER = "after"
 """The column with the stages that a part was made from, as JSON."""
 _STAGES = {kept: stage for stage, kept in ON_DISK.items()}
@@ -163,6 +199,8 @@ _DECODERS: Mapping[str, Callable[[int, pa.Table], Iterator[Record]]] = {
 
 
 def _order(kind: str) -> tuple[int, str]:
-    """Rollouts first, then the parts of `score`, `judge` and `prompt_logprobs`, then others, the update last."""
+    """Drafts by round, rollouts, the parts of `score`, `judge` and `prompt_logprobs`, then others, the update last."""
+    if kind.startswith(DRAFTED):
+        return (-1, kind.removeprefix(DRAFTED).zfill(6))
     known = ("generated", *ON_DISK)
     return (known.index(kind) if kind in known else len(known) + (kind == "applied"), kind)

@@ -228,12 +228,28 @@ def part_of_rows(stage: str, table: pa.Table) -> Any:
     return table.drop_columns([_STATE]).combine_chunks().to_batches()[0]
 
 
-def extra_columns(groups: Sequence[Group]) -> dict[str, pa.Array]:
-    """The columns `stage/column` of whole groups, for the stages that have none of their own."""
+_OF_DRAFTS = {b"axis": b"draft"}
+
+
+def of_drafts(part: pa.RecordBatch) -> pa.RecordBatch:
+    """A part whose rows are those of the group's drafts, marked as such."""
+    return part.replace_schema_metadata(_OF_DRAFTS)
+
+
+def extra_columns(groups: Sequence[Group], drafts: bool = False) -> dict[str, pa.Array]:
+    """The columns `stage/column` of whole groups, for the stages that have none of their own; of their `drafts`
+    instead of their attempts."""
     names = sorted({name for group in groups for name in group.parts} - ON_DISK.keys())
+    sizes = [len(group.drafts) if drafts else group.size for group in groups]
     found: dict[str, pa.Array] = {}
     for name in names:
-        table = _stacked([group.parts.get(name) for group in groups], [group.size for group in groups])
+        parts = [group.parts.get(name) for group in groups]
+        own = [
+            part if _is_of_drafts(part, group) == drafts else None for part, group in zip(parts, groups, strict=True)
+        ]
+        if all(part is None for part in own):
+            continue
+        table = _stacked(own, sizes)
         found |= {f"{name}/{column}": table.column(column).combine_chunks() for column in table.column_names}
     return found
 
@@ -245,6 +261,13 @@ def extra_parts(table: pa.Table) -> Iterator[tuple[str, Any]]:
         part = part_of_rows(name, table.select(own).rename_columns([each.removeprefix(f"{name}/") for each in own]))
         if part is not None:
             yield name, part
+
+
+def _is_of_drafts(part: Any, group: Group) -> bool:
+    """An unknown part has no rows: it is on the attempts, where there are any."""
+    if isinstance(part, pa.RecordBatch):
+        return bool(part.schema.metadata == _OF_DRAFTS)
+    return not group.size
 
 
 def _stacked(parts: Sequence[Any], sizes: Sequence[int]) -> pa.Table:

@@ -1,4 +1,5 @@
-"""The rollout files: Parquet, one row a rollout, readable by pyarrow alone, exact enough to train from.
+"""The rollout files: Parquet, one row a rollout, readable by pyarrow alone, exact enough to train from. Drafts, where a
+program has any, are rows of their own, before their group's attempts; the column `role` tells them apart.
 
 rollouts/step-000012.parquet                   a step, from its end until its bundle
 rollouts/steps-000000-000099.parquet           a bundle of settled steps, a row group each, in order
@@ -24,6 +25,14 @@ import pyarrow as pa
 from raypoly.errors import CorruptData, StorageError
 from raypoly.store.catalogue import PREFIX, Catalogue, Span, evaluation_key, step_key
 from raypoly.store.checked_parquet import decode_table, encode_table, encode_tables, open_checked
+from raypoly.store.draft_columns import (
+    attempts_alone,
+    draft_columns,
+    draft_of_column,
+    draft_of_rows,
+    drafts_alone,
+    drafts_of,
+)
 from raypoly.store.record_encoding import runs
 from raypoly.store.rollout_columns import (
     ON_DISK,
@@ -41,7 +50,7 @@ from raypoly.store.rollout_columns import (
 from raypoly.store.sealed_json import SCHEMA, check_schema
 from raypoly.store.step_records import CompletedStep, Head
 from raypoly.store.store import Store
-from raypoly.values import UNKNOWN, Float64, Group
+from raypoly.values import ATTEMPT, UNKNOWN, Float64, Group
 
 
 @dataclass(frozen=True)
@@ -82,27 +91,63 @@ def encode_evaluation(step: int, split: str, payload: Mapping[str, Any], table: 
 
 def encode_step(completed: CompletedStep) -> bytes:
     """The bytes of a step's rollout file. Every group is generated and scored."""
+    table = _attempt_rows(completed)
+    if any(group.drafts for group in completed.groups):
+        table = _with_drafts(table, completed)
+    return encode_table(table, {**metadata_of(Head.of(completed.applied)), "schema": str(SCHEMA)})
+
+
+def _attempt_rows(completed: CompletedStep) -> pa.Table:
     groups = completed.groups
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     sizes = [group.size for group in groups]
     crossed = [group.cross_logprobs for group in groups]
-    table = pa.table(
+    return pa.table(
         {
-            "step": pa.array(np.full(len(rollouts), completed.step), pa.int32()),
-            "slot": pa.array(np.repeat([group.slot for group in groups], sizes), pa.int32()),
-            "problem_id": pa.array([group.problem_id for group in groups for _ in group.rollouts], pa.string()),
-            "rollout": pa.array([index for group in groups for index in range(group.size)], pa.int32()),
+            **_places(completed.step, groups, sizes),
             **rollout_columns(rollouts),
             **verdict_columns([verdict for group in groups for verdict in group.verdicts or ()]),
             **labels_columns([group.labels for group in groups], sizes),
             "unjudged": pa.array(np.repeat([group.unjudged for group in groups], sizes), pa.bool_()),
             **(cross_columns(crossed, sizes) if any(crossed) else {}),
             **extra_columns(groups),
+            **draft_of_column(groups),
             "reward": _numbers(completed.rewards, sizes),
             "advantage": _numbers(completed.advantages, sizes),
         }
     )
-    return encode_table(table, {**metadata_of(Head.of(completed.applied)), "schema": str(SCHEMA)})
+
+
+def _with_drafts(attempts: pa.Table, completed: CompletedStep) -> pa.Table:
+    """The rows of attempts and, before those of each group, its drafts."""
+    groups = completed.groups
+    sizes = [len(group.drafts) for group in groups]
+    unknown = [np.full(size, np.nan) for size in sizes]
+    given = completed.draft_advantages or (None,) * len(groups)
+    values = [none if own is None else own for own, none in zip(given, unknown, strict=True)]
+    drafts = pa.table(
+        {
+            **_places(completed.step, groups, sizes),
+            **draft_columns([draft for group in groups for draft in group.drafts]),
+            **extra_columns(groups, drafts=True),
+            "advantage": _numbers(values, sizes),
+        }
+    )
+    roles = pa.array([ATTEMPT] * attempts.num_rows, pa.string())
+    both = pa.concat_tables([drafts, attempts.append_column("role", roles)], promote_options="default")
+    ordered = np.argsort(both.column("slot").to_numpy(), kind="stable")
+    return both.take(pa.array(ordered))
+
+
+def _places(step: int, groups: Sequence[Group], sizes: Sequence[int]) -> dict[str, pa.Array]:
+    """The columns that say which rollout of which group a row is."""
+    ids = [group.problem_id for group, size in zip(groups, sizes, strict=True) for _ in range(size)]
+    return {
+        "step": pa.array(np.full(sum(sizes), step), pa.int32()),
+        "slot": pa.array(np.repeat([group.slot for group in groups], sizes), pa.int32()),
+        "problem_id": pa.array(ids, pa.string()),
+        "rollout": pa.array([index for size in sizes for index in range(size)], pa.int32()),
+    }
 
 
 def metadata_of(head: Head) -> dict[str, str]:
@@ -127,20 +172,27 @@ def read_head(data: bytes, step: int) -> Head:
 
 def decode_step(table: pa.Table, head: Head) -> CompletedStep:
     """The inverse of `encode_step`."""
-    rollouts = rollouts_of(table)
-    rewards, advantages = (_values(table.column(name)) for name in ("reward", "advantage"))
-    problem_ids = table.column("problem_id").to_pylist()
-    parts = list(runs(table.column("slot")))
-    return CompletedStep(
-        head.step,
-        groups=tuple(
-            Group(head.step, slot, problem_ids[start], rollouts[start:end], _parts_of(table.slice(start, end - start)))
-            for slot, start, end in parts
-        ),
-        rewards=tuple(rewards[start:end] for _, start, end in parts),
-        advantages=tuple(advantages[start:end] for _, start, end in parts),
-        applied=head.applied,
+    found = [_group_of(head.step, slot, table.slice(start, end - start)) for slot, start, end in runs(table["slot"])]
+    groups, rewards, advantages, of_drafts = zip(*found, strict=True) if found else ((), (), (), ())
+    drafted = of_drafts if any(group.drafts for group in groups) else ()
+    return CompletedStep(head.step, groups, rewards, advantages, head.applied, drafted)
+
+
+def _group_of(step: int, slot: int, rows: pa.Table) -> tuple[Group, Float64, Float64, Float64 | None]:
+    """A group with its rewards, its advantages, and those of its drafts."""
+    attempts, drafts = attempts_alone(rows), drafts_alone(rows)
+    group = Group(
+        step,
+        slot,
+        rows.column("problem_id")[0].as_py(),
+        rollouts_of(attempts),
+        (_parts_of(attempts) if attempts.num_rows else {}) | dict(extra_parts(drafts) if drafts.num_rows else ()),
+        drafts_of(drafts) if drafts.num_rows else (),
+        draft_of_rows(attempts),
     )
+    of_drafts = _values(drafts.column("advantage"))
+    rewards, advantages = (_values(attempts.column(name)) for name in ("reward", "advantage"))
+    return group, rewards, advantages, of_drafts if len(of_drafts) and np.isfinite(of_drafts).all() else None
 
 
 def _parts_of(rows: pa.Table) -> dict[str, Any]:

@@ -1,25 +1,49 @@
 """What is kept of a step: a record for each part of each group, and one for the applied update.
 
-Generated --> StagePart of one stage after another    (at most one of each a slot)
-Applied                                               (one a step, when the learner has taken it)
+Drafted --> Generated --> StagePart of one stage after another    (at most one of each a slot; a Drafted a round)
+Applied                                                           (one a step, when the learner has taken it)
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
-from raypoly.values import Float64, Group
+from raypoly.values import Draft, Float64, Group
+
+DRAFTED = "drafted-"
+"""What the kind of a `Drafted` begins with; the round follows."""
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """The drafts of one round of a group, in the order in which they were asked for."""
+
+    step: int
+    slot: int
+    round: int
+    drafts: tuple[Draft, ...]
+
+    @property
+    def kind(self) -> str:
+        return f"{DRAFTED}{self.round}"
 
 
 @dataclass(frozen=True)
 class Generated:
-    """The group's rollouts, as sampled. Parts of `group` are not kept here."""
+    """The group's rollouts, as sampled. Parts of `group` are not kept here, its drafts by their `Drafted`."""
 
     group: Group
+    drafts: int | None = None
+    """D, of which this does not count if one is lost to damage. Default: those of `group`."""
     kind: str = field(default="generated", init=False)
+
+    def __post_init__(self) -> None:
+        if self.drafts is None:
+            object.__setattr__(self, "drafts", len(self.group.drafts))
 
     @property
     def step(self) -> int:
@@ -60,7 +84,7 @@ class Applied:
     slot: int = field(default=-1, init=False)
 
 
-Record = Generated | StagePart | Applied
+Record = Drafted | Generated | StagePart | Applied
 
 
 @dataclass(frozen=True)
@@ -91,11 +115,14 @@ class StepRecords:
     """By slot, each as far as it has come."""
     applied: Applied | None
     """None until the learner has taken the step."""
+    drafts: Mapping[int, tuple[tuple[Draft, ...], ...]] = field(default_factory=dict)
+    """By slot and round."""
 
     @property
     def keys(self) -> frozenset[tuple[int, str]]:
         """The (slot, kind) pairs that are committed and need no repeating."""
         keys = {(slot, kind) for slot, group in self.groups.items() for kind in ("generated", *group.parts)}
+        keys |= {(slot, f"{DRAFTED}{i}") for slot, rounds in self.drafts.items() for i in range(len(rounds))}
         if self.applied is not None:
             keys.add((self.applied.slot, self.applied.kind))
         return frozenset(keys)
@@ -113,6 +140,8 @@ class CompletedStep:
     advantages: tuple[Float64, ...]
     """float64 [N] for each group."""
     applied: Applied
+    draft_advantages: tuple[Float64 | None, ...] = ()
+    """float64 [D] for each group, None where its drafts were not trained; empty if no group has drafts."""
 
 
 def assemble(step: int, records: Iterable[Record]) -> StepRecords:
@@ -122,13 +151,19 @@ def assemble(step: int, records: Iterable[Record]) -> StepRecords:
     record comes later in the order and counts. `Applied` does not count where a group that it was made of is gone.
     """
     groups: dict[int, Group] = {}
+    drafts: dict[int, tuple[tuple[Draft, ...], ...]] = {}
     applied: Applied | None = None
     for record in records:
-        group = groups.get(record.slot)
+        group, rounds = groups.get(record.slot), drafts.get(record.slot, ())
         if isinstance(record, Applied):
             applied = record if record.groups == len(groups) else applied
+        elif isinstance(record, Drafted):
+            if record.round == len(rounds):
+                drafts[record.slot] = (*rounds, record.drafts)
         elif isinstance(record, Generated):
-            groups.setdefault(record.slot, record.group)
+            made = tuple(chain.from_iterable(rounds))
+            if len(made) == record.drafts:
+                groups.setdefault(record.slot, replace(record.group, drafts=made))
         elif group is not None and record.kind not in group.parts and group.parts.keys() >= set(record.after):
             groups[record.slot] = group.with_parts(**{record.kind: record.part})
-    return StepRecords(step, dict(sorted(groups.items())), applied)
+    return StepRecords(step, dict(sorted(groups.items())), applied, drafts)

@@ -18,7 +18,7 @@ from raypoly.metrics.sinks import MetricsFile
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import read_problems
 from raypoly.run_identity import resolve_run
-from raypoly.scoring import Program, score
+from raypoly.scoring import GivenProgram, score
 from raypoly.settings import load
 from raypoly.store.catalogue import evaluation_key, step_key
 from raypoly.store.rollout_files import encode_evaluation, encode_step
@@ -65,7 +65,7 @@ def verdicts(programs: tuple[str, ...]) -> tuple[Verdict, ...]:
     """The sandbox's verdicts with evidence. They are the same for every problem here."""
     path = Path(__file__).with_name("problem.jsonl")
     (problem,) = read_problems(path).problems
-    return tuple(score([problem], [Program(i, "one", code) for i, code in enumerate(programs)], _ONE_WORKER, True))
+    return tuple(score([problem], [GivenProgram(i, "one", code) for i, code in enumerate(programs)], _ONE_WORKER, True))
 
 
 _ONE_WORKER = ScorerConfig(workers=1)

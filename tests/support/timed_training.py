@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.store.step_records import StepRecords
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from workflows.step.dynamic_sampling import Ready
@@ -28,9 +29,9 @@ class Barrier(Training):
 
     async def step(self, step: int) -> None:
         opened, problems, watch = self.opened, self.order.batch(step), Stopwatch()
-        generator, commit = self.services.generator, self.durability.commit
+        commit, nothing = self.durability.commit, StepRecords(step, {}, None)
         async with asyncio.TaskGroup() as tasks:
-            submission = RolloutSubmission(self.config, opened.objective, generator, commit, tasks, step, {}, watch)
+            submission = RolloutSubmission(self.config, opened.program, self.services, commit, tasks, nothing, watch)
             sampled = submission.groups(problems)
         groups = [done.result() for done in sampled]
         for stage in self.stages.stages:

@@ -105,17 +105,24 @@ class Journal:
         return assemble(step, records)
 
     async def seal_step(
-        self, step: int, groups: Sequence[Group], rewards: Sequence[Float64], advantages: Sequence[Float64]
+        self,
+        step: int,
+        groups: Sequence[Group],
+        rewards: Sequence[Float64],
+        advantages: Sequence[Float64],
+        draft_advantages: Sequence[Float64 | None] = (),
     ) -> None:
         """Write the step's rollout file from its groups (in slot order), then delete the step's records.
 
-        `rewards` (NaN if unknown) and `advantages` are float64 [N] for each group. The step's `Applied` must be
-        committed.
+        `rewards` (NaN if unknown) and `advantages` are float64 [N] for each group, `draft_advantages` [D]. The step's
+        `Applied` must be committed.
         """
         state = self._open_step(step)
         if state.applied is None or [group.slot for group in groups] != state.slots:
             raise ValueError(f"step {step} can't be sealed: not all of its groups and its update are committed")
-        completed = CompletedStep(step, tuple(groups), tuple(rewards), tuple(advantages), state.applied)
+        completed = CompletedStep(
+            step, tuple(groups), tuple(rewards), tuple(advantages), state.applied, tuple(draft_advantages)
+        )
         await self._in_writer(self._write_step, completed)
         del self._open[step]
 

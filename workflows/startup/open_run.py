@@ -22,17 +22,17 @@ from actors.generator import Generator
 from actors.judge import JudgeClient
 from actors.model_files import ModelFiles, download_model
 from actors.scorer_pool import ScorerPool
-from raypoly import objectives, problems
+from raypoly import objectives, problems, programs
 from raypoly.config import Config
 from raypoly.gguf_models import GgufModel
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.objectives import Objective
-from raypoly.objectives.objective_hooks import distinct_prompts
 from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.without_tests import require_tests
+from raypoly.programs.planned_prompts import first_prompts
 from raypoly.run_identity import RunDirectory, problem_sets, run_id
 from raypoly.store import Lease, Store
 from raypoly.store.catalogue import completed_steps
@@ -81,6 +81,7 @@ class OpenRun:
 
     def __post_init__(self) -> None:
         config, services, durability, observers = self.config, self.services, self.durability, self.observers
+        self.program = programs.of_run(config)
         self.stages = StageRunner(config, self.objective, services, observers.judge_pause, durability.commit)
         self.estimator = AdvantageEstimator(config, self.objective)
         self.weights = WeightSync(config, services, self.problems.splits["train"], observers.progress.note)
@@ -132,7 +133,7 @@ async def open_run(
 ) -> AsyncIterator[OpenRun]:
     """Start all that a run needs, restore the run to where it stood, and stop all on the way out."""
     config, shutdown = directory.config, shutdown or Shutdown()
-    objective = objectives.of_run(config)
+    objective, program = objectives.of_run(config), programs.of_run(config)
     stages = build_stages(config, objective)  # first, so that a missing stage is reported before anything starts
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
@@ -165,9 +166,8 @@ async def open_run(
         parts = "learner, engine, scorers and judge" if asks_judge(config) else "learner, engine and scorers"
         progress.note(f"Starting {parts} ({config.generator.engine}) ...")
         await services.start(around, asks_judge(config), places.placement.sleeps)
-        trained_as = partial(distinct_prompts, objective, rollouts=config.train.rollouts)
-        encode = services.generator.encode
-        problem_set = await fit_training_prompts(problem_set, config, encode, progress.note, trained_as)
+        asked = partial(first_prompts, program, attempts=config.train.rollouts)
+        problem_set = await fit_training_prompts(problem_set, config, services.generator.encode, progress.note, asked)
         durability = RunDurability(
             store,
             journal,

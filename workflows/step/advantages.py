@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from raypoly import programs
 from raypoly.config import Config
-from raypoly.objectives import Batch, Objective
+from raypoly.objectives import Batch, Objective, ScoredGroup
 from raypoly.objectives.behaviour import outcome_of, statements_of
 from raypoly.objectives.objective_hooks import measures_of, needed_stages
 from raypoly.rewards import group_rewards, reads_parts, reward_function
-from raypoly.values import Float64, Group, Problem
+from raypoly.values import Draft, Float64, Group, Int32, Problem
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason, sound_verdicts
 
@@ -29,7 +30,7 @@ class AdvantageEstimator:
     """Computes groups' rewards and advantages by a run's reward function and objective."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
-        self._objective, self._reward = objective, reward_function(config)
+        self._objective, self._program, self._reward = objective, programs.of_run(config), reward_function(config)
         self._needed, self._reads_parts = needed_stages(objective), reads_parts(self._reward)
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
@@ -40,8 +41,10 @@ class AdvantageEstimator:
         rewards = group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
         if not self.has_advantages(group):
             return TrainingGroup(group, rewards, np.zeros(group.size))
-        advantages = self._advantages(rewards, group)
-        return TrainingGroup(group, rewards, advantages, measures_of(self._objective))
+        scored = self._scored(rewards, group)
+        advantages = self._objective.valued(scored)
+        measures, of_drafts = measures_of(self._objective), self._of_drafts(scored, advantages)
+        return TrainingGroup(group, rewards, advantages, measures, of_drafts)
 
     def has_advantages(self, group: Group) -> bool:
         """Whether a group that has passed its stages has advantages. If not, they are zeros, which no mean may use."""
@@ -59,7 +62,9 @@ class AdvantageEstimator:
 
     def silent(self, trained: TrainingGroup) -> bool:
         """Whether a group with final advantages teaches nothing."""
-        return self._objective.silent(trained.rewards, trained.advantages)
+        return self._objective.silent(trained.rewards, trained.advantages) and (
+            trained.draft_advantages is None or not trained.draft_advantages.any()
+        )
 
     def over_step(
         self, tasks: asyncio.TaskGroup, flows: Sequence[asyncio.Task[TrainingGroup]]
@@ -86,10 +91,17 @@ class AdvantageEstimator:
         final = iter(self._objective.finish(batch))
         return [replace(t, advantages=next(final)) if self.has_advantages(t.group) else t for t in groups]
 
-    def _advantages(self, rewards: Float64, group: Group) -> Float64:
+    def _of_drafts(self, scored: ScoredGroup, advantages: Float64) -> Float64 | None:
+        """By the objective; else, for a program that credits drafts, those of the attempts that they led to."""
+        found = self._objective.valued_drafts(scored)
+        if found is None and self._program.trains_drafts and scored.drafts:
+            return credited(scored.drafts, scored.draft_of, advantages)
+        return found
+
+    def _scored(self, rewards: Float64, group: Group) -> ScoredGroup:
         labels, verdicts, needs = group.labels, sound_verdicts(group), self._objective.needs
         crossed = group.cross_logprobs
-        return self._objective.advantages(
+        return self._objective.scored(
             rewards=rewards,
             labels=None if labels is None else labels.ids,
             degenerate=None if labels is None else labels.degenerate,
@@ -101,7 +113,21 @@ class AdvantageEstimator:
             problem=group.problem_id,
             step=group.step,
             parts=_known(group),
+            drafts=group.drafts,
+            draft_of=group.draft_of,
         )
+
+
+def credited(drafts: Sequence[Draft], draft_of: Int32 | None, advantages: Float64) -> Float64:
+    """The mean advantage of the attempts that each draft led to, by its descendants too, float64 [D]; 0 for none."""
+    sums, counts = np.zeros(len(drafts)), np.zeros(len(drafts))
+    for place, advantage in zip([] if draft_of is None else draft_of.tolist(), advantages, strict=True):
+        while place is not None and place >= 0:
+            sums[place] += advantage
+            counts[place] += 1
+            place = drafts[place].parent
+    found: Float64 = sums / np.maximum(counts, 1)
+    return found
 
 
 def _lengths(group: Group) -> list[int]:

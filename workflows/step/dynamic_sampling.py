@@ -123,4 +123,5 @@ class DynamicSampling:
 
 
 def _without_advantages(trained: TrainingGroup) -> TrainingGroup:
-    return replace(trained, advantages=np.zeros_like(trained.advantages))
+    of_drafts = None if trained.draft_advantages is None else np.zeros_like(trained.draft_advantages)
+    return replace(trained, advantages=np.zeros_like(trained.advantages), draft_advantages=of_drafts)

@@ -25,11 +25,12 @@ from raypoly.errors import WeightsMidway, WeightsMismatch
 from raypoly.losses import Loss, of_run
 from raypoly.losses.aggregation import Normalisers
 from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.policy.training_rows import rows_of
+from raypoly.objectives.planned_rows import planned_rows
+from raypoly.policy.training_rows import group_rows
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.reports.tables import duration
 from raypoly.store.shards import Shard, ShardWriter
-from raypoly.values import Float32, Float64, Group, Int32
+from raypoly.values import Float32, Float64, Group, Int32, Rollout
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal
@@ -55,6 +56,19 @@ class TrainingGroup:
     """float64 [N]; zeros where the group is `unjudged` and the objective needs labels."""
     measures: Mapping[str, float] = field(default_factory=dict)
     """The objective's numbers of it, by name."""
+    draft_advantages: Float64 | None = None
+    """float64 [D]; None where drafts are not trained."""
+
+    @property
+    def rollouts(self) -> Sequence[Rollout]:
+        """What is trained on: its attempts, and its drafts where they have advantages."""
+        drafts = () if self.draft_advantages is None else self.group.drafts
+        return [*(draft.rollout for draft in drafts), *self.group.rollouts]
+
+    @property
+    def teaches(self) -> bool:
+        """Whether any of its rows has an advantage other than zero."""
+        return bool(self.advantages.any() or (self.draft_advantages is not None and self.draft_advantages.any()))
 
 
 class LearnerSession:
@@ -286,7 +300,7 @@ class LearnerSession:
 
     async def _begin(self, step: int) -> None:
         train = self._config.train
-        normalisers = Normalisers(train.prompts_per_update, train.rollouts, self._config.generator.max_tokens)
+        normalisers = Normalisers(train.prompts_per_update, self._planned_rows, self._config.generator.max_tokens)
         await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
 
     def _pieces(self, groups: Sequence[TrainingGroup], taken: int) -> Iterator[Sequence[TrainingGroup]]:
@@ -294,7 +308,7 @@ class LearnerSession:
         piece: list[TrainingGroup] = []
         tokens = 0
         for number, trained in enumerate(groups, taken):
-            own = sum(len(rollout.tokens) for rollout in trained.group.rollouts)
+            own = sum(len(rollout.tokens) for rollout in trained.rollouts)
             full = number % self._config.train.prompts_per_update == 0
             if piece and (full or tokens + own > self._config.train.token_budget):
                 yield piece
@@ -308,7 +322,7 @@ class LearnerSession:
         """Accumulate groups that follow the step's first `taken`. If those filled a mini-batch, update first."""
         if taken and taken % self._config.train.prompts_per_update == 0:
             await self._learners.call("learn", lambda rank: rank.update.remote())
-        rows = [row for trained in piece for row in rows_of(trained.group.rollouts, trained.advantages)]
+        rows = [row for t in piece for row in group_rows(t.group, t.advantages, t.draft_advantages)]
         sent = self._learners.shared(rows)
         await self._learners.call("learn", lambda rank: rank.accumulate.remote(sent))
 
@@ -319,7 +333,11 @@ class LearnerSession:
             needed, group = needed_stages(objectives.of_run(self._config)), trained.group
             if skip_reason(group) is not None or not all(map(group.knows, needed)):
                 return False
-        return not self._config.train.refill or bool(trained.advantages.any())
+        return not self._config.train.refill or trained.teaches
+
+    @cached_property
+    def _planned_rows(self) -> int:
+        return planned_rows(self._config)
 
     @cached_property
     def _loss(self) -> Loss:
@@ -371,7 +389,9 @@ class LearnerSession:
         if self._latest is not None and self._latest[0] == step:
             return self._latest[1:]
         done = self._journal.load_step(step)
-        groups = [TrainingGroup(*parts) for parts in zip(done.groups, done.rewards, done.advantages, strict=True)]
+        of_drafts = done.draft_advantages or (None,) * len(done.groups)
+        parts = zip(done.groups, done.rewards, done.advantages, of_drafts, strict=True)
+        groups = [TrainingGroup(group, r, a, draft_advantages=d) for group, r, a, d in parts]
         return groups, done.applied.digest, done.applied.metrics.get(RANKS, 1)
 
     def check_digest(self, step: int, got: str, want: str, ranks: int) -> None:

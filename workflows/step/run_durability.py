@@ -88,7 +88,11 @@ class RunDurability:
         """Write the step's rollout file in place of its records."""
         with self.context.in_flight.waiting("commit", STORAGE):
             await self.journal.seal_step(
-                step, [t.group for t in groups], [t.rewards for t in groups], [t.advantages for t in groups]
+                step,
+                [t.group for t in groups],
+                [t.rewards for t in groups],
+                [t.advantages for t in groups],
+                [t.draft_advantages for t in groups],
             )
 
     async def checkpoint(self) -> None:

@@ -84,7 +84,14 @@ def skip_reason(group: Group) -> str | None:
     """Why a group is left out of the update: its tests can't be run, or a stage can't work on it; None where it is not
     left out."""
     skipped = (part.reason for part in group.parts.values() if isinstance(part, Skipped))
-    return next(skipped, infra_reason(group.verdicts))
+    reasons = (infra_reason(group.verdicts), draft_infra(group))
+    return next(skipped, next((reason for reason in reasons if reason is not None), None))
+
+
+def draft_infra(group: Group) -> str | None:
+    """Why the public tests of a group's drafts can't be run; None where they can."""
+    verdicts = (draft.verdict for draft in group.drafts if draft.verdict is not None)
+    return next((verdict.detail for verdict in verdicts if verdict.status == "infra"), None)
 
 
 def sound_verdicts(group: Group) -> Sequence[Verdict]:

@@ -21,7 +21,7 @@ from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.scoring.code_extraction import find_code
 from raypoly.store.rollout_columns import ON_DISK
-from raypoly.values import Group
+from raypoly.values import ATTEMPT, Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
@@ -63,12 +63,12 @@ def metrics_row(
     return {
         "step": step,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "reward": _mean(float(t.rewards.mean()) for t in sound if np.isfinite(t.rewards).all()),
+        "reward": _mean(float(t.rewards.mean()) for t in sound if t.rewards.size and np.isfinite(t.rewards).all()),
         "strategies": _mean(distinct(t.group.labels.strategies) for t in groups if t.group.labels is not None),
         "strategies_structural": _mean(_structural_strategies([trained.group for trained in sound])),
         "strategies_correct": _mean(_correct_strategies([trained.group for trained in sound])),
         "strategies_correct_judged": _mean(_judged_strategies([trained.group for trained in sound])),
-        "zero_advantage": _mean(float(not trained.advantages.any()) for trained in groups),
+        "zero_advantage": _mean(float(not trained.teaches) for trained in groups),
         "unjudged": sum(trained.group.unjudged for trained in groups),
         "set_aside": len(groups) - len(sound),
         "set_aside_problems": {t.group.problem_id: reason for t in groups if (reason := skip_reason(t.group))},
@@ -82,9 +82,9 @@ def metrics_row(
         "rows": stats.rows,
         "response_tokens": tokens,
         "response_length": tokens / len(rollouts) if rollouts else None,
-        "advantage_variance": _mean(float(trained.advantages.var()) for trained in sound),
+        "advantage_variance": _mean(float(t.advantages.var()) for t in sound if t.advantages.size),
         **_style([trained.group for trained in sound]),
-        "tokens_per_second": tokens / times.seconds["generate"] if times.seconds.get("generate") else None,
+        **_decoded([trained.group for trained in groups], times),
         "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
         "statuses": dict(statuses),
         "seconds": _rounded(times.seconds),
@@ -104,6 +104,27 @@ def metrics_row(
         **_measures(groups),
         **_parts(groups, stages),
     }
+
+
+def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
+    """What was decoded: a second, and by role where a program has drafts."""
+    found, seconds = decoded_by_role(groups), times.seconds.get("generate")
+    by_role = {"decoded_tokens": found} if len(found) > 1 else {}
+    return {**by_role, "tokens_per_second": sum(found.values()) / seconds if seconds else None}
+
+
+def decoded_by_role(groups: Sequence[Group]) -> dict[str, int]:
+    """The tokens that were decoded for groups' attempts and drafts, by role. A draft that is an attempt counts once, as
+    the draft; given responses count nothing."""
+    found: Counter[str] = Counter({ATTEMPT: 0})
+    for group in groups:
+        seeds = {draft.rollout.seed for draft in group.drafts}
+        roles = [(draft.role, draft.rollout) for draft in group.drafts]
+        roles += [(ATTEMPT, rollout) for rollout in group.rollouts if rollout.seed not in seeds]
+        for role, rollout in roles:
+            if not np.isnan(rollout.logprobs).any():
+                found[role] += len(rollout.tokens)
+    return dict(found)
 
 
 def _parts(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:

@@ -17,7 +17,7 @@ import numpy as np
 from raypoly.config import Config
 from raypoly.seeds import derive
 from raypoly.values import Float32, Int32, Problem
-from workflows.step.rollouts import encode_prompts
+from workflows.step.program_rounds import encode_prompts
 from workflows.step.services import Services
 
 _WORRYING = {"float32": 1e-3, "bfloat16": 0.1}

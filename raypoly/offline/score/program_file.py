@@ -19,7 +19,7 @@ from raypoly.errors import UsageError
 from raypoly.problems.formats import ProblemFile
 from raypoly.problems.formats.row_reader import FileRow, read_rows
 from raypoly.scoring.code_extraction import extract_code
-from raypoly.scoring.score_programs import Program
+from raypoly.scoring.score_programs import GivenProgram
 from raypoly.values import Problem
 
 
@@ -64,7 +64,7 @@ def check_programs(path: Path, known: ProblemIndex) -> Survey:
     return Survey(count, digest.hexdigest())
 
 
-def read_programs(path: Path, known: ProblemIndex, skip: int = 0) -> Iterator[Program]:
+def read_programs(path: Path, known: ProblemIndex, skip: int = 0) -> Iterator[GivenProgram]:
     """The programs in order, without the first `skip`. Raises as `check_programs` does."""
     for place, row in enumerate(_rows(path)):
         if place >= skip:
@@ -72,7 +72,7 @@ def read_programs(path: Path, known: ProblemIndex, skip: int = 0) -> Iterator[Pr
             text = content["code"] if "code" in content else content["response"]
             if "code" not in content and text is not None:
                 text = extract_code(problem, text)
-            yield Program(content["id"], problem.id, text)
+            yield GivenProgram(content["id"], problem.id, text)
 
 
 def _rows(path: Path) -> Iterator[FileRow]:

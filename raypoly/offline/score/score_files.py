@@ -31,7 +31,7 @@ from raypoly.problems.formats import ProblemStream, files_of, read_problems, row
 from raypoly.problems.similar import DuplicatePair, find_duplicates, find_overlaps
 from raypoly.reports.tables import ReportTable
 from raypoly.scoring.local_pool import BROKEN, LocalPool
-from raypoly.scoring.score_programs import FAILED, NO_SOLUTION, Program, scored, validated
+from raypoly.scoring.score_programs import FAILED, NO_SOLUTION, GivenProgram, scored, validated
 from raypoly.values import STATUSES, Verdict
 
 
@@ -161,7 +161,7 @@ def score_identity(problems: Path, survey: Survey, config: ScorerConfig, evidenc
     }
 
 
-def verdict_row(program: Program, verdict: Verdict, evidence: bool) -> dict[str, Any]:
+def verdict_row(program: GivenProgram, verdict: Verdict, evidence: bool) -> dict[str, Any]:
     """A program's row in the file of verdicts."""
     row = {
         "id": program.id,

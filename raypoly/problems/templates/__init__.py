@@ -1,7 +1,7 @@
 """Prompts by a template: one text for every problem of a run, in place of its source's own prompt.
 
     template = load_template("base")                  # or chat, or the path of a text file
-    template.fill("Add two numbers.", "def add(a, b):")
+    template.fill(statement="Add two numbers.", signature="def add(a, b):")
 
 A template is plain text with `{statement}` and perhaps `{signature}`, the code to be completed. A paragraph (text
 between blank lines) whose placeholder is empty is left out: some problems have no code to be completed. Each line
@@ -29,7 +29,6 @@ Render = Callable[[Sequence[Mapping[str, Any]]], str]
 OWN = ("base", "chat", "statement")
 """Templates that lie beside this file; the one named `statement` is the statement alone."""
 _ROLE = re.compile(r"^<<(system|user|assistant)>>[ \t]*\n", re.MULTILINE)
-_PLACE = re.compile(r"\{(statement|signature)\}")
 _BLANK = re.compile(r"\n(?:[ \t]*\n)+")
 
 
@@ -44,23 +43,27 @@ class PromptTemplate:
     def is_chat(self) -> bool:
         return bool(self.texts[0][0])
 
-    def fill(self, statement: str, signature: str) -> str:
-        """The prompt of a template without roles."""
+    def fill(self, **values: str) -> str:
+        """The prompt of a template without roles. `values`: by placeholder, `statement` and `signature` at least."""
         ((_, text),) = self.texts
-        return _fill_text(text, {"statement": statement, "signature": signature})
+        return _fill_text(text, values)
 
-    def messages(self, statement: str, signature: str) -> list[Mapping[str, str]]:
+    def messages(self, **values: str) -> list[Mapping[str, str]]:
         """The messages of a template with roles."""
-        values = {"statement": statement, "signature": signature}
         return [{"role": role, "content": _fill_text(text, values).strip()} for role, text in self.texts]
 
+    def prompt(self, render: Render, **values: str) -> str:
+        """The prompt, whether or not the template has roles."""
+        return render(self.messages(**values)) if self.is_chat else self.fill(**values)
 
-def load_template(name: str, key: str = "problems.template") -> PromptTemplate:
-    """The template `name`: one of `OWN`, or the path of a file. The config key `key` is for messages.
+
+def load_template(name: str, key: str = "problems.template", own: Path | None = None) -> PromptTemplate:
+    """The template `name`: one of `OWN`, or the path of a file; `own` is the file of a template beside these. The
+    config key `key` is for messages.
 
     Raises `UsageError` where there is no such file, or it has no `{statement}`.
     """
-    path = Path(__file__).with_name(f"{name}.txt") if name in OWN else Path(name).expanduser()
+    path = own or (Path(__file__).with_name(f"{name}.txt") if name in OWN else Path(name).expanduser())
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -149,16 +152,16 @@ def _with_prompt(problem: Problem, template: PromptTemplate, render: Render | No
             f"{problem.source or 'its source'} is answered by going on with its prompt: leave the template out."
         )
     parts = split_prompt(problem)
-    given = parts.statement, parts.signature
-    prompt = template.fill(*given) if render is None else render(template.messages(*given))
+    given = {"statement": parts.statement, "signature": parts.signature}
+    prompt = template.fill(**given) if render is None else render(template.messages(**given))
     return replace(problem, prompt=prompt, metadata={**problem.metadata, STATEMENT: parts.statement})
 
 
 def _fill_text(text: str, values: Mapping[str, str]) -> str:
     """The text with its placeholders filled, less each paragraph with a placeholder whose value is empty."""
-    gaps = _BLANK.findall(text)
+    gaps, place = _BLANK.findall(text), re.compile(r"\{(" + "|".join(values) + r")\}")
     kept = []
     for paragraph, gap in zip(_BLANK.split(text), [*gaps, ""], strict=True):
-        if all(values[name] for name in _PLACE.findall(paragraph)):
-            kept.append(_PLACE.sub(lambda place: values[place[1]], paragraph) + gap)
+        if all(values[name] for name in place.findall(paragraph)):
+            kept.append(place.sub(lambda found: values[found[1]], paragraph) + gap)
     return "".join(kept)

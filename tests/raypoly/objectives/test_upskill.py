@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raypoly import programs
 from raypoly.errors import UsageError
 from raypoly.objectives import build
 from raypoly.objectives.grpo import relative
-from raypoly.objectives.objective_hooks import distinct_prompts, prompts_of
 from raypoly.objectives.upskill import information, mutual_information
+from raypoly.programs.planned_prompts import distinct_prompts
+from raypoly.settings import load
+from raypoly.values import Problem, TestSuite
 from tests.support.worked_numbers import worked_cases
 
 
@@ -77,11 +80,11 @@ def test_information_of_a_sequence_is_at_most_log_of_the_skills_and_survives_unl
 
 
 def test_skills_come_round_in_turn_before_the_prompt() -> None:
-    objective = build("upskill", skills=3)
-    assert prompts_of(objective, "Add.", 5) == tuple(f"Strategy {z} | Add." for z in (1, 2, 3, 1, 2))
-    assert distinct_prompts(objective, "Add.", 5) == ("Strategy 1 | Add.", "Strategy 2 | Add.", "Strategy 3 | Add.")
-    assert prompts_of(build("grpo"), "Add.", 2) == ("Add.", "Add.")
-    assert distinct_prompts(build("grpo"), "Add.", 8) == ("Add.",)
+    skills = programs.of_run(load(None, ["objective.name=upskill", "objective.skills=3"], lambda text: None))
+    asks = skills.ask(Problem("add", "Add.", "f", TestSuite("calls", "[]")), (), 5)
+    assert [ask.prompt for ask in asks] == [f"Strategy {z} | Add." for z in (1, 2, 3, 1, 2)]
+    assert distinct_prompts(skills, 5) == 3
+    assert distinct_prompts(programs.build("direct"), 8) == 1
 
 
 def test_more_skills_than_rollouts_are_refused() -> None:

@@ -66,7 +66,7 @@ def test_the_same_problem_has_the_same_prompt_whatever_words_its_source_lays_aro
     parts = split_prompt(leetcode(**row))
     assert (parts.statement, parts.signature) == (TASK, CODE)
     assert parts.head + parts.statement + parts.tail == leetcode(**row).prompt
-    assert load_template("base").fill(parts.statement, parts.signature) == (
+    assert load_template("base").fill(statement=parts.statement, signature=parts.signature) == (
         f"### Problem\n{TASK}\n\n### Code to complete\n```python\n{CODE}\n```\n\n"
         "### Answer\nThe whole program in one Python code block:\n"
     )
@@ -75,7 +75,7 @@ def test_the_same_problem_has_the_same_prompt_whatever_words_its_source_lays_aro
 def test_a_problem_without_code_to_complete_is_not_asked_to_complete_any() -> None:
     problem = problem_of(row_of("sum"))
     assert split_prompt(problem).signature == ""
-    assert "Code to complete" not in load_template("base").fill(split_prompt(problem).statement, "")
+    assert "Code to complete" not in load_template("base").fill(statement=split_prompt(problem).statement, signature="")
 
 
 @pytest.mark.parametrize("row", [LEETCODE_ROW, HUMANEVAL, MBPP, PLUS, LCB, APPS, CONTEST, OWN])
@@ -85,7 +85,7 @@ def test_prompts_of_every_format_fall_into_their_parts_and_how_to_answer_is_no_s
     assert parts.head + parts.statement + parts.tail == problem.prompt
     assert ANSWER.strip() not in parts.statement
     assert "Complete this code:" not in parts.statement
-    prompt = load_template("base").fill(parts.statement, parts.signature)
+    prompt = load_template("base").fill(statement=parts.statement, signature=parts.signature)
     assert ("{signature}" in prompt, "### Code to complete" in prompt) == (False, bool(parts.signature))
     assert parts.statement in prompt
 
@@ -102,16 +102,21 @@ def test_every_published_problem_has_its_statement_and_its_signature_in_either_t
         assert re.search(rf"def {method} ?\(", parts.signature), problem.id
         assert "python code precisely" not in parts.statement
         assert "### " not in parts.statement
-        assert parts.statement in base.fill(parts.statement, parts.signature)
-        assert parts.signature in chat.messages(parts.statement, parts.signature)[1]["content"]
+        assert parts.statement in base.fill(statement=parts.statement, signature=parts.signature)
+        assert parts.signature in chat.messages(statement=parts.statement, signature=parts.signature)[1]["content"]
 
 
 def test_a_template_of_one_s_own_is_used_as_it_is_and_braces_in_it_are_let_be(tmp_path: Path) -> None:
     own = tmp_path / "own.txt"
     own.write_text("Q: {statement}\n\n\nComplete: {signature}\n\nReturn {x: 1} as a dict.\n\nA:")
     template = load_template(str(own))
-    assert template.fill("S {signature}", "") == "Q: S {signature}\n\n\nReturn {x: 1} as a dict.\n\nA:"
-    assert template.fill("S", "C {statement}") == "Q: S\n\n\nComplete: C {statement}\n\nReturn {x: 1} as a dict.\n\nA:"
+    assert (
+        template.fill(statement="S {signature}", signature="") == "Q: S {signature}\n\n\nReturn {x: 1} as a dict.\n\nA:"
+    )
+    assert (
+        template.fill(statement="S", signature="C {statement}")
+        == "Q: S\n\n\nComplete: C {statement}\n\nReturn {x: 1} as a dict.\n\nA:"
+    )
 
 
 def test_chat_messages_are_rendered_by_the_tokenizer_s_own_template(tmp_path: Path) -> None:
@@ -202,8 +207,8 @@ def test_a_cut_prompt_keeps_the_ends_of_its_statement_and_all_that_stands_around
 
 
 def test_training_prompts_fit_with_what_is_put_before_them_and_others_without() -> None:
-    def skilled(prompt: str) -> tuple[str, ...]:
-        return (prompt, f"Strategy 1 | {prompt}")
+    def skilled(problem: Problem) -> tuple[str, ...]:
+        return (problem.prompt, f"Strategy 1 | {problem.prompt}")
 
     long, short = (long_problem(words) for words in (60, 50))
     size = len(long.prompt.split())

@@ -10,7 +10,7 @@ import pytest
 
 from raypoly.config import ScorerConfig
 from raypoly.errors import UsageError
-from raypoly.scoring import LocalPool, Program, score, validate
+from raypoly.scoring import GivenProgram, LocalPool, score, validate
 from raypoly.values import Problem, TestSuite, Verdict
 from tests.support.program_files import BROKEN, LOOP, add_problem, descendants, right_code, still_running
 
@@ -29,7 +29,7 @@ def test_verdicts_come_in_order_and_each_is_heard() -> None:
     heard: list[tuple[str | int, Verdict]] = []
     verdicts = score(
         [add_problem()],
-        [Program(number, "add", code) for number, code in enumerate(codes)],
+        [GivenProgram(number, "add", code) for number, code in enumerate(codes)],
         QUICK,
         on_verdict=lambda program, verdict: heard.append((program.id, verdict)),
     )
@@ -82,13 +82,15 @@ def test_killed_zygotes_change_no_verdict(pool: LocalPool) -> None:
 
 def test_a_known_solution_sets_the_time_limit() -> None:
     patient = QUICK.model_copy(update={"cpu_seconds_per_test": 30.0})
-    (verdict,) = score([add_problem(solution=right_code(0))], [Program("loop", "add", LOOP)], patient)
+    (verdict,) = score([add_problem(solution=right_code(0))], [GivenProgram("loop", "add", LOOP)], patient)
     assert verdict.status == "timeout"
     assert verdict.cpu_seconds < 10
 
 
 def test_tests_that_can_not_be_run_are_nobodys_verdict() -> None:
-    verdicts = score([BROKEN_PROBLEM], [Program(0, "broken", "def f(): return 1"), Program(1, "broken", "x")], QUICK)
+    verdicts = score(
+        [BROKEN_PROBLEM], [GivenProgram(0, "broken", "def f(): return 1"), GivenProgram(1, "broken", "x")], QUICK
+    )
     assert [verdict.status for verdict in verdicts] == ["infra", "infra"]
     assert all(verdict.detail.startswith("the tests can't be run: ") for verdict in verdicts)
 
@@ -111,7 +113,7 @@ def test_validation_tells_the_usable_from_the_rest() -> None:
 
 def test_an_unknown_problem_and_an_id_given_twice_are_the_callers_mistake() -> None:
     with pytest.raises(UsageError, match="problem 'sub', which is not there"):
-        score([add_problem()], [Program("a", "sub", None)], QUICK)
+        score([add_problem()], [GivenProgram("a", "sub", None)], QUICK)
     with pytest.raises(UsageError, match="Two problems have the id 'add'"):
         score([add_problem(), add_problem(right_code(0))], [], QUICK)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -13,11 +13,12 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.objectives import Objective, ScoredGroup, build
 from raypoly.objectives.objective import ObjectiveConfig
-from raypoly.objectives.objective_hooks import measures_of, prompts_of
+from raypoly.objectives.objective_hooks import measures_of
 from raypoly.preflight import refuse_asking_between
+from raypoly.programs import Ask, Program
 from raypoly.settings import load
 from raypoly.store.step_records import CompletedStep
-from raypoly.values import Float64, Group
+from raypoly.values import Draft, Float64, Group, Problem
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
@@ -183,17 +184,22 @@ async def crossed_in(folder: Path) -> int:
     return sum(group.cross_logprobs is not None for group in groups)
 
 
+class InPairs(Program):
+    """Two prompts, each for two neighbours."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        return [Ask(f"{5 + i // 2} {problem.prompt}") for i in range(attempts)]
+
+
 class Remembers(Objective):
     """A third party's, with two prompts, that keeps in memory how likely responses were."""
 
     needs = frozenset({"cross_logprobs", "problem"})
+    program = f"{__name__}:InPairs"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.seen: dict[str, float] = {}
-
-    def prompts(self, prompt: str, rollouts: int) -> tuple[str, ...]:
-        return tuple(f"{5 + i // 2} {prompt}" for i in range(rollouts))
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.cross_logprobs is not None
@@ -227,20 +233,12 @@ def test_an_objective_that_remembers_sees_the_same_again_when_a_run_goes_on(tmp_
     assert run(lambda: work(0)) == before
 
 
-@pytest.mark.parametrize("given", [("a",) * 3, (), ("a", "b", "c", ""), ("a", "b", "c", 4)])
-def test_prompts_that_are_not_a_text_for_each_rollout_are_refused(given: Any) -> None:
-    objective = Measures(ObjectiveConfig())
-    objective.prompts = lambda prompt, rollouts: given  # type: ignore[method-assign]
-    with pytest.raises(UsageError, match=r"Measures must give prompts\(prompt, 4\) as 4 texts, gave"):
-        prompts_of(objective, "Add.", 4)
-
-
-def test_a_prompt_that_is_too_long_with_what_the_objective_puts_before_it_is_refused(tmp_path: Path) -> None:
+def test_a_prompt_that_is_too_long_with_what_the_program_puts_before_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as refused:
         taken(tmp_path, *UPSKILL, "generator.max_prompt_tokens=1")
     (error,) = refused.value.exceptions
     assert isinstance(error, UsageError)
-    assert "has 2 tokens with what objective.name=upskill adds to it, generator.max_prompt_tokens is 1" in str(error)
+    assert "has 2 tokens with what its program adds to it, generator.max_prompt_tokens is 1" in str(error)
 
 
 def test_on_a_shared_device_groups_can_t_be_asked_about_and_refilled() -> None:

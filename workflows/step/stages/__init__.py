@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from raypoly.config import Config
 from raypoly.errors import Infra, Unknown, UsageError
-from raypoly.group_stage import GroupStage
+from raypoly.group_stage import GroupStage, on_drafts
 from raypoly.objectives import Objective, ScoredGroup
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.plugins import load_plugin
-from raypoly.store.rollout_columns import ON_DISK
+from raypoly.store.rollout_columns import ON_DISK, of_drafts
 from raypoly.store.step_records import Record, StagePart
 from raypoly.values import UNKNOWN, Group, Problem, Skipped
 from workflows.liveness.judge_pause import JudgeOutagePause
@@ -130,7 +130,7 @@ class StageRunner:
     def encode(self, group: Group) -> Group:
         """The group with its parts as the store takes them."""
         known = {name: part for name, part in group.parts.items() if group.knows(name)}
-        return group.with_parts(**{name: self[name].encode(part, group.size) for name, part in known.items()})
+        return group.with_parts(**{name: _encoded(self[name], group, part) for name, part in known.items()})
 
     def decode(self, group: Group) -> Group:
         """The inverse of `encode`."""
@@ -149,7 +149,7 @@ class StageRunner:
                 if stage.name in ON_DISK:
                     raise
                 return Skipped(" ".join(str(error).split()))
-        return _decoded(stage, stage.encode(part, group.size))  # what is used is what is kept
+        return _decoded(stage, _encoded(stage, group, part))  # what is used is what is kept
 
     def _count(self, group: Group, stage: GroupStage) -> None:
         stage.seen(group, self._services)
@@ -157,6 +157,11 @@ class StageRunner:
         if isinstance(part, Skipped):
             reason = f"{part.reason.rstrip('.')} (stage {stage.name}, problem {group.problem_id})"
             self._services.skipped.count(0, 1, reason)
+
+
+def _encoded(stage: GroupStage, group: Group, part: Any) -> Any:
+    rows = stage.encode(part, stage.rows(group))
+    return of_drafts(rows) if on_drafts(stage, group) and isinstance(rows, pa.RecordBatch) else rows
 
 
 def _decoded(stage: GroupStage, part: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.offline.score.program_file import ProblemIndex, check_programs, read_programs
 from raypoly.problems.formats import ProblemFile, Rejected
-from raypoly.scoring import Program
+from raypoly.scoring import GivenProgram
 from tests.support.program_files import add_problem, write_rows
 
 BAD = Rejected(3, "bad", "test: missing", "P.jsonl")
@@ -28,10 +28,10 @@ def test_code_answers_and_nothing_are_programs(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "C.jsonl", rows)
     assert check_programs(path, KNOWN).programs == 4
     programs = list(read_programs(path, KNOWN))
-    assert programs[0] == Program("a", "add", "def add(a, b): ...")
+    assert programs[0] == GivenProgram("a", "add", "def add(a, b): ...")
     assert (programs[1].id, programs[1].problem_id) == (2, "7")
     assert (programs[1].code or "").strip() == "def add(a, b): return a"
-    assert programs[2:] == [Program("c", "add", None), Program("d", "add", None)]
+    assert programs[2:] == [GivenProgram("c", "add", None), GivenProgram("d", "add", None)]
     assert list(read_programs(path, KNOWN, skip=3)) == programs[3:]
 
 

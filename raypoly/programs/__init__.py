@@ -1,0 +1,71 @@
+"""Programs: how a problem's attempts are asked for, in training and in evaluation (docs/programs.md).
+
+    program = of_run(config)
+    program.ask(problem, drafts=(), attempts=8)
+
+To add one, write a file like `direct.py` and name it in KNOWN, or keep it outside the tree and set
+`program.name=package.module:Class`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raypoly import objectives
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.plugins import load_configured_plugin
+from raypoly.programs.program import Ask, Program, ProgramConfig
+
+KNOWN: Mapping[str, str] = {
+    "direct": "raypoly.programs.direct:Direct",
+    "chain_of_thought": "raypoly.programs.chain_of_thought:ChainOfThought",
+    "plan_and_solve": "raypoly.programs.plan_and_solve:PlanAndSolve",
+    "fixed_strategy": "raypoly.programs.fixed_strategy:FixedStrategy",
+    "skills": "raypoly.programs.skills:Skills",
+    "sketch_then_solve": "raypoly.programs.sketch_then_solve:SketchThenSolve",
+    "tuple": "raypoly.programs.tuple_plans:TuplePlans",
+    "plan_search": "raypoly.programs.plan_search:PlanSearch",
+    "repair": "raypoly.programs.repair:Repair",
+}
+
+__all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_evaluation", "of_run"]
+
+
+def build(name: str, chat_template: str | None = None, **params: Any) -> Program:
+    """The program of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
+    built: Program = load_configured_plugin(name, KNOWN, "program", params)
+    built.chat_template = chat_template
+    return built
+
+
+def name_of_run(config: Config) -> str:
+    """`program.name`, or else the program of the objective, or else `direct`.
+
+    Raises `UsageError` where the objective needs another program than the config names.
+    """
+    wanted = objectives.of_run(config).program
+    given = config.program.name
+    if wanted is not None and given not in (None, wanted):
+        raise UsageError(
+            f"objective.name={config.objective.name} trains with program.name={wanted}, not with program.name={given}: "
+            "leave program.name out."
+        )
+    return given or wanted or "direct"
+
+
+def of_run(config: Config) -> Program:
+    """The program that a run's config trains with. Raises `UsageError` as `build` and `name_of_run` do."""
+    name, objective = name_of_run(config), objectives.of_run(config)
+    params = dict(config.program.model_extra or {})
+    if name == objective.program:
+        params |= objective.program_parameters()
+    return build(name, config.problems.chat_template, **params)
+
+
+def of_evaluation(config: Config) -> Program:
+    """The program that a run's evaluations use: its own, but `direct` where the objective brought it."""
+    if config.program.name is None:
+        return build("direct", config.problems.chat_template)
+    return of_run(config)

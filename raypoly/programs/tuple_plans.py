@@ -1,0 +1,106 @@
+"""tuple: N/K plans of K methods each, and an attempt behind each method (CPPO, arXiv 2605.27000, section 3).
+
+A *planner* writes K different methods in one response, a *solver* with the same weights answers once behind each. It
+sees the problem and its own method alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from raypoly.errors import UsageError
+from raypoly.programs.plan_contract import labels, read_plan
+from raypoly.programs.program import Ask, Program, ProgramConfig
+from raypoly.programs.prompt_writing import own_prompt, shown, with_instruction
+from raypoly.values import Draft, Problem
+
+
+class TuplePlansConfig(ProgramConfig):
+    methods: int = Field(4, ge=1, le=26, description="K, the methods of a plan. It divides the attempts.")
+    plan_tokens: int = Field(256, ge=1, description="Longest plan, in tokens.")
+    history: Literal["joint", "iid"] = Field(
+        "joint",
+        description="`joint`: one plan has all K methods. `iid`: K plans are drawn alone, and the first method of each "
+        "is taken (evaluation only).",
+    )
+    solve: bool = Field(True, description="Off: plans alone are sampled, and nothing is scored.")
+    missing: Literal["direct", "empty"] = Field(
+        "direct",
+        description="An attempt whose plan has no method for it: behind the problem's prompt (`direct`), or without "
+        "tokens, so that it fails (`empty`).",
+    )
+    plan_template: str | None = Field(
+        None, description="Your own prompt for plans: a text file, as for `direct`, with {methods} and {labels}."
+    )
+
+
+class TuplePlans(Program):
+    Config = TuplePlansConfig
+    config: TuplePlansConfig
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
+        config = self.config
+        if not drafts:
+            return [Ask(self._plan_prompt(problem), "plan", self._plans(attempts), max_tokens=config.plan_tokens)]
+        if not config.solve:
+            return []
+        return [self._attempt(problem, drafts, place) for place in range(attempts)]
+
+    def block(self, attempts: int) -> int:
+        return self.config.methods if self.config.history == "joint" else 1
+
+    def planned_drafts(self, attempts: int) -> int:
+        return self._plans(attempts)
+
+    def planned_attempts(self, attempts: int) -> int:
+        return attempts if self.config.solve else 0
+
+    def check(self, attempts: int) -> None:
+        if attempts % self.config.methods:
+            raise UsageError(
+                f"program.methods={self.config.methods} does not divide {attempts} attempts (train.rollouts, or the "
+                "samples of an evaluation): change one of them."
+            )
+
+    def check_training(self) -> None:
+        if self.config.history == "iid":
+            raise UsageError("program.history=iid is for evaluation: train with program.history=joint.")
+
+    def method(self, drafts: Sequence[Draft], place: int) -> tuple[int, str | None]:
+        """The draft of the attempt at that place, and its method there; None where it has none. The last line of a plan
+        that was cut by its limit is no method."""
+        joint = self.config.history == "joint"
+        number = place // self.config.methods if joint else place
+        rollout = drafts[number].rollout
+        whole = rollout.text.rpartition("\n")[0] if rollout.finish_reason == "length" else rollout.text
+        found = read_plan(whole, self.config.methods)
+        return number, found.method(place % self.config.methods if joint else 0)
+
+    def _attempt(self, problem: Problem, drafts: Sequence[Draft], place: int) -> Ask:
+        number, method = self.method(drafts, place)
+        if method is not None:
+            return Ask(with_instruction(problem, f"Use this method: {shown(method)}"), parent=number)
+        return self._without_method(problem, number)
+
+    def _without_method(self, problem: Problem, parent: int | None) -> Ask:
+        return Ask(problem.prompt, parent=parent, text=None if self.config.missing == "direct" else "")
+
+    def too_long(self, problem: Problem, ask: Ask) -> Ask:
+        return self._without_method(problem, ask.parent)
+
+    def _plans(self, attempts: int) -> int:
+        return attempts // self.config.methods if self.config.history == "joint" else attempts
+
+    def _plan_prompt(self, problem: Problem) -> str:
+        marks = ", ".join(f"{label}:" for label in labels(self.config.methods))
+        return own_prompt(
+            problem,
+            "plan",
+            self.config.plan_template,
+            self.render,
+            methods=str(self.config.methods),
+            labels=marks,
+        )

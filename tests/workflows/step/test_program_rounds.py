@@ -1,0 +1,266 @@
+"""Programs of several rounds: what is sampled when, what is kept, and that a killed run ends with the same bits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from raypoly.errors import UsageError
+from raypoly.objectives import ScoredGroup
+from raypoly.objectives.grpo import GRPO
+from raypoly.programs import Ask, Program
+from raypoly.store.step_records import CompletedStep, Drafted
+from raypoly.values import Draft, Float64, Group, Problem
+from tests.support.timed_run import close_run
+from tests.support.virtual_clock import VirtualLoop
+from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
+from workflows.train import Training
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work())  # type: ignore[arg-type]
+
+
+def number(draft: Draft) -> int:
+    return int(draft.rollout.tokens[0])
+
+
+class TwoRounds(Program):
+    """Two plans, two attempts behind each, whose prompts hold what the plan said."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        if not drafts:
+            return [Ask(f"7 {problem.prompt}", "plan", 2, max_tokens=5)]
+        return [Ask(f"{number(drafts[i % 2])} {problem.prompt}", parent=i % 2) for i in range(attempts)]
+
+    def planned_drafts(self, attempts: int) -> int:
+        return 2
+
+
+class FourRounds(Program):
+    """Rounds of one, two and three drafts, each made from the one before, then the attempts."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        if len(drafts) == 6:
+            return [Ask(f"{number(drafts[3 + i % 3])} {problem.prompt}", parent=3 + i % 3) for i in range(attempts)]
+        made = {0: 1, 1: 2, 3: 3}[len(drafts)]
+        last = len(drafts) - 1
+        said = f"{number(drafts[last])} " if drafts else ""
+        return [Ask(f"{i} {said}{problem.prompt}", "note", parent=last if drafts else None) for i in range(made)]
+
+
+class Ragged(Program):
+    """Every second problem is asked at once, the others behind a draft; the first attempt is the draft itself."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        if int(problem.id[1:]) % 2:
+            return [Ask(problem.prompt, count=attempts)]
+        if not drafts:
+            return [Ask(problem.prompt, "try")]
+        return [Ask(problem.prompt, take=0), Ask(f"{number(drafts[0])} {problem.prompt}", parent=0, count=attempts - 1)]
+
+
+class PaysDrafts(GRPO):
+    """A draft is paid the mean reward of the attempts behind it."""
+
+    def compute_drafts(self, group: ScoredGroup) -> Float64:
+        assert group.draft_of is not None
+        behind = [group.rewards[group.draft_of == d] for d in range(len(group.drafts))]
+        return np.array([rewards.mean() - 0.4 if rewards.size else 0.1 for rewards in behind])
+
+
+def named(kind: type) -> str:
+    return f"{__name__}:{kind.__name__}"
+
+
+def finished(folder: Path, *overrides: str) -> tuple[CompletedStep, Recorder, list[list[int]], list[str]]:
+    """A step as the journal has it, what the learner was told, the submissions, and the kinds that were committed."""
+
+    async def work() -> tuple[CompletedStep, Recorder, list[list[int]], list[str]]:
+        opened = await open_virtual(folder, {"p1"}, overrides)
+        kinds: list[str] = []
+        commit = opened.durability.journal.commit
+
+        async def noted(record: Any) -> None:
+            kinds.append(record.kind)
+            await commit(record)
+
+        opened.durability.journal.commit = noted  # type: ignore[method-assign]
+        await Training(opened).step(0)
+        found = opened.durability.journal.load_step(0)
+        await close_run(opened)
+        services: Any = opened.services
+        return found, services.learner.recorder, services.generator.submitted, kinds
+
+    return run(work)
+
+
+def facts(groups: Sequence[Group]) -> list[Any]:
+    def of(rollout: Any) -> Any:
+        return rollout.seed, rollout.prompt_tokens.tolist(), rollout.tokens.tolist()
+
+    return [
+        (
+            group.slot,
+            group.problem_id,
+            [of(rollout) for rollout in group.rollouts],
+            [(of(draft.rollout), draft.role, draft.parent) for draft in group.drafts],
+            group.draft_of.tolist(),
+        )
+        for group in groups
+    ]
+
+
+def test_plans_come_first_then_an_attempt_behind_each(tmp_path: Path) -> None:
+    step, _, submitted, kinds = finished(tmp_path, f"program.name={named(TwoRounds)}")
+    assert [len(each) for each in submitted] == [4, 8], "one submission a round: four prompts, then two for each group"
+    assert kinds.count("drafted-0") == 4
+    assert kinds.index("generated") > max(i for i, kind in enumerate(kinds) if kind == "drafted-0")
+    for group in step.groups:
+        assert [draft.role for draft in group.drafts] == ["plan", "plan"]
+        assert group.draft_of.tolist() == [0, 1, 0, 1]
+        for rollout, of in zip(group.rollouts, group.draft_of, strict=True):
+            assert rollout.prompt_tokens[0] == number(group.drafts[of])
+        seeds = {r.seed for r in group.rollouts} | {d.rollout.seed for d in group.drafts}
+        assert len(seeds) == 6
+
+
+def test_attempts_have_the_seeds_that_they_have_without_drafts(tmp_path: Path) -> None:
+    step, *_ = finished(tmp_path / "plans", f"program.name={named(TwoRounds)}")
+    plain, *_ = finished(tmp_path / "plain")
+    for group, same in zip(step.groups, plain.groups, strict=True):
+        assert [r.seed for r in group.rollouts] == [r.seed for r in same.rollouts]
+
+
+def test_groups_of_one_step_may_need_different_rounds_and_a_draft_may_be_the_attempt(tmp_path: Path) -> None:
+    step, recorder, submitted, _ = finished(tmp_path, f"program.name={named(Ragged)}")
+    assert [len(each) for each in submitted] == [4, sum(bool(group.drafts) for group in step.groups)]
+    drafted = [group for group in step.groups if group.drafts]
+    assert drafted
+    for group in drafted:
+        assert group.taken == {0}
+        assert group.rollouts[0].seed == group.drafts[0].rollout.seed
+        assert group.draft_of.tolist() == [0, 0, 0, 0]
+    assert sum(recorder.calls) == 4, "a draft that is an attempt has one row"
+
+
+@pytest.mark.parametrize("program", [TwoRounds, FourRounds, Ragged])
+def test_a_run_killed_anywhere_ends_with_the_same_bits_and_commits_no_draft_twice(
+    tmp_path: Path, program: type[Program]
+) -> None:
+    own = (f"program.name={named(program)}", f"objective.name={named(PaysDrafts)}")
+    if program is Ragged:
+        own = own[:1]
+    whole, _, _, kinds = finished(tmp_path / "whole", *own)
+    rng = random.Random(3)
+    for trial in range(20):
+        folder, left = tmp_path / f"killed-{trial}", len(kinds) - 1
+        for _ in range(rng.randrange(1, 4)):
+            commits = rng.randrange(left)
+            run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, own), commits))
+            left = max(1, left - commits)
+        again, *_ = finished(folder, *own)  # the journal refuses a second record of a kind
+        assert facts(again.groups) == facts(whole.groups)
+        assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
+
+
+def test_what_a_killed_round_has_kept_is_not_sampled_into_another_prompt(tmp_path: Path) -> None:
+    """The drafts that were kept are those that the next round reads, even if sampling would now give others."""
+    own = (f"program.name={named(TwoRounds)}",)
+    _, _, _, kinds = finished(tmp_path / "whole", *own)
+    run(lambda: stopped_after(open_virtual(tmp_path / "killed", (), own), 4))
+    step, _, submitted, later = finished(tmp_path / "killed", *own)
+    assert [len(each) for each in submitted] == [8], "the whole first round was known: only attempts are sampled"
+    assert "drafted-0" not in later
+    assert len(step.groups) == 4
+    assert kinds.count("drafted-0") == 4
+
+
+def test_drafts_are_trained_only_where_the_objective_answers_for_them(tmp_path: Path) -> None:
+    own = f"program.name={named(TwoRounds)}"
+    plain, of_attempts, *_ = finished(tmp_path / "plain", own)
+    paid, of_both, *_ = finished(tmp_path / "paid", own, f"objective.name={named(PaysDrafts)}")
+    rows = [sum(len(each) for each in told if isinstance(each, list)) for told in (of_attempts.told, of_both.told)]
+    trained = [t.any() for t in plain.advantages]
+    assert rows == [16, 24]
+    assert any(trained)
+    assert plain.draft_advantages == (None,) * 4
+    for group, rewards, advantages in zip(paid.groups, paid.rewards, paid.draft_advantages, strict=True):
+        assert advantages is not None
+        expected = [rewards[group.draft_of == d].mean() - 0.4 for d in (0, 1)]
+        np.testing.assert_array_equal(advantages, expected)
+
+
+class Wrong(Program):
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        return [Ask(problem.prompt, count=attempts - 1)]
+
+
+class Orphan(Program):
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        return [Ask(problem.prompt, count=attempts, parent=0)]
+
+
+class Raises(Program):
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        raise KeyError("topic")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (Wrong, r"The program Wrong must ask for 4 attempts at p\d+, asked for 3\."),
+        (Orphan, r"asks for p\d+ with a parent of number 0, and there are 0 drafts\."),
+        (Raises, r"The program Raises can't ask for p\d+: KeyError: 'topic'\."),
+    ],
+)
+def test_a_program_that_can_t_be_asked_ends_the_run_before_anything_is_sampled(
+    tmp_path: Path, program: type, said: str
+) -> None:
+    with pytest.raises(ExceptionGroup) as refused:
+        finished(tmp_path, f"program.name={named(program)}")
+    (error,) = refused.value.exceptions
+    assert isinstance(error, UsageError)
+    with pytest.raises(UsageError, match=said):
+        raise error
+
+
+def test_a_prompt_made_of_sampled_text_that_is_too_long_ends_no_run(tmp_path: Path) -> None:
+    step, *_ = finished(tmp_path, f"program.name={named(LongBehind)}", "generator.max_prompt_tokens=3")
+    for group in step.groups:
+        assert {len(rollout.prompt_tokens) for rollout in group.rollouts} == {1, 3}
+        assert len(group.rollouts) == 4
+
+
+class LongBehind(Program):
+    """The first attempt's prompt holds more than fits."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        if not drafts:
+            return [Ask(problem.prompt, "plan")]
+        said = number(drafts[0])
+        return [Ask(f"{' '.join([str(said)] * (4 if i == 0 else 2))} {problem.prompt}") for i in range(attempts)]
+
+
+def test_records_of_drafts_come_back_as_they_were() -> None:
+    from raypoly.store.record_encoding import decode, encode
+    from raypoly.values import Rollout, Verdict
+
+    tokens, logprobs = np.array([1, 2], np.int32), np.array([-1.0, -0.5], np.float32)
+    rollout = Rollout(tokens, tokens, logprobs, "A: loop", "length", 7, 3)
+    failed = Verdict("wrong", 1, 2, 0.1, "test 2")
+    drafts = (Draft(rollout, "plan"), Draft(rollout, "try", 0, failed))
+    (record,) = decode(4, 1, encode(4, 1, [Drafted(4, 2, 1, drafts)]))
+    assert isinstance(record, Drafted)
+    assert (record.step, record.slot, record.round) == (4, 2, 1)
+    assert [(d.role, d.parent, d.verdict) for d in record.drafts] == [("plan", None, None), ("try", 0, failed)]
+    np.testing.assert_array_equal(record.drafts[1].rollout.logprobs, logprobs)

@@ -1,0 +1,281 @@
+"""A submission's groups through the rounds of a program: drafts round by round, then the attempts.
+
+    rounds = ProgramRounds(program, generator, config, attempts, place, seed, score, keep)
+    async for solved in rounds.run({0: problem, 1: problem}, known={}, finished=set()):
+        solved.rollouts, solved.drafts
+
+A round is one ordered submission of all groups that have not ended, drafts of some and attempts of others, so that
+batches, and with them rounding, repeat. Its drafts are kept before the next round's prompts are made. A round of which
+all is known is not submitted; one of which something is missing is submitted whole, and what is known is dropped.
+
+What goes wrong with sampled text ends no run: where a prompt made from drafts has too many tokens, the program says
+what is asked instead (`Program.too_long`). Where the public tests of a problem can't be run, its group ends without
+attempts, and is set aside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from actors.generator import Generator
+from raypoly.config import Config
+from raypoly.engines import SampleRequest
+from raypoly.errors import UsageError
+from raypoly.programs import Ask, Program
+from raypoly.programs.program import checked_asks, is_final
+from raypoly.values import Draft, Group, Int32, Problem, Rollout, Verdict
+
+
+async def encode_prompts(generator: Generator, config: Config, problems: Sequence[Problem]) -> list[Int32]:
+    """The tokens of each problem's prompt, int32 [P]. Raises `UsageError` where one is longer than allowed."""
+    encoded = await generator.encode([problem.prompt for problem in problems])
+    for problem, tokens in zip(problems, encoded, strict=True):
+        _check_length(config, problem, problem.prompt, tokens)
+    return encoded
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A group that has its attempts; none where it is set aside, or where the program solves nothing."""
+
+    slot: int
+    rollouts: tuple[Rollout, ...]
+    """[N]."""
+    drafts: tuple[Draft, ...]
+    """[D]."""
+    draft_of: Int32
+    """int32 [N]: the index of each attempt's draft; -1 for none."""
+
+    def group(self, step: int, problem_id: str) -> Group:
+        return Group(step, self.slot, problem_id, self.rollouts, drafts=self.drafts, draft_of=self.draft_of)
+
+
+@dataclass(frozen=True)
+class ProgramRounds:
+    """What all groups of a submission share."""
+
+    program: Program
+    generator: Generator
+    config: Config
+    attempts: int
+    """N."""
+    version: int
+    """Of the weights that sample."""
+    seed: Callable[[int, Problem, tuple[int | str, ...]], int]
+    """By slot, problem and place: (i,) for attempt i, ("draft", round, j) for a draft."""
+    score: Callable[[int, Problem, Sequence[Rollout]], Awaitable[Sequence[Verdict | None]]]
+    """Verdicts on the problem's public tests; None where it has none."""
+    keep: Callable[[int, int, Sequence[Draft]], Awaitable[None]]
+    """Commits the drafts of a slot's round."""
+    greedy: bool = False
+
+    async def run(
+        self,
+        problems: Mapping[int, Problem],
+        known: Mapping[int, Sequence[Sequence[Draft]]],
+        finished: Collection[int],
+    ) -> AsyncIterator[Solved]:
+        """Groups as they end, by slot. `known`: drafts of a slot by round, from the journal. `finished`: slots whose
+        attempts are in the journal too; they are sampled again only along with others, and not returned.
+
+        Raises `UsageError` as `checked_asks` does, and for a prompt of the problem itself that is too long.
+        """
+        drafts: dict[int, list[Draft]] = {slot: [] for slot in problems}
+        open_ = dict(problems)
+        for number in count():
+            for slot in [slot for slot in open_ if _infra(drafts[slot])]:
+                del open_[slot]
+                if slot not in finished:
+                    yield Solved(slot, (), tuple(drafts[slot]), np.zeros(0, np.int32))
+            if not open_:
+                return
+            asked = {slot: checked_asks(self.program, it, drafts[slot], self.attempts) for slot, it in open_.items()}
+            final = {slot for slot, asks in asked.items() if is_final(asks)}
+            there = {slot: known[slot][number] for slot in open_ if number < len(known.get(slot, ()))}
+            missing = [slot for slot in open_ if slot not in there and not (slot in final and slot in finished)]
+            keeping: dict[int, asyncio.Task[Sequence[Draft]]] = {}
+            try:
+                async for slot, rollouts in self._sampled(number, open_, asked, drafts) if missing else _nothing():
+                    if slot in final:
+                        if slot not in finished:
+                            yield _solved(slot, asked[slot], rollouts, drafts[slot])
+                    elif slot not in there:
+                        made = _drafts(asked[slot], rollouts)
+                        keeping[slot] = asyncio.ensure_future(self._kept(slot, number, open_[slot], asked[slot], made))
+                for slot in open_.keys() - final:
+                    drafts[slot] += there[slot] if slot in there else await keeping[slot]
+            finally:
+                for task in keeping.values():
+                    task.cancel()
+            open_ = {slot: problem for slot, problem in open_.items() if slot not in final}
+
+    async def _kept(
+        self, slot: int, number: int, problem: Problem, asks: Sequence[Ask], drafts: Sequence[Draft]
+    ) -> Sequence[Draft]:
+        """The drafts with the verdicts that the program wants to see, committed."""
+        scored = [wanted for ask in asks for wanted in (ask.score,) * ask.count]
+        if any(scored):
+            chosen = [draft.rollout for draft, wanted in zip(drafts, scored, strict=True) if wanted]
+            verdicts = iter(await self.score(slot, problem, chosen))
+            drafts = [
+                Draft(draft.rollout, draft.role, draft.parent, next(verdicts)) if wanted else draft
+                for draft, wanted in zip(drafts, scored, strict=True)
+            ]
+        await self.keep(slot, number, drafts)
+        return drafts
+
+    async def _sampled(
+        self,
+        number: int,
+        problems: Mapping[int, Problem],
+        asked: Mapping[int, Sequence[Ask]],
+        drafts: Mapping[int, Sequence[Draft]],
+    ) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+        """The rollouts of each group's asks, groups as they finish: one submission."""
+        asks = {slot: self._places(number, slot, asked[slot], problems[slot], drafts[slot]) for slot in problems}
+        await self._encode(problems, asks, drafts)
+        pieces = [piece for slot in problems for piece in _pieces(slot, asks[slot])]
+        # a piece is known to the generator by its number: the slot where every group is one piece
+        first = min(problems)
+        requests = [
+            SampleRequest(
+                first + i,
+                piece[0].tokens,
+                tuple(place.seed for place in piece),
+                max_tokens=piece[0].ask.max_tokens,
+                greedy=self.greedy,
+            )
+            for i, piece in enumerate(pieces)
+        ]
+        found = {slot: _given(places, drafts[slot], self.version) for slot, places in asks.items()}
+        for slot in [slot for slot, own in found.items() if len(own) == len(asks[slot])]:
+            yield slot, _in_order(found[slot])
+        if not requests:
+            return
+        async for request, rollouts in self.generator.sample(requests):
+            piece = pieces[request - first]
+            slot = piece[0].slot
+            found[slot].update({place.number: each for place, each in zip(piece, rollouts, strict=True)})
+            if len(found[slot]) == len(asks[slot]):
+                yield slot, _in_order(found[slot])
+
+    def _places(
+        self, number: int, slot: int, asks: Sequence[Ask], problem: Problem, drafts: Sequence[Draft]
+    ) -> list[_Place]:
+        """One for each rollout that is asked for."""
+        final = is_final(asks)
+        places = [ask for ask in asks for _ in range(ask.count)]
+        return [
+            _Place(slot, i, ask, self.seed(slot, problem, (i,) if final else ("draft", number, i)))
+            for i, ask in enumerate(places)
+        ]
+
+    async def _encode(
+        self,
+        problems: Mapping[int, Problem],
+        places: Mapping[int, list[_Place]],
+        drafts: Mapping[int, Sequence[Draft]],
+    ) -> None:
+        """Give every place its tokens, each distinct prompt of a group encoded once, and given responses theirs."""
+        by_prompt: dict[tuple[int, str], list[_Place]] = {}
+        for slot, own in places.items():
+            for place in own:
+                by_prompt.setdefault((slot, place.ask.prompt), []).append(place)
+        wanted = {key: found for key, found in by_prompt.items() if any(place.ask.take is None for place in found)}
+        encoded = await self.generator.encode([prompt for _, prompt in wanted])
+        again: dict[int, list[_Place]] = {}
+        for ((slot, prompt), found), tokens in zip(wanted.items(), encoded, strict=True):
+            fits = 0 < len(tokens) <= self.config.generator.max_prompt_tokens
+            if not fits and drafts[slot] and prompt != problems[slot].prompt:
+                for place in found:
+                    place.ask = self.program.too_long(problems[slot], place.ask)
+                    again.setdefault(slot, []).append(place)
+                continue
+            _check_length(self.config, problems[slot], prompt, tokens)
+            for place in found:
+                place.tokens = tokens
+        if again:
+            await self._encode(problems, again, drafts)
+        texts = [place for own in places.values() for place in own if place.ask.text]
+        if texts:
+            responses = await self.generator.encode([place.ask.text or "" for place in texts])
+            for place, response in zip(texts, responses, strict=True):
+                place.response = response
+
+
+@dataclass
+class _Place:
+    """One rollout that is asked for."""
+
+    slot: int
+    number: int
+    """Among the round's rollouts of its group."""
+    ask: Ask
+    seed: int
+    tokens: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Of the prompt."""
+    response: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Of a response that is given."""
+
+
+def _pieces(slot: int, places: Sequence[_Place]) -> list[list[_Place]]:
+    """What is sampled for a group, by prompt and limit, in the order of first use: each is one request."""
+    found: dict[tuple[str, int | None], list[_Place]] = {}
+    for place in places:
+        if place.ask.text is None and place.ask.take is None:
+            found.setdefault((place.ask.prompt, place.ask.max_tokens), []).append(place)
+    return list(found.values())
+
+
+def _given(places: Sequence[_Place], drafts: Sequence[Draft], version: int) -> dict[int, Rollout]:
+    """The rollouts that need no sampling, by number: drafts that are taken, and given responses."""
+    found: dict[int, Rollout] = {}
+    for place in places:
+        if place.ask.take is not None:
+            found[place.number] = drafts[place.ask.take].rollout
+        elif place.ask.text is not None:
+            unknown = np.full(len(place.response), np.nan, np.float32)
+            found[place.number] = Rollout(
+                place.tokens, place.response, unknown, place.ask.text, "stop", place.seed, version
+            )
+    return found
+
+
+def _in_order(found: Mapping[int, Rollout]) -> tuple[Rollout, ...]:
+    return tuple(found[i] for i in range(len(found)))
+
+
+def _drafts(asks: Sequence[Ask], rollouts: Sequence[Rollout]) -> list[Draft]:
+    owners = [ask for ask in asks for _ in range(ask.count)]
+    return [Draft(rollout, ask.role, ask.parent) for ask, rollout in zip(owners, rollouts, strict=True)]
+
+
+def _solved(slot: int, asks: Sequence[Ask], rollouts: tuple[Rollout, ...], drafts: Sequence[Draft]) -> Solved:
+    parents = [ask.parent if ask.take is None else ask.take for ask in asks for _ in range(ask.count)]
+    return Solved(
+        slot, rollouts, tuple(drafts), np.array([-1 if parent is None else parent for parent in parents], np.int32)
+    )
+
+
+def _infra(drafts: Sequence[Draft]) -> bool:
+    return any(draft.verdict is not None and draft.verdict.status == "infra" for draft in drafts)
+
+
+async def _nothing() -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
+    return
+    yield
+
+
+def _check_length(config: Config, problem: Problem, prompt: str, tokens: Int32) -> None:
+    limit = config.generator.max_prompt_tokens
+    if not 0 < len(tokens) <= limit:
+        added = "" if prompt == problem.prompt else " with what its program adds to it"
+        raise UsageError(
+            f"The prompt of {problem.id} has {len(tokens)} tokens{added}, generator.max_prompt_tokens is "
+            f"{limit}: raise it, or set problems.over_long to drop or cut."
+        )
