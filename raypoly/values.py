@@ -79,6 +79,10 @@ class Problem:
     entry_point: str
     """The callable under test: `f`, or `Solution().twoSum`. Empty for `operations` and `stdin`."""
     tests: TestSuite
+    """They decide the reward. Nothing that the policy reads shows them or a result of theirs."""
+    public_tests: TestSuite | None = None
+    """Tests that the policy may see, with what its program gives on them; None where none are named. Some data sets
+    have them among `tests` too: `raypoly.problems.public_tests.set_apart` takes them out there."""
     prelude: str = ""
     """Python that runs before the candidate (imports, ListNode helpers)."""
     answer: Literal["completion", "fenced"] = "fenced"

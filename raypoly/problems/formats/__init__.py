@@ -106,7 +106,8 @@ def _check_texts(problem: Problem) -> Problem:
     """The problem unchanged. Raises `ValueError` where one of its texts can't be written as UTF-8."""
     names = ("id", "prompt", "prelude", "prefix", "solution")
     texts = {name: getattr(problem, name) for name in names}
-    texts |= {"tests": problem.tests.source, "checker": problem.tests.checker}
+    for name, suite in {"tests": problem.tests, "public_tests": problem.public_tests}.items():
+        texts |= {} if suite is None else {name: suite.source, f"{name}.checker": suite.checker}
     texts |= {f"metadata.{name}": text for name, text in problem.metadata.items()}
     for name, text in texts.items():
         if not is_utf8(text):

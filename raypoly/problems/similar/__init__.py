@@ -114,7 +114,7 @@ def _prepare(problem: Problem, hasher: GramHasher) -> _Compared:
     preference = (
         not problem.solution, -len(tests.source), -len(problem.prompt), problem.id, problem.prompt, tests.hash
     )  # fmt: skip
-    light = replace(problem, tests=TestSuite(tests.kind, ""))
+    light = replace(problem, tests=TestSuite(tests.kind, ""), public_tests=None)
     return _Compared(light, preference, names_of(problem), statement, hasher.grams(words))
 
 

@@ -49,6 +49,15 @@ def test_own_rows_say_all_parts_and_come_back_the_same(tests: Row) -> None:
     assert problem_of(row_of(problem), "file") == problem
 
 
+@pytest.mark.parametrize("tests", OWN_TESTS, ids=range(len(OWN_TESTS)))
+def test_public_tests_are_written_like_tests_and_come_back_the_same(tests: Row) -> None:
+    row = {"id": "a", "entry_point": "f", "tests": tests, "public_tests": tests}
+    problem = problem_of(row, "file")
+    assert problem.public_tests == problem.tests
+    assert row_of(problem) == row
+    assert refusal(row | {"public_tests": {"kind": "none"}}).startswith("public_tests")
+
+
 @pytest.mark.parametrize("row", [LEETCODE, HUMANEVAL, MBPP, PLUS, LCB, APPS, CONTEST], ids=range(7))
 def test_every_format_can_be_written_as_own_rows_and_carries_a_reference_time(row: Row) -> None:
     problem = problem_of(row | {"reference_seconds": 0.25}, "file")
@@ -88,6 +97,8 @@ def test_puzzles_come_back_with_their_budgets() -> None:
             "different lengths",
         ),
         ({"prelude": "\ud800"}, "prelude"),
+        ({"public_tests": {"kind": "stdin", "cases": [{"input": "", "output": ""}]}}, "public_tests: no program passes"),
+        ({"public_tests": {"kind": "check", "source": "def check(f):\n    assert '\ud800'"}}, "public_tests: holds half"),
     ],
 )
 def test_own_rows_are_read_strictly(changes: Row, reason: str) -> None:
