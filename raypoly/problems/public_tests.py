@@ -39,8 +39,8 @@ def set_apart(problem: Problem, n: int) -> Problem:
 
     At least one hidden test stays. So a problem is unchanged where all its tests are public, where it has one, or only
     copies of one, or none to tell apart. Of a `check(candidate)` the tests are the assertions of its body; other
-    statements are in both suites. Where one of those asserts something or uses the candidate, as loops do, it might show
-    a hidden test, and nothing is set apart.
+    statements are in both suites. Where one of those asserts something or uses the candidate, as loops do, it might
+    show a hidden test, and nothing is set apart.
     """
     tests, public = _tests_of(problem.tests), problem.public_tests
     if tests is None:

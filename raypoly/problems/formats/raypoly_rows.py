@@ -90,13 +90,18 @@ class OperationsTests(_Tests):
         return self
 
 
+class AnswerTests(_Tests):
+    kind: Literal["answer"]
+    answer: str = Field(min_length=1)
+
+
 _Suite = CallTests | CheckTests | StdinTests | OperationsTests
 
 
 class _Row(BaseModel):
     model_config = _STRICT
     id: str = Field(min_length=1)
-    tests: Annotated[_Suite, Field(discriminator="kind")]
+    tests: Annotated[_Suite | AnswerTests, Field(discriminator="kind")]
     public_tests: Annotated[_Suite, Field(discriminator="kind")] | None = None
     prompt: str = ""
     entry_point: EntryPoint | Literal[""] = ""
@@ -115,6 +120,9 @@ class _Row(BaseModel):
 
     @model_validator(mode="after")
     def _runs_one_program(self) -> _Row:
+        of_program = ("entry_point", "prelude", "prefix", "solution", "public_tests")
+        if self.tests.kind == "answer" and (given := [name for name in of_program if getattr(self, name)]):
+            raise ValueError(f"{given[0]}: tests of kind answer run no program, so leave it out")
         public = self.tests.kind if self.public_tests is None else self.public_tests.kind
         if public != self.tests.kind and not {public, self.tests.kind} <= _CALLED:
             raise ValueError(f"public_tests: no program passes tests of kind {public} and of kind {self.tests.kind}")
@@ -133,10 +141,12 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     return Problem(**{**dict(it), **suites})
 
 
-def _suite_of(tests: _Suite, given: Mapping[str, Any]) -> TestSuite:
+def _suite_of(tests: _Suite | AnswerTests, given: Mapping[str, Any]) -> TestSuite:
     """The suite; its cases are as they were `given`, in the row."""
     if isinstance(tests, CheckTests):
         return TestSuite("check", tests.source)
+    if isinstance(tests, AnswerTests):
+        return TestSuite("answer", tests.answer)
     comparison = "exact" if isinstance(tests, StdinTests) else tests.comparison
     checker = tests.checker if isinstance(tests, StdinTests) else ""
     return TestSuite(tests.kind, dumps(given["cases"]), comparison, checker)
@@ -156,8 +166,8 @@ def row_of(problem: Problem) -> dict[str, Any]:
 
 def _suite_row(suite: TestSuite) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": suite.kind}
-    if suite.kind == "check":
-        row["source"] = suite.source
+    if suite.kind in ("check", "answer"):
+        row["source" if suite.kind == "check" else "answer"] = suite.source
     else:
         row["cases"] = loads(suite.source)
     if suite.comparison != "exact":

@@ -108,7 +108,7 @@ class _Compared:
 
 
 def _prepare(problem: Problem, hasher: GramHasher) -> _Compared:
-    statement = words_of_prompt(problem.prompt)
+    statement = words_of_prompt("" if problem.tests.kind == "answer" else problem.prompt)
     words = statement.words if len(statement.words) >= _FEWEST_WORDS else ()
     tests = problem.tests
     preference = (
