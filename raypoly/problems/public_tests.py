@@ -1,8 +1,8 @@
 """A problem's public tests: those that its policy may see, apart from the hidden ones, which decide the reward.
 
-    problem = set_apart(problem, 3)
-    problem.public_tests                    # its own, else its first three; None where nothing can be set apart
-    problem.tests                           # none of the public ones
+problem = set_apart(problem, 3)
+problem.public_tests                    # its own, else its first three; None where nothing can be set apart
+problem.tests                           # none of the public ones
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from raypoly.problems.formats.long_integers import dumps, long_integers, loads
+from raypoly.problems.formats.long_integers import dumps, loads, long_integers
 from raypoly.problems.formats.python_source import parse_python
 from raypoly.values import Problem, TestSuite
 

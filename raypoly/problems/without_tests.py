@@ -15,6 +15,7 @@ from raypoly.judge import reads_texts
 from raypoly.problems.problem_set import ProblemSet
 from raypoly.values import Problem
 
+
 def with_tests(problems: Sequence[Problem]) -> list[Problem]:
     """The problems whose answers can be judged."""
     return [problem for problem in problems if problem.tests.kind != "none"]
@@ -38,8 +39,8 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
 
 
 def _require_no_program(what: str, of_programs: Collection[str], config: Config) -> None:
-    """Raise `UsageError`, which begins with `what`, if the objective needs something `of_programs`, or labels by a judge
-    that reads programs alone."""
+    """Raise `UsageError`, which begins with `what`, if the objective needs something `of_programs`, or labels by a
+    judge that reads programs alone."""
     needs = objectives.of_run(config).needs
     missing = [need for need in sorted(needs) if need in of_programs]
     if "labels" in needs and not reads_texts(config.judge):

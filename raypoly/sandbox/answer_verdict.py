@@ -1,6 +1,6 @@
 """The verdict of an answer: a value, which is compared with the right one. No process is started and nothing is run.
 
-    answer_verdict(TestSuite("answer", "[1, 2]"), "assert f(2) == [1,2]").passed
+answer_verdict(TestSuite("answer", "[1, 2]"), "assert f(2) == [1,2]").passed
 """
 
 from __future__ import annotations

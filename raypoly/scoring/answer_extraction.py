@@ -15,19 +15,17 @@ _OPEN, _CLOSE = "[ANSWER]", "[/ANSWER]"
 def extract_answer(response: str) -> str | None:
     """The text of the answer; None if there is none.
 
-    It is in the last `[ANSWER]` element that is not blank, which may lack its end, or its start where the prompt ends in
-    that; else anywhere. There the last assertion counts, up to a blank line or a fence; else the last fenced block;
+    It is in the last `[ANSWER]` element that is not blank, which may lack its end, or its start where the prompt ends
+    in that; else anywhere. There the last assertion counts, up to a blank line or a fence; else the last fenced block;
     else the whole element, or without one the response's last line, less the marks of Markdown around it.
     """
     opened = response.split(_OPEN)
     elements = [part.partition(_CLOSE)[0] for part in (opened[1:] or opened[:1])]
     element = next((part for part in reversed(elements) if part.strip()), "")
     lines = element.split("\n")
-    answer = _last_assertion(lines) or _last_block(lines)
-    if not answer and _OPEN not in response and _CLOSE not in response:
-        last = next((line for line in reversed(lines) if line.strip()), "")
-        answer = last.strip().strip("`*")
-    return (answer or element).strip() or None
+    last = next((line for line in reversed(lines) if line.strip()), "").strip().strip("`*")
+    whole = element if _OPEN in response or _CLOSE in response else last
+    return (_last_assertion(lines) or _last_block(lines) or whole).strip() or None
 
 
 def _last_assertion(lines: Sequence[str]) -> str:

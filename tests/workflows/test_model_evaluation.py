@@ -96,7 +96,8 @@ def test_a_server_that_is_asked_for_values_is_measured_by_comparing_them(start: 
     rows = [{"id": f"v{n}", "prompt": "Say it.", "tests": {"kind": "answer", "answer": right}} for n in range(2)]
     file = write_rows(tmp_path / "rows.jsonl", rows)
     with running(AnsweringServer()) as server:
-        driver = start("values", "--endpoint", server.url, "--name", "solver", "--problems", str(file), "--samples", "6")
+        words = ["--endpoint", server.url, "--name", "solver", "--problems", str(file), "--samples", "6"]
+        driver = start("values", *words)
         driver.complete()
     seeds = {row["id"]: [derive(0, "evaluate model", row["id"], i) % (1 << 31) for i in range(6)] for row in rows}
     results = driver.results

@@ -27,7 +27,7 @@ PLAIN = "plain"
 Render = Callable[[Sequence[Mapping[str, Any]]], str]
 """The prompt of chat messages, each `{"role": ..., "content": ...}`."""
 OWN = ("base", "chat", "statement", "message")
-"""Templates that lie beside this file; the one named `statement` is the statement alone, `message` that as a message."""
+"""Templates that lie beside this file; `statement` is the statement alone, and `message` the same as a message."""
 _FOR_PROGRAMS = ("base", "chat")
 """Those that ask for a program."""
 _ROLE = re.compile(r"^<<(system|user|assistant)>>[ \t]*\n", re.MULTILINE)
@@ -152,8 +152,8 @@ def _with_prompt(problem: Problem, template: PromptTemplate, render: Render | No
         )
     if problem.tests.kind == "answer" and template.name in _FOR_PROGRAMS:
         raise UsageError(
-            f"{key}={template.name} asks for a program, and {problem.id} of {problem.source or 'its source'} asks for a "
-            f"value: set {key}=statement, or message for a chat model."
+            f"{key}={template.name} asks for a program, and {problem.id} of {problem.source or 'its source'} asks for "
+            f"a value: set {key}=statement, or message for a chat model."
         )
     parts = split_prompt(problem)
     given = parts.statement, parts.signature

@@ -129,5 +129,5 @@ def test_training_needs_no_programs_or_says_that_there_are_none(tmp_path: Path) 
     with pytest.raises(UsageError, match="2 of 3 training problems are answered by a value, not a program") as caught:
         require("objective.name=diver")
     assert "needs statements" in str(caught.value)
-    with pytest.raises(UsageError, match="set judge.name=openai"):
+    with pytest.raises(UsageError, match=r"set judge\.name=openai"):
         require("judge.name=structural")
