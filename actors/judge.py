@@ -197,7 +197,7 @@ class JudgeClient:
         self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict], fresh: bool = False
     ) -> Labels:
         """Labels of the N rollouts. Only texts and evidence travel: no tokens, no tests. `fresh`: past kept answers."""
-        shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), solution="")
+        shown = replace(problem, tests=TestSuite(problem.tests.kind, ""), public_tests=None, solution="")
         tokens, logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
         texts = [replace(each, prompt_tokens=tokens, tokens=tokens, logprobs=logprobs) for each in rollouts]
         answer: JudgeAnswer[Labels] = await self._call(

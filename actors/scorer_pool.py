@@ -262,7 +262,7 @@ class ScorerPool:
             return
         suite = (problem.tests.hash, self._reference(problem.tests))
         tests, solution = replace(problem.tests, source=""), problem.solution if chunk.calibrates else ""
-        bare = replace(chunk.state.limited(), tests=tests, solution=solution)
+        bare = replace(chunk.state.limited(), tests=tests, public_tests=None, solution=solution)
         started, actor = worker.started, worker.actor
         try:
             with self._context.in_flight.waiting("score", f"scorer-{worker.index}", actor):

@@ -176,8 +176,8 @@ class ProblemsConfig(Section):
     template: str = Field(
         "none",
         description="How prompts are made: as the source has them (`none`), by a template for base models (`base`) or "
-        "for chat models (`chat`, needs `chat_template`), as the bare statement (`statement`), or by your "
-        "own file (docs/data.md).",
+        "for chat models (`chat`, needs `chat_template`), as the bare statement (`statement`, or `message` for chat "
+        "models), or by your own file (docs/data.md).",
     )
     over_long: Literal["refuse", "drop", "cut"] = Field(
         "refuse",

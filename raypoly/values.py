@@ -29,7 +29,7 @@ Status = Literal["passed", "wrong", "error", "timeout", "memory", "no_code", "in
 STATUSES: tuple[str, ...] = get_args(Status)
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "validation", "test"]
-TestKind = Literal["calls", "check", "stdin", "operations", "none"]
+TestKind = Literal["calls", "check", "stdin", "operations", "answer", "none"]
 Comparison = Literal["exact", "json"]
 
 
@@ -45,6 +45,8 @@ class TestSuite:
     that standard input. Its output is compared line by line, numbers by value, or given to `checker`.
     `kind="operations"`: `source` is JSON, a list of `{"operations": ["LRUCache", "put", "get"], "args": [[2], [1, 1],
     [1]], "expected": [null, null, 1]}`: the first operation makes an object, the others are its methods.
+    `kind="answer"`: the problem asks for a value, not for a program. `source` is the right one, a Python literal or a
+    text. Nothing is run: the response's answer is compared with it, literals by value.
     `kind="none"`: no tests (`source` is empty). Nothing is run and each verdict is `no_code`: the reward function
     alone values the response.
     """
@@ -59,6 +61,11 @@ class TestSuite:
     checker: str = ""
     """For `stdin` with several right outputs: a Python program that decides on an unexpected output. It is run as
     `checker.py input.txt correct_output.txt solution_output.txt` and prints 1 or 0."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether responses have programs that are run."""
+        return self.kind not in ("answer", "none")
 
     @cached_property
     def hash(self) -> str:
@@ -79,6 +86,10 @@ class Problem:
     entry_point: str
     """The callable under test: `f`, or `Solution().twoSum`. Empty for `operations` and `stdin`."""
     tests: TestSuite
+    """They decide the reward. Nothing that the policy reads shows them or a result of theirs."""
+    public_tests: TestSuite | None = None
+    """Tests that the policy may see, with what its program gives on them; None where none are named. Some data sets
+    have them among `tests` too: `raypoly.problems.public_tests.set_apart` takes them out there."""
     prelude: str = ""
     """Python that runs before the candidate (imports, ListNode helpers)."""
     answer: Literal["completion", "fenced"] = "fenced"

@@ -31,8 +31,9 @@ class EvaluationPromptsConfig(Section):
 
     template: str = Field(
         "auto",
-        description="`auto`: `chat` if the model has a chat template or is behind an endpoint, else `none`. `none`: "
-        "the prompts that the problems have. Others as in problems.template.",
+        description="`auto`: `chat` if the model has a chat template or is behind an endpoint (`message` where all "
+        "problems ask for a value), else `none`. `none`: the prompts that the problems have. Others as in "
+        "problems.template.",
     )
     chat_template: str | None = Field(
         None,

@@ -54,16 +54,18 @@ def weights_digest(folder: Path) -> str:
 def template_name(config: ModelEvaluationConfig, problems: Sequence[Candidate]) -> str:
     """The template in use: `prompts.template`, or for `auto` by whether the model has a chat template.
 
-    Problems that are answered by going on with their own prompt keep it with `auto`.
+    Problems that are answered by going on with their own prompt keep it with `auto`; in a chat, those that are answered
+    by a value are asked by `message`.
     """
     name = config.prompts.template
     if name != "auto":
         return name
     if any(it.problem.answer == "completion" for it in problems):
         return NONE
+    chat = "message" if all(it.problem.tests.kind == "answer" for it in problems) else "chat"
     if config.endpoint.url is not None or config.prompts.chat_template is not None:
-        return "chat"
-    return "chat" if load_tokenizer(str(config.model.path), "model.path").chat_template else NONE
+        return chat
+    return chat if load_tokenizer(str(config.model.path), "model.path").chat_template else NONE
 
 
 def is_plain(template: str) -> bool:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Self
 
 from raypoly.preparing.decision_log import Decision
+from raypoly.problems.public_tests import public_digest
 from raypoly.values import Problem
 
 MEMORY = 64 << 20
@@ -88,10 +89,12 @@ class Candidate:
     samples: int = 0
     passes: int | None = None
     """The number of samples that passed; None without sampling."""
+    has_public_tests: bool = False
 
     @classmethod
     def of(cls, problem: Problem, facts: SourceFacts, buffer: ProblemBuffer) -> Self:
-        return cls(problem.id, buffer.add(problem), facts, bool(problem.solution))
+        public = problem.public_tests is not None
+        return cls(problem.id, buffer.add(problem), facts, bool(problem.solution), has_public_tests=public)
 
     @property
     def problem(self) -> Problem:
@@ -122,7 +125,7 @@ def _with_facts(it: Candidate, facts: Mapping[str, Any]) -> Candidate:
 def content_hash(problem: Problem) -> str:
     """SHA-256, hex, of a problem's content, without its id and place."""
     parts = [problem.prompt, problem.entry_point, problem.tests.hash, problem.prelude, problem.answer, problem.prefix]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([*parts, *public_digest(problem)]).encode()).hexdigest()
 
 
 def contents_hash(candidates: Iterable[Candidate]) -> str:

@@ -1,6 +1,7 @@
 """A preparation's result: for each split a Parquet file with provenance, and the same as JSON lines.
 
-    data/train.parquet      raypoly's own row as columns (tests as JSON text) beside where each problem comes from
+    data/train.parquet      raypoly's own row as columns (tests as JSON text) beside where each problem comes from;
+                            `public_tests` is a column where any problem has such tests
     data/train.jsonl        raypoly's own rows (docs/problem-formats.md), provenance in their metadata
 
 The bytes depend only on the problems: they contain no time, path or machine.
@@ -47,6 +48,8 @@ SCHEMA = pa.schema(
         ("passes", pa.int64()),
     ]
 )
+_WITH_PUBLIC = SCHEMA.append(pa.field("public_tests", pa.string()))
+"""Of a file in which any problem has public tests."""
 _ROW_GROUP = 256
 _GROUP_CHARACTERS = 64 << 20
 """The most characters of tests in one group."""
@@ -60,9 +63,11 @@ def write_jsonl(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
 
 def write_parquet(candidates: Iterable[Candidate], file: IO[bytes]) -> None:
     """The same, and provenance in columns of its own."""
-    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        for rows in _row_groups(map(_columns, candidates)):
-            writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+    kept = list(candidates)
+    schema = _WITH_PUBLIC if any(it.has_public_tests for it in kept) else SCHEMA
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for rows in _row_groups(map(_columns, kept)):
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
 def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -119,6 +124,7 @@ def _columns(it: Candidate) -> dict[str, Any]:
         "answer": problem.answer,
         "reference_seconds": problem.reference_seconds,
         "tests": dumps(row["tests"]),
+        "public_tests": dumps(row["public_tests"]) if problem.public_tests else None,
         "metadata": json.dumps(dict(problem.metadata), sort_keys=True),
         **_provenance(problem, facts),
         "prompt_tokens": it.prompt_tokens,

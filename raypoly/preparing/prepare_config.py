@@ -117,7 +117,7 @@ class PromptsConfig(Section):
     template: str = Field(
         "none",
         description="How prompts are made: as the source has them (`none`), or by a template as in problems.template: "
-        "`base`, `chat`, `statement`, or a text file (docs/data.md).",
+        "`base`, `chat`, `statement`, `message`, or a text file (docs/data.md).",
     )
     chat_template: str | None = Field(
         None,

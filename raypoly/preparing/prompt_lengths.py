@@ -88,7 +88,7 @@ async def decide_lengths(
     if config.over_long == "cut":
         # all at once, and so without their tests
         long = [
-            replace(it.problem, tests=TestSuite("none", ""))
+            replace(it.problem, tests=TestSuite("none", ""), public_tests=None)
             for it, tokens in zip(candidates, counts, strict=True)
             if tokens > limit
         ]

@@ -69,6 +69,8 @@ def _read_split(path: Path) -> list[Problem]:
                 raise row
             own = {name: row[name] for name in _COLUMNS if row.get(name)}
             own |= {"tests": loads(row["tests"]), "metadata": loads(row["metadata"])}
+            if row.get("public_tests"):
+                own["public_tests"] = loads(row["public_tests"])
             found.append(problem_of(own, row["source"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{path} row {number} is no row of raypoly prepare's: {error}.") from error

@@ -17,6 +17,7 @@ from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems.formats.row_fields import Identifier, error_reason
 from raypoly.problems.formats.row_files import read_lines
+from raypoly.problems.public_tests import public_digest
 from raypoly.seeds import derive
 from raypoly.values import Problem, Split
 
@@ -126,12 +127,15 @@ def describe_splits(problems: ProblemSet, config: ProblemsConfig) -> str:
 
 
 def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
-    """SHA-256, hex, over what the problems say, in order. The path of their file is not part of it."""
+    """SHA-256, hex, over what the problems say, in order. The path of their file is not part of it, and of public tests
+    only what `public_digest` names is: sets that were read before there were any keep their hash.
+    """
     digest = hashlib.sha256()
     for name in sorted(splits):
         for p in splits[name]:
             answer = [] if p.answer == "fenced" and not p.prefix else [p.answer, p.prefix]
-            digest.update(json.dumps([name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, *answer]).encode())
+            parts = [name, p.id, p.prompt, p.entry_point, p.tests.hash, p.prelude, *answer, *public_digest(p)]
+            digest.update(json.dumps(parts).encode())
     return digest.hexdigest()
 
 

@@ -1,11 +1,12 @@
-"""Problems without tests, whose answers only a user's own reward function can judge.
+"""Problems whose answers are no programs: without tests, which only a user's own reward function can judge, or with an
+answer that is compared.
 
 require_tests(problem_set, config)      # refuses a reward or an objective that would take "not run" for "wrong"
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from raypoly import objectives
 from raypoly.config import Config
@@ -14,29 +15,34 @@ from raypoly.judge import reads_texts
 from raypoly.problems.problem_set import ProblemSet
 from raypoly.values import Problem
 
-PROGRAMS = {"outcomes": "outcomes", "statements": "statements"}
-"""Needs of an objective that only programs meet, and their names in messages."""
-
 
 def with_tests(problems: Sequence[Problem]) -> list[Problem]:
-    """The problems whose answers can be run."""
+    """The problems whose answers can be judged."""
     return [problem for problem in problems if problem.tests.kind != "none"]
 
 
 def require_tests(problem_set: ProblemSet, config: Config) -> None:
-    """Raise `UsageError` where problems to train on have no tests, and the reward or the objective needs them."""
+    """Raise `UsageError` where problems to train on have no tests, or an answer in place of them, and the reward or the
+    objective needs what only programs have."""
     train = problem_set.splits["train"]
-    without = next((problem.id for problem in train if problem.tests.kind == "none"), None)
-    if without is None:
-        return
-    what = f"{len(train) - len(with_tests(train))} of {len(train)} training problems have no tests to run ({without})"
-    if config.reward.name in ("passed", "fraction"):
-        raise UsageError(
-            f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score and "
-            "reward.compute_score=package.module:function, or leave them out by problems.exclude."
-        )
+    if untested := [problem.id for problem in train if problem.tests.kind == "none"]:
+        what = f"{len(untested)} of {len(train)} training problems have no tests to run ({untested[0]})"
+        if config.reward.name in ("passed", "fraction"):
+            raise UsageError(
+                f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score "
+                "and reward.compute_score=package.module:function, or leave them out by problems.exclude."
+            )
+        _require_no_program(what, ("outcomes", "statements"), config)
+    if asked := [problem.id for problem in train if problem.tests.kind == "answer"]:
+        what = f"{len(asked)} of {len(train)} training problems are answered by a value, not a program ({asked[0]})"
+        _require_no_program(what, ("statements",), config)  # its outcome is what was answered
+
+
+def _require_no_program(what: str, of_programs: Collection[str], config: Config) -> None:
+    """Raise `UsageError`, which begins with `what`, if the objective needs something `of_programs`, or labels by a
+    judge that reads programs alone."""
     needs = objectives.of_run(config).needs
-    missing = [PROGRAMS[need] for need in sorted(needs) if need in PROGRAMS]
+    missing = [need for need in sorted(needs) if need in of_programs]
     if "labels" in needs and not reads_texts(config.judge):
         raise UsageError(
             f"{what}, and judge.name={config.judge.name} finds strategies in programs alone, which objective.name="

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, SandboxError, UsageError
 from raypoly.lru_cache import LRUCache
+from raypoly.sandbox.answer_verdict import answer_verdict
 from raypoly.sandbox.candidate_process import NONCE
 from raypoly.sandbox.case_run import CaseRun
 from raypoly.sandbox.channel import ChildGone, Clock, Garbled, OutOfTime
@@ -69,14 +70,17 @@ class Sandbox:
         return self._running_zygote().pid
 
     def score(self, problem: Problem, code: str | None) -> Verdict:
-        """The verdict of one program; `infra` if the sandbox failed twice.
+        """The verdict of one program, or of an answer, which is compared here; `infra` if the sandbox failed twice.
 
         Raises `BrokenTests` if the problem's tests or prelude can't be run with any program.
         """
         if problem.tests.kind == "none":
             return Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
         if code is None:
-            return Verdict("no_code", 0, 0, 0.0, "no code in the response")
+            what = "code" if problem.tests.runs else "answer"
+            return Verdict("no_code", 0, 0, 0.0, f"no {what} in the response")
+        if problem.tests.kind == "answer":
+            return answer_verdict(problem.tests, code)
         try:
             return self._with_one_retry(lambda: self._score(problem, code))
         except SandboxError as error:
@@ -87,7 +91,7 @@ class Sandbox:
 
         Raises `BrokenTests`, and `SandboxError` if the sandbox failed twice.
         """
-        if not problem.solution:
+        if not problem.solution or not problem.tests.runs:
             return None
         outcome = self._with_one_retry(lambda: self._run(problem, problem.solution))
         if outcome.status == "passed" and isinstance(self._suite(problem), Cases):

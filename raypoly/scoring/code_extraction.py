@@ -1,6 +1,6 @@
 """Finds the program in a model's response.
 
-    code = extract_code(problem, response)  # None without a program: the verdict is `no_code`
+    code = extract_code(problem, response)  # None without a program, or an answer: the verdict is `no_code`
 
 Nothing is parsed or run here. The time is linear in any response: a line is read at most twice, and no pattern
 backtracks beyond its line.
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from raypoly.scoring.answer_extraction import extract_answer
 from raypoly.values import Problem
 
 _FENCE = re.compile(r"((?:[ \t]*>)*)([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\n]*)$")
@@ -35,12 +36,14 @@ _OUTPUT = re.compile(r"\blambda\b|\bprint\(|\bstdout\b")
 
 
 def extract_code(problem: Problem, response: str) -> str | None:
-    """The program of a response; None if there is none.
+    """The program of a response, or its answer (`answer_extraction`) to tests of kind `answer`; None if there is none.
 
     For `answer="completion"` it is `problem.prefix + response`. For `fenced` it is the last block of Python that
     defines the entry point, after the earlier blocks that it needs; else the last block of Python. Without a fence, a
     `[PYTHON]` or `<code>` element, or else a run of lines of code, is a block.
     """
+    if problem.tests.kind == "answer":
+        return extract_answer(_answered(response))
     if problem.answer == "completion":
         return problem.prefix + response if response.strip() else None
     programs = _programs(response)

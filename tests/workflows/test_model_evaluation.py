@@ -14,9 +14,10 @@ from raypoly.metrics.pass_at_k import pass_at_k
 from raypoly.problems import build_problem_set
 from raypoly.problems.formats import row_of
 from raypoly.seeds import derive
-from tests.support.answering_server import AnsweringServer
+from tests.support.answering_server import RIGHT, AnsweringServer
 from tests.support.evaluation_process import EvaluationDriver, write_problems
 from tests.support.faulty_front import running
+from tests.support.preparation_rows import write_rows
 from tests.support.ray_machines import Machines
 
 Start = Callable[..., EvaluationDriver]
@@ -88,3 +89,19 @@ def test_a_server_is_measured_through_faults_and_its_key_is_in_no_file(start: St
     files = [path for path in driver.folder.rglob("*") if path.is_file()]
     assert len(files) > 4
     assert [path for path in [*files, driver.log_file] if b"sk-very-secret" in path.read_bytes()] == []
+
+
+def test_a_server_that_is_asked_for_values_is_measured_by_comparing_them(start: Start, tmp_path: Path) -> None:
+    right = RIGHT.strip("`").removeprefix("python\n")
+    rows = [{"id": f"v{n}", "prompt": "Say it.", "tests": {"kind": "answer", "answer": right}} for n in range(2)]
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+    with running(AnsweringServer()) as server:
+        words = ["--endpoint", server.url, "--name", "solver", "--problems", str(file), "--samples", "6"]
+        driver = start("values", *words)
+        driver.complete()
+    seeds = {row["id"]: [derive(0, "evaluate model", row["id"], i) % (1 << 31) for i in range(6)] for row in rows}
+    results = driver.results
+    assert (results["template"], results["no_code"]) == ("message", 0)
+    assert results["problems"]["correct"] == [sum(seed % 2 == 0 for seed in of) for of in seeds.values()]
+    samples = pq.read_table(driver.folder / "samples.parquet").to_pylist()
+    assert {row["status"] for row in samples} == {"passed", "wrong"}

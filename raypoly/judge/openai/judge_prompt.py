@@ -234,7 +234,7 @@ def show_programs(
         places=tuple(None if text is None else index[text_digest(by_text[text])] for text in whole),
         parsed=all(v.evidence is not None for text, v in zip(whole, verdicts, strict=True) if text is not None),
         shortened=sum(len(text) > limit for text in by_text),
-        programs=problem.tests.kind != "none",
+        programs=problem.tests.runs,
     )
 
 
@@ -244,7 +244,7 @@ def text_digest(text: str) -> str:
 
 
 def _text_of(problem: Problem, rollout: Rollout, verdict: Verdict, view: str) -> str | None:
-    if problem.tests.kind == "none":  # its verdict is `no_code`, since nothing is run
+    if not problem.tests.runs:  # the strategy is in the words, and `no_code` says nothing of them
         return rollout.text if rollout.text.strip() else None
     if verdict.status == "no_code":
         return None

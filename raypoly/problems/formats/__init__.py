@@ -27,6 +27,7 @@ from raypoly.problems.formats import (
     leetcode,
     livecodebench,
     mbpp,
+    output_prediction,
     raypoly_rows,
     test_lists,
 )
@@ -70,6 +71,8 @@ def _refuse_bigcodebench(row: Row) -> NoReturn:
 FORMATS = (
     Format("raypoly", raypoly_rows.recognises, raypoly_rows.to_problem),
     Format("LiveCodeBench", livecodebench.recognises, livecodebench.to_problem),
+    Format("code execution", output_prediction.recognises, output_prediction.to_problem),
+    Format("test output prediction", output_prediction.recognises_test, output_prediction.to_problem_test),
     Format("CodeContests", code_contests.recognises, code_contests.to_problem),
     Format("CodeContests+", code_contests.recognises_plus, code_contests.to_problem_plus),
     Format("Codeforces", codeforces.recognises, codeforces.to_problem),
@@ -106,7 +109,8 @@ def _check_texts(problem: Problem) -> Problem:
     """The problem unchanged. Raises `ValueError` where one of its texts can't be written as UTF-8."""
     names = ("id", "prompt", "prelude", "prefix", "solution")
     texts = {name: getattr(problem, name) for name in names}
-    texts |= {"tests": problem.tests.source, "checker": problem.tests.checker}
+    for name, suite in {"tests": problem.tests, "public_tests": problem.public_tests}.items():
+        texts |= {} if suite is None else {name: suite.source, f"{name}.checker": suite.checker}
     texts |= {f"metadata.{name}": text for name, text in problem.metadata.items()}
     for name, text in texts.items():
         if not is_utf8(text):

@@ -83,10 +83,12 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         raise ValueError("description: it needs an <image>, which is not in the row")
     if it.input_file or it.output_file:
         raise ValueError(f"input_file: the program reads or writes the file {it.input_file or it.output_file}")
-    columns = ("public_tests", "private_tests", "generated_tests")
-    tests = stdin_suite(pair for name in columns for pair in pairs_of(getattr(it, name), name))
+    public = list(pairs_of(it.public_tests, "public_tests"))
+    columns = ("private_tests", "generated_tests")
+    tests = stdin_suite([*public, *(pair for name in columns for pair in pairs_of(getattr(it, name), name))])
+    shown = stdin_suite(public) if public else None
     prompt, solution = prompt_of(stdin_description(it.description)), first_program(_in_python(it.solutions))
-    return it.make_problem(it.name, prompt, tests, solution=solution)
+    return it.make_problem(it.name, prompt, tests, solution=solution, public_tests=shown)
 
 
 def to_problem_plus(row: Mapping[str, Any]) -> Problem:

@@ -2,13 +2,14 @@
 
 Codeforces cuts a long test off with an ellipsis: such a test is left out, and `official_tests_complete` says whether
 any is missing. What is left still refuses wrong programs, and may let slow ones by. Where several answers are right,
-`generated_checker` is a program that decides.
+`generated_checker` is a program that decides. The first tests, as far as they are the statement's examples, are public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from raypoly.problems.formats.code_contests import pairs_of
@@ -75,8 +76,17 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
     if not it.official_tests:
         raise ValueError("official_tests: there are none; those in generated_tests/ are rows of their own")
     prompt, tests = prompt_of(_statement(it)), pairs_of(it.official_tests, "official_tests")
-    whole = (test for test in tests if not any(text.rstrip().endswith("...") for text in test))
-    return it.make_problem(it.id, prompt, stdin_suite(whole, it.generated_checker.strip()))
+    whole = [test for test in tests if not any(text.rstrip().endswith("...") for text in test)]
+    examples = {_words_of(example) for example in pairs_of(it.examples, "examples")}
+    public = list(takewhile(lambda test: _words_of(test) in examples, whole))
+    checker = it.generated_checker.strip()
+    shown = stdin_suite(public, checker) if public else None
+    return it.make_problem(it.id, prompt, stdin_suite(whole, checker), public_tests=shown)
+
+
+def _words_of(test: tuple[str, str]) -> tuple[tuple[str, ...], ...]:
+    """A test without its white space, in which an example and the official test differ."""
+    return tuple(tuple(text.split()) for text in test)
 
 
 def _statement(it: _Row) -> str:

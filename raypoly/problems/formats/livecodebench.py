@@ -71,7 +71,8 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    tests = _tests(it.public_test_cases, "public_test_cases") + _tests(it.private_test_cases, "private_test_cases")
+    public = _tests(it.public_test_cases, "public_test_cases")
+    tests = public + _tests(it.private_test_cases, "private_test_cases")
     name = function_name(it.metadata)
     kinds = {test.testtype or ("functional" if name else "stdin") for test in tests}
     if len(kinds) > 1 or not kinds <= {"functional", "stdin"}:
@@ -81,8 +82,13 @@ def to_problem(row: Mapping[str, Any]) -> Problem:
         raise ValueError("metadata: no func_name, which functional tests need")
     entry_point = entry_point_of(it.starter_code or "class Solution", name) if called else ""
     description = it.question_content if called else stdin_description(it.question_content)
-    suite = functional_suite(tests) if called else stdin_suite((test.input, test.output) for test in tests)
-    return it.make_problem(it.question_id, prompt_of(description, it.starter_code), suite, entry_point, PRELUDE)
+    suite_of = functional_suite if called else _stdin_tests
+    prompt, shown = prompt_of(description, it.starter_code), suite_of(public) if public else None
+    return it.make_problem(it.question_id, prompt, suite_of(tests), entry_point, PRELUDE, public_tests=shown)
+
+
+def _stdin_tests(tests: list[LiveCodeBenchTest]) -> TestSuite:
+    return stdin_suite((test.input, test.output) for test in tests)
 
 
 def _tests(column: Any, name: str) -> list[LiveCodeBenchTest]:

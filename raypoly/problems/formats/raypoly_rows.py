@@ -16,6 +16,8 @@ from raypoly.problems.formats.row_fields import EntryPoint
 from raypoly.values import Comparison, Problem, TestSuite
 
 _STRICT = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+_CALLED = {"calls", "check"}
+"""Kinds of tests that call the entry point."""
 
 
 class BudgetRow(TypedDict, total=False):
@@ -88,10 +90,19 @@ class OperationsTests(_Tests):
         return self
 
 
+class AnswerTests(_Tests):
+    kind: Literal["answer"]
+    answer: str = Field(min_length=1)
+
+
+_Suite = CallTests | CheckTests | StdinTests | OperationsTests
+
+
 class _Row(BaseModel):
     model_config = _STRICT
     id: str = Field(min_length=1)
-    tests: Annotated[CallTests | CheckTests | StdinTests | OperationsTests, Field(discriminator="kind")]
+    tests: Annotated[_Suite | AnswerTests, Field(discriminator="kind")]
+    public_tests: Annotated[_Suite, Field(discriminator="kind")] | None = None
     prompt: str = ""
     entry_point: EntryPoint | Literal[""] = ""
     prelude: str = ""
@@ -103,8 +114,18 @@ class _Row(BaseModel):
 
     @model_validator(mode="after")
     def _names_what_is_called(self) -> _Row:
-        if self.tests.kind in ("calls", "check") and not self.entry_point:
+        if self.tests.kind in _CALLED and not self.entry_point:
             raise ValueError(f"entry_point: tests of kind {self.tests.kind} call it, so it has to be there")
+        return self
+
+    @model_validator(mode="after")
+    def _runs_one_program(self) -> _Row:
+        of_program = ("entry_point", "prelude", "prefix", "solution", "public_tests")
+        if self.tests.kind == "answer" and (given := [name for name in of_program if getattr(self, name)]):
+            raise ValueError(f"{given[0]}: tests of kind answer run no program, so leave it out")
+        public = self.tests.kind if self.public_tests is None else self.public_tests.kind
+        if public != self.tests.kind and not {public, self.tests.kind} <= _CALLED:
+            raise ValueError(f"public_tests: no program passes tests of kind {public} and of kind {self.tests.kind}")
         return self
 
 
@@ -114,14 +135,21 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
     it = _Row.model_validate(row)
-    tests = it.tests
+    suites = {"tests": _suite_of(it.tests, row["tests"])}
+    if it.public_tests is not None:
+        suites["public_tests"] = _suite_of(it.public_tests, row["public_tests"])
+    return Problem(**{**dict(it), **suites})
+
+
+def _suite_of(tests: _Suite | AnswerTests, given: Mapping[str, Any]) -> TestSuite:
+    """The suite; its cases are as they were `given`, in the row."""
     if isinstance(tests, CheckTests):
-        suite = TestSuite("check", tests.source)
-    else:
-        comparison = "exact" if isinstance(tests, StdinTests) else tests.comparison
-        checker = tests.checker if isinstance(tests, StdinTests) else ""
-        suite = TestSuite(tests.kind, dumps(row["tests"]["cases"]), comparison, checker)
-    return Problem(tests=suite, **{name: value for name, value in it if name != "tests"})
+        return TestSuite("check", tests.source)
+    if isinstance(tests, AnswerTests):
+        return TestSuite("answer", tests.answer)
+    comparison = "exact" if isinstance(tests, StdinTests) else tests.comparison
+    checker = tests.checker if isinstance(tests, StdinTests) else ""
+    return TestSuite(tests.kind, dumps(given["cases"]), comparison, checker)
 
 
 def row_of(problem: Problem) -> dict[str, Any]:
@@ -129,16 +157,21 @@ def row_of(problem: Problem) -> dict[str, Any]:
 
     Raises `ValueError` where the tests are no JSON.
     """
-    tests: dict[str, Any] = {"kind": problem.tests.kind}
-    if problem.tests.kind == "check":
-        tests["source"] = problem.tests.source
-    else:
-        tests["cases"] = loads(problem.tests.source)
-    if problem.tests.comparison != "exact":
-        tests["comparison"] = problem.tests.comparison
-    if problem.tests.checker:
-        tests["checker"] = problem.tests.checker
     names = ("prompt", "entry_point", "prelude", "prefix", "answer", "solution", "reference_seconds")
     parts = {name: getattr(problem, name) for name in names} | {"metadata": dict(problem.metadata)}
     kept = {name: value for name, value in parts.items() if value and (name, value) != ("answer", "fenced")}
-    return {"id": problem.id, **kept, "tests": tests}
+    public = {} if problem.public_tests is None else {"public_tests": _suite_row(problem.public_tests)}
+    return {"id": problem.id, **kept, "tests": _suite_row(problem.tests), **public}
+
+
+def _suite_row(suite: TestSuite) -> dict[str, Any]:
+    row: dict[str, Any] = {"kind": suite.kind}
+    if suite.kind in ("check", "answer"):
+        row["source" if suite.kind == "check" else "answer"] = suite.source
+    else:
+        row["cases"] = loads(suite.source)
+    if suite.comparison != "exact":
+        row["comparison"] = suite.comparison
+    if suite.checker:
+        row["checker"] = suite.checker
+    return row

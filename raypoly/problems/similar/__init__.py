@@ -108,13 +108,13 @@ class _Compared:
 
 
 def _prepare(problem: Problem, hasher: GramHasher) -> _Compared:
-    statement = words_of_prompt(problem.prompt)
+    statement = words_of_prompt("" if problem.tests.kind == "answer" else problem.prompt)
     words = statement.words if len(statement.words) >= _FEWEST_WORDS else ()
     tests = problem.tests
     preference = (
         not problem.solution, -len(tests.source), -len(problem.prompt), problem.id, problem.prompt, tests.hash
     )  # fmt: skip
-    light = replace(problem, tests=TestSuite(tests.kind, ""))
+    light = replace(problem, tests=TestSuite(tests.kind, ""), public_tests=None)
     return _Compared(light, preference, names_of(problem), statement, hasher.grams(words))
 
 

@@ -8,6 +8,7 @@ A bare number or a hash is no name: `11` is another problem in each data set.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +33,10 @@ class ProblemNames:
 
 
 def names_of(problem: Problem) -> ProblemNames:
-    """By its id, and by the `title` and `url` of its metadata."""
+    """By its id, and by the `title` and `url` of its metadata; where it asks for a value, by its prompt alone."""
+    if problem.tests.kind == "answer":  # many are asked about one program or statement
+        text = " ".join(problem.prompt.split()).encode(errors="surrogatepass")
+        return ProblemNames(frozenset({f"answer {hashlib.sha256(text).hexdigest()}"}), frozenset())
     slugs: set[str] = set()
     series: set[tuple[str, str]] = set()
     for text in (problem.id, problem.metadata.get("title", "")):

@@ -26,8 +26,10 @@ PLAIN = "plain"
 
 Render = Callable[[Sequence[Mapping[str, Any]]], str]
 """The prompt of chat messages, each `{"role": ..., "content": ...}`."""
-OWN = ("base", "chat", "statement")
-"""Templates that lie beside this file; the one named `statement` is the statement alone."""
+OWN = ("base", "chat", "statement", "message")
+"""Templates that lie beside this file; `statement` is the statement alone, and `message` the same as a message."""
+_FOR_PROGRAMS = ("base", "chat")
+"""Those that ask for a program."""
 _ROLE = re.compile(r"^<<(system|user|assistant)>>[ \t]*\n", re.MULTILINE)
 _BLANK = re.compile(r"\n(?:[ \t]*\n)+")
 
@@ -150,6 +152,11 @@ def _with_prompt(problem: Problem, template: PromptTemplate, render: Render | No
         raise UsageError(
             f"{key}={template.name} asks for a program in a fenced block, and {problem.id} of "
             f"{problem.source or 'its source'} is answered by going on with its prompt: leave the template out."
+        )
+    if problem.tests.kind == "answer" and template.name in _FOR_PROGRAMS:
+        raise UsageError(
+            f"{key}={template.name} asks for a program, and {problem.id} of {problem.source or 'its source'} asks for "
+            f"a value: set {key}=statement, or message for a chat model."
         )
     parts = split_prompt(problem)
     given = {"statement": parts.statement, "signature": parts.signature}

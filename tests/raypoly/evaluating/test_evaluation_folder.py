@@ -22,7 +22,7 @@ from raypoly.evaluating.evaluation_prompts import (
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.sources import load_sources
 from tests.support.evaluation_process import write_problems
-from tests.support.preparation_rows import candidate
+from tests.support.preparation_rows import candidate, write_rows
 from tests.support.random_model import random_model
 
 PROBLEMS = [candidate("a"), candidate("b", "Say what you hear.")]
@@ -148,6 +148,20 @@ def test_the_chat_template_is_used_where_there_is_one(tmp_path: Path) -> None:
     assert not is_plain(template_name(served, problems))
     messages = messages_of(ask_problems(served, "chat", problems)[0].problem.prompt)
     assert [message["role"] for message in messages] == ["system", "user"]
+
+
+def test_in_a_chat_problems_that_ask_for_a_value_are_asked_by_their_own_words(tmp_path: Path) -> None:
+    rows = [{"id": f"p{n}", "prompt": f"Say {n}.", "tests": {"kind": "answer", "answer": str(n)}} for n in range(2)]
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+    served = evaluation_config(None, [f"problems.path={file}", "endpoint.url=http://a/v1", "endpoint.name=m"])
+    problems = load_sources({"problems": served.problems}).candidates
+    template = template_name(served, problems)
+    assert template == "message"
+    asked = ask_problems(served, template, problems)[1].problem
+    assert messages_of(asked.prompt) == [{"role": "user", "content": "Say 1."}]
+    model = random_model(tmp_path / "plain")
+    plain = evaluation_config(None, [f"model.path={model}", f"problems.path={file}"])
+    assert template_name(plain, problems) == "none"
 
 
 def test_prompts_have_room_or_the_sentence_says_how_much_there_is(tmp_path: Path) -> None:

@@ -67,11 +67,18 @@ def test_a_program_that_does_not_parse_is_shown_as_it_was_written(tmp_path: Path
     assert len(server.bodies) == 2, "one that does not parse may be gibberish, so it is asked about even alone"
 
 
-def test_answers_to_a_problem_without_tests_are_grouped_as_texts(tmp_path: Path) -> None:
-    problem = Problem("gsm8k-1", "How many games do 8 players need?", "", TestSuite("none", ""))
+@pytest.mark.parametrize(
+    ("tests", "verdict"),
+    [
+        (TestSuite("none", ""), Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")),
+        (TestSuite("answer", "28"), Verdict("wrong", 0, 1, 0.0)),
+    ],
+)
+def test_answers_that_are_no_programs_are_grouped_as_texts(tmp_path: Path, tests: TestSuite, verdict: Verdict) -> None:
+    problem = Problem("gsm8k-1", "How many games do 8 players need?", "", tests)
     texts = ["By pairs: strategy_1", "One by one: strategy_2", " ", "By pairs: strategy_1", "Also pairs: strategy_1"]
     rollouts = [replace(rollout(None), text=text) for text in texts]
-    verdicts = [Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")] * len(texts)
+    verdicts = [verdict] * len(texts)
     with running(Server()) as server, judge(server, tmp_path) as asked:
         labels = asked.label(problem, rollouts, verdicts)
         one = asked.label(problem, rollouts[:1], verdicts[:1])

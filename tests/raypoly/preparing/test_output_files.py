@@ -83,6 +83,23 @@ def test_parquet_and_json_lines_hold_the_same_problems(tmp_path: Path) -> None:
     assert told["sha256"] == content_hash(kept()[0].problem)
 
 
+def test_public_tests_are_a_column_where_there_are_any_and_else_the_file_is_as_it_was(tmp_path: Path) -> None:
+    shown = TestSuite("calls", '[{"args": [0], "expected": 1}]', "json")
+    plain, buffer = kept(), ProblemBuffer()
+    some = [*plain[1:], Candidate.of(replace(plain[0].problem, public_tests=shown), plain[0].facts, buffer)]
+    assert pq.read_schema(io.BytesIO(written_bytes(output_files.write_parquet, plain))).equals(output_files.SCHEMA)
+    table = pq.read_table(io.BytesIO(written_bytes(output_files.write_parquet, some)))
+    assert table["public_tests"].null_count == 2
+    assert len(set(table["sha256"].to_pylist()) - {content_hash(it.problem) for it in plain}) == 1
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.parquet").write_bytes(written_bytes(output_files.write_parquet, some))
+    (tmp_path / "card.json").write_text("{}")
+    (tmp_path / "train.jsonl").write_bytes(written_bytes(output_files.write_jsonl, some))
+    prepared = build_problem_set(ProblemsConfig(source="prepared", path=str(tmp_path))).splits["train"]
+    for problems in (prepared, read_problems(tmp_path / "train.jsonl").problems):
+        assert [problem.public_tests for problem in problems] == [None, None, shown]
+
+
 def test_a_damaged_row_of_a_preparation_is_named(tmp_path: Path) -> None:
     table = pq.read_table(io.BytesIO(written_bytes(output_files.write_parquet, kept())))
     tests = table["tests"].to_pylist()

@@ -90,6 +90,31 @@ CONTEST: Row = {
         "solution": ["int main(){}", "print 3", "print(sum(map(int, input().split())))"],
     },
 }
+EXECUTION: Row = {
+    "question_id": "2777",
+    "contest_id": "weekly-contest-350",
+    "contest_date": "2023-06-18T00:00:00",
+    "difficulty": "easy",
+    "function_name": "twice",
+    "code": "def twice(values):\n    return [value * 2 for value in values]",
+    "input": "twice(values = [1, 2])",
+    "output": "[2, 4]",
+    "id": "sample_3",
+    "problem_id": "17",
+    "numsteps": 12,
+}
+TEST_OUTPUT: Row = {
+    "question_title": "Any Twice",
+    "question_content": "Return whether any word is there n times.",
+    "question_id": "3001",
+    "contest_id": "biweekly-contest-119",
+    "contest_date": "2023-12-09T00:00:00",
+    "difficulty": "easy",
+    "test": json.dumps([{"input": '["a", "b"]\n2\n', "output": "false", "testtype": "functional"}]),
+    "starter_code": "class Solution:\n    def anyTwice(self, words: List[str], n: int) -> bool:\n        ",
+    "function_name": "anyTwice",
+    "test_id": 4,
+}
 OWN: Row = {
     "id": "add",
     "entry_point": "add",

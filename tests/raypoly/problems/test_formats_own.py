@@ -18,6 +18,7 @@ from raypoly.values import Problem
 from tests.raypoly.problems.format_rows import (
     APPS,
     CONTEST,
+    EXECUTION,
     HELPER,
     HUMANEVAL,
     LCB,
@@ -25,6 +26,7 @@ from tests.raypoly.problems.format_rows import (
     MBPP,
     OWN,
     PLUS,
+    TEST_OUTPUT,
     Row,
     packed,
     refusal,
@@ -49,6 +51,22 @@ def test_own_rows_say_all_parts_and_come_back_the_same(tests: Row) -> None:
     assert problem_of(row_of(problem), "file") == problem
 
 
+def test_a_row_with_an_answer_comes_back_the_same() -> None:
+    row = {"id": "a", "prompt": "p", "reference_seconds": 0.5, "tests": {"kind": "answer", "answer": "[1, 2]"}}
+    problem = problem_of(row, "file")
+    assert (problem.tests.source, row_of(problem)) == ("[1, 2]", row)
+    assert problem_of(row_of(problem), "file") == problem
+
+
+@pytest.mark.parametrize("tests", OWN_TESTS, ids=range(len(OWN_TESTS)))
+def test_public_tests_are_written_like_tests_and_come_back_the_same(tests: Row) -> None:
+    row = {"id": "a", "entry_point": "f", "tests": tests, "public_tests": tests}
+    problem = problem_of(row, "file")
+    assert problem.public_tests == problem.tests
+    assert row_of(problem) == row
+    assert refusal(row | {"public_tests": {"kind": "none"}}).startswith("public_tests")
+
+
 @pytest.mark.parametrize("row", [LEETCODE, HUMANEVAL, MBPP, PLUS, LCB, APPS, CONTEST], ids=range(7))
 def test_every_format_can_be_written_as_own_rows_and_carries_a_reference_time(row: Row) -> None:
     problem = problem_of(row | {"reference_seconds": 0.25}, "file")
@@ -62,7 +80,7 @@ def test_the_rows_that_the_documentation_shows_are_read() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "problem-formats.md"
     rows_shown = re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL)
     kinds = [problem_of(json.loads(row)).tests.kind for row in rows_shown]
-    assert kinds == ["calls", "check", "stdin", "operations"]
+    assert kinds == ["calls", "check", "stdin", "operations", "answer"]
 
 
 def test_puzzles_come_back_with_their_budgets() -> None:
@@ -88,6 +106,10 @@ def test_puzzles_come_back_with_their_budgets() -> None:
             "different lengths",
         ),
         ({"prelude": "\ud800"}, "prelude"),
+        ({"public_tests": {"kind": "stdin", "cases": [{"input": "", "output": ""}]}}, "public_tests: no program"),
+        ({"public_tests": {"kind": "check", "source": "def check(f):\n    '\ud800'"}}, "public_tests: holds half"),
+        ({"tests": {"kind": "answer", "answer": "3"}}, "entry_point: tests of kind answer run no program"),
+        ({"tests": {"kind": "answer", "answer": ""}}, "answer"),
     ],
 )
 def test_own_rows_are_read_strictly(changes: Row, reason: str) -> None:
@@ -109,7 +131,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=6,
 )
-SAMPLES = [LEETCODE, HUMANEVAL, HELPER, MBPP, PLUS, LCB, APPS, CONTEST, OWN]
+SAMPLES = [LEETCODE, HUMANEVAL, HELPER, MBPP, PLUS, LCB, APPS, CONTEST, EXECUTION, TEST_OUTPUT, OWN]
 COLUMNS = sorted({name for row in SAMPLES for name in row} | {"verification_info", "reward_model", "problem", "source"})
 PARTS = [
     "[",
