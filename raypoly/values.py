@@ -87,9 +87,6 @@ class Problem:
     """The callable under test: `f`, or `Solution().twoSum`. Empty for `operations` and `stdin`."""
     tests: TestSuite
     """They decide the reward. Nothing that the policy reads shows them or a result of theirs."""
-    public_tests: TestSuite | None = None
-    """Tests that the policy may see, with what its program gives on them; None where none are named. Some data sets
-    have them among `tests` too: `raypoly.problems.public_tests.set_apart` takes them out there."""
     prelude: str = ""
     """Python that runs before the candidate (imports, ListNode helpers)."""
     answer: Literal["completion", "fenced"] = "fenced"
@@ -104,7 +101,8 @@ class Problem:
     """The problem's origin: `puzzles`, or the path of a file."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     public_tests: TestSuite | None = None
-    """Tests that may be shown, such as the examples of its statement; None if it has none."""
+    """Tests that the policy may see, with what its program gives on them; None where none are named. Some data sets
+    have them among `tests` too: `raypoly.problems.public_tests.set_apart` takes them out there."""
 
 
 @dataclass(frozen=True)

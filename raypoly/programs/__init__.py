@@ -16,6 +16,8 @@ from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.plugins import load_configured_plugin
+from raypoly.problems import ProblemSet
+from raypoly.problems.public_tests import set_apart
 from raypoly.programs.program import Ask, Program, ProgramConfig
 
 KNOWN: Mapping[str, str] = {
@@ -30,7 +32,17 @@ KNOWN: Mapping[str, str] = {
     "repair": "raypoly.programs.repair:Repair",
 }
 
-__all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_evaluation", "of_run"]
+__all__ = [
+    "KNOWN",
+    "Ask",
+    "Program",
+    "ProgramConfig",
+    "build",
+    "name_of_run",
+    "of_evaluation",
+    "of_run",
+    "with_public_tests",
+]
 
 
 def build(name: str, chat_template: str | None = None, **params: Any) -> Program:
@@ -62,6 +74,16 @@ def of_run(config: Config) -> Program:
     if name == objective.program:
         params |= objective.program_parameters()
     return build(name, config.problems.chat_template, **params)
+
+
+def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
+    """The problems with their public tests set apart from those that decide, if a program of the run shows any: then
+    all that the run measures is measured on the others."""
+    shown = max(program.shown_tests for program in (of_run(config), of_evaluation(config)))
+    if not shown:
+        return problem_set
+    apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
+    return ProblemSet(apart, problem_set.hash)
 
 
 def of_evaluation(config: Config) -> Program:

@@ -95,9 +95,9 @@ class Program(ABC):
         return False
 
     @property
-    def samples(self) -> bool:
-        """Whether anything is sampled: without, no engine starts."""
-        return True
+    def shown_tests(self) -> int:
+        """How many tests are set apart for showing, where a problem has no public tests. Default: 0, none are shown."""
+        return 0
 
     def check(self, attempts: int) -> None:  # noqa: B027  (most take any number)
         """Raise `UsageError` for a number of attempts that can't work."""

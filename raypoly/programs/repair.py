@@ -68,6 +68,10 @@ class Repair(Program):
         return attempts * self.config.turns
 
     @property
+    def shown_tests(self) -> int:
+        return self.config.public_tests
+
+    @property
     def trains_drafts(self) -> bool:
         return self.config.credit == "all"
 

@@ -35,8 +35,8 @@ class ProblemNames:
 def names_of(problem: Problem) -> ProblemNames:
     """By its id, and by the `title` and `url` of its metadata; where it asks for a value, by its prompt alone."""
     if problem.tests.kind == "answer":  # many are asked about one program or statement
-        text = " ".join(problem.prompt.split()).encode(errors="surrogatepass")
-        return ProblemNames(frozenset({f"answer {hashlib.sha256(text).hexdigest()}"}), frozenset())
+        asked = " ".join(problem.prompt.split()).encode(errors="surrogatepass")
+        return ProblemNames(frozenset({f"answer {hashlib.sha256(asked).hexdigest()}"}), frozenset())
     slugs: set[str] = set()
     series: set[tuple[str, str]] = set()
     for text in (problem.id, problem.metadata.get("title", "")):
