@@ -36,7 +36,7 @@ def cases(suite: TestSuite | None) -> list[Any]:
 def problem(kind: Any, source: object, public: object = None, **suite: Any) -> Problem:
     text, shown = (it if isinstance(it, str) else json.dumps(it) for it in (source, public))
     tests = TestSuite(kind, text, **suite)
-    return Problem("p", "", "f", tests, None if public is None else replace(tests, source=shown))
+    return Problem("p", "", "f", tests, public_tests=None if public is None else replace(tests, source=shown))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_every_leetcode_check_has_public_and_hidden_assertions_that_its_solution
     problems = read_problems(path).problems
     apart = [set_apart(found, 3) for found in problems]
     for before, after in zip(problems, apart, strict=True):
-        assert len(assertions(after.public_tests)) == 3
+        assert len(assertions(after.public_tests)) == min(3, len(set(assertions(before.tests))) - 1)
         assert not set(assertions(after.public_tests)) & set(assertions(after.tests))
         assert {*assertions(after.public_tests), *assertions(after.tests)} == set(assertions(before.tests))
     few = apart[::23]
@@ -247,4 +247,4 @@ def test_every_leetcode_check_has_public_and_hidden_assertions_that_its_solution
     with LocalPool(ScorerConfig(workers=1)) as pool:
         verdicts = list(pool.score((found, found.solution) for found in [*few, *shown]))
     assert [verdict.status for verdict in verdicts] == ["passed"] * (2 * len(few))
-    assert {verdict.tests_total for verdict in verdicts[len(few) :]} == {3}
+    assert [v.tests_total for v in verdicts[len(few) :]] == [len(assertions(it.public_tests)) for it in few]
