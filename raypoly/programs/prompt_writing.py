@@ -34,10 +34,14 @@ def with_instruction(problem: Problem, instruction: str) -> str:
 
 def own_prompt(problem: Problem, name: str, file: str | None, render: Render, **values: str) -> str:
     """A prompt that asks for no program: the template `name` of `templates/`, or the user's `file`, with the problem's
-    `{statement}` and `{signature}` and these values. Raises `UsageError` as `load_template`."""
+    `{statement}` and `{signature}` and these values. Where responses go on with the prompt's code, it is a short one
+    in comments. Raises `UsageError` as `load_template`."""
+    if file is not None:
+        return from_file(problem, file, f"program.{name}_template", render, **values)
+    template = _beside(f"{name}_completion" if problem.answer == "completion" else name)
     parts = split_prompt(problem)
     statement = parts.statement or problem.prompt
-    return _template(name, file).prompt(render, statement=statement, signature=parts.signature, **values)
+    return template.prompt(render, statement=statement, signature=parts.signature, **values)
 
 
 def from_file(problem: Problem, file: str, key: str, render: Render, **values: str) -> str:
@@ -50,10 +54,6 @@ def from_file(problem: Problem, file: str, key: str, render: Render, **values: s
 def shown(text: str) -> str:
     """A model's text as prompts show it: trimmed, and without what a tokenizer would read as a mark of a chat."""
     return _CHAT_MARK.sub("< ", text).strip()
-
-
-def _template(name: str, file: str | None) -> PromptTemplate:
-    return _beside(name) if file is None else _file(file, f"program.{name}_template")
 
 
 @cache
