@@ -225,19 +225,21 @@ def evaluate(
     config: Annotated[
         str | None, typer.Option("--config", help="With --model, --endpoint: a YAML file (docs/evaluate.md).")
     ] = None,
+    program: Annotated[
+        list[str] | None,
+        typer.Option(help="With --run: ask for samples by this program (docs/programs.md). Repeat it to compare."),
+    ] = None,
 ) -> None:
     """Measure pass@k of a run's newest weights, of any model, or of a server's. The same command goes on."""
     if sum(each is not None for each in (run, model, endpoint)) != 1:
         raise UsageError("Say what to measure, by one of --run RUN, --model MODEL, and --endpoint URL with --name.")
     if run is not None:
-        if overrides or any(each is not None for each in (name, problems, config)):
-            raise UsageError("--run measures a run by its own config: leave out all but --split and --samples.")
-        opened = Run(run)
-        Crash.run_dir = opened.store.location.folder
-        from workflows.evaluate import evaluate_run
-
-        evaluate_run(opened.uri, opened.config, split or "test", samples)
+        if any(each is not None for each in (name, problems, config)):
+            raise UsageError("--run measures a run by its own config: leave out --name, --problems and --config.")
+        _evaluate_run(run, split, samples, program or (), overrides or ())
         return
+    if program:
+        raise UsageError("--program goes with --run: --model and --endpoint ask for samples directly.")
     if split is not None:
         raise UsageError("--split is of --run: name a file of problems by --problems.")
     if (endpoint is None) != (name is None):
@@ -256,6 +258,22 @@ def evaluate(
     from workflows.model_evaluation import evaluate_model
 
     evaluate_model(chosen)
+
+
+def _evaluate_run(
+    run: str, split: str | None, samples: int | None, program: Sequence[str], overrides: Sequence[str]
+) -> None:
+    if any(not key.startswith("program.") for key in overrides) or (overrides and not program):
+        raise UsageError(
+            "--run measures a run by its own config: leave out all overrides but program.key=value with --program."
+        )
+    opened = Run(run)
+    Crash.run_dir = opened.store.location.folder
+    from raypoly.programs import named_programs
+    from workflows.evaluate import evaluate_run
+
+    asked = named_programs(opened.config, program, overrides)
+    evaluate_run(opened.uri, opened.config, split or "test", samples, asked)
 
 
 @app.command()

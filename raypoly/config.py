@@ -519,6 +519,11 @@ class EvaluateConfig(Section):
     validation_greedy: bool = Field(
         False, description="On validation take the likeliest token each time, one response for each problem."
     )
+    programs: list[str] = Field(
+        default_factory=list,
+        description="How samples are asked for: programs by name (docs/programs.md), all on the same problems and "
+        "seeds. The first one's numbers are the evaluation's. Default: the run's own.",
+    )
     judge: bool = Field(
         False,
         description="Also count strategies by the judge, which sees train.rollouts samples at once, in order, and no "

@@ -116,7 +116,8 @@ def _program(config: Config) -> None:
     program.check_training()
     if evaluate.every:
         for samples in (evaluate.samples, evaluate.validation_samples):
-            programs.of_evaluation(config).check(samples)
+            for asked in programs.of_evaluations(config).values():
+                asked.check(samples)
 
 
 def _keys(config: Config) -> None:

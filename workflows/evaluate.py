@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 
 from raypoly import programs
@@ -21,8 +22,10 @@ from raypoly.config import Config
 from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
+from raypoly.evaluating.program_results import program_results
 from raypoly.judge.judge_usage import usage_to_json
 from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.problems.public_tests import set_apart
 from raypoly.problems.without_tests import with_tests
 from raypoly.programs import Program
 from raypoly.reports.tables import ReportTable
@@ -74,17 +77,50 @@ class Evaluator:
         progress.note(describe(payload))
 
 
-async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tuple[dict[str, Any], pa.Table]:
-    """An evaluation's results (JSON values), and its table of one row a sample."""
+async def measure(
+    opened: OpenRun, step: int, split: Split, samples: int, asked: Mapping[str, Program] | None = None
+) -> tuple[dict[str, Any], pa.Table]:
+    """An evaluation's results (JSON values), and its table of one row a sample. `asked`: programs by name, the first
+    one is the evaluation's own; default: the config's."""
     config, observers = opened.config, opened.observers
-    problems = with_tests(opened.problems.splits[split])
+    chosen = asked or programs.of_evaluations(config)
+    shown = max(program.shown_tests for program in chosen.values())
+    problems = with_tests([set_apart(it, shown) if shown else it for it in opened.problems.splits[split]])
     if not problems:
         raise UsageError(f"No problem of {split} has tests that could be run, so there is no pass@k to measure.")
-    observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples ...")
+    many = f", {len(chosen)} programs" if len(chosen) > 1 else ""
+    observers.progress.note(f"Measuring step {step} on {split}: {len(problems)} problems x {samples} samples{many} ...")
     started = time.monotonic()
     weights = await opened.services.learner.digest()
-    watch = Stopwatch(lambda stage, groups: observers.progress.stage(stage, groups, len(problems)))
-    rounds = _rounds(opened, programs.of_evaluation(config), split, samples)
+    usage, measured, tables = observers.judge_usage, [], []
+    for name, program in chosen.items():
+        results, table = await _measured(opened, step, split, samples, problems, (name, program))
+        measured.append(results)
+        tables.append(table)
+    (first, *others), plain = measured, list(chosen) == ["direct"]
+    payload = {
+        "step": step,
+        "split": split,
+        "samples": samples,
+        "problems": len(problems) - len(first["set_aside"]),
+        "problem_set": opened.problems.hash,
+        "weights": weights,
+        "raypoly": __version__,
+        **({key: value for key, value in first.items() if not plain or key not in _OF_PROGRAMS}),
+        **({"programs": others} if others else {}),
+        "seconds": round(time.monotonic() - started, 3),
+        "pauses": observers.judge_pause.take_pauses(),
+        "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
+    }
+    return payload, _joined(list(chosen), tables)
+
+
+async def _measured(
+    opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], asked: tuple[str, Program]
+) -> tuple[dict[str, Any], pa.Table]:
+    """The results of one program, and its table. Raises `TooManySetAside` where no problem's tests can be run."""
+    watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
+    rounds = _rounds(opened, asked[1], split, samples)
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
         async for solved in rounds.run(dict(enumerate(problems)), {}, ()):
@@ -93,24 +129,39 @@ async def measure(opened: OpenRun, step: int, split: Split, samples: int) -> tup
             group = solved.group(step, problems[slot].id)
             flows[slot] = tasks.create_task(_pass_stages(opened, group, problems[slot], watch))
     groups = [flows[slot].result() for slot in sorted(flows)]
-    set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group))}
+    set_aside = {group.problem_id: reason for group in groups if (reason := skip_reason(group)) is not None}
     if len(set_aside) == len(groups):
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
-    usage, at_once = observers.judge_usage, judged_at_once(config)
-    payload = {
-        "step": step,
-        "split": split,
-        "samples": samples,
-        "problems": len(groups) - len(set_aside),
-        "problem_set": opened.problems.hash,
-        "weights": weights,
-        "raypoly": __version__,
-        **evaluation_results(groups, set_aside, _metadata(problems), at_once),
-        "seconds": round(time.monotonic() - started, 3),
-        "pauses": observers.judge_pause.take_pauses(),
-        "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
+    at_once, metadata = judged_at_once(opened.config), _metadata(problems)
+    sound = [group for group in groups if group.problem_id not in set_aside]
+    results = evaluation_results(groups, set_aside, metadata, at_once) | program_results(sound, *asked, samples)
+    return results, sample_table(groups, metadata, at_once)
+
+
+_OF_PROGRAMS = frozenset(
+    {
+        "program",
+        "block",
+        "decoded_tokens",
+        "pass_per_10k",
+        "diversity_of",
+        "surface_diversity",
+        "duplicates",
+        "followed",
     }
-    return payload, sample_table(groups, _metadata(problems), at_once)
+)
+"""What `program_results` adds, and an evaluation by `direct` alone leaves out."""
+
+
+def _joined(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
+    """The samples of all programs; of several ones with the column `program`."""
+    if len(tables) == 1:
+        return tables[0]
+    named = [
+        table.append_column("program", pa.array([name] * table.num_rows, pa.string()))
+        for name, table in zip(names, tables, strict=True)
+    ]
+    return pa.concat_tables(named)
 
 
 def _rounds(opened: OpenRun, program: Program, split: Split, samples: int) -> ProgramRounds:
@@ -142,8 +193,13 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
     return group.with_parts(judge=joined_labels([part.labels for part in judged]) or UNKNOWN)
 
 
-def evaluate_run(place: str, config: Config, split: str, samples: int | None) -> None:
-    """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on."""
+def evaluate_run(
+    place: str, config: Config, split: str, samples: int | None, asked: Mapping[str, Program] | None = None
+) -> None:
+    """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on. `asked`:
+    as `measure`."""
+    for program in (asked or {}).values():
+        program.check(samples or config.evaluate.samples)
     if split not in ("train", "validation", "test"):
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
     chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
@@ -154,7 +210,9 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
         async with open_run(resolve_run(chosen), shutdown) as opened:
             version, store = opened.services.learner.version, opened.durability.store
             await opened.weights.sync()
-            payload, table = await measure(opened, version, cast(Split, split), samples or config.evaluate.samples)
+            payload, table = await measure(
+                opened, version, cast(Split, split), samples or config.evaluate.samples, asked
+            )
             name = f"evaluations/{split}-step-{version:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
             store.commit(f"{name}.json", seal(payload))
             store.commit(f"{name}.parquet", encode_table(table, {}))
@@ -168,11 +226,14 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
 
 def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
     from raypoly.evaluating.evaluation_tables import evaluation_tables  # brings scipy, which a training needs not
+    from raypoly.evaluating.program_tables import program_tables
 
-    counts = ProblemCounts.of(table)
+    first = table.filter(pc.equal(table["program"], payload["program"])) if "programs" in payload else table
+    counts = ProblemCounts.of(first)
     assert counts is not None, "a sample table has verdicts"
     metadata = _metadata(opened.problems.splits[payload["split"]])
-    return evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")
+    tables = evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")
+    return [*tables, *program_tables(payload, table)]
 
 
 def _metadata(problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:

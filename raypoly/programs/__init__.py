@@ -9,16 +9,17 @@ To add one, write a file like `direct.py` and name it in KNOWN, or keep it outsi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.plugins import load_configured_plugin
+from raypoly.plugins import load_configured_plugin, load_plugin
 from raypoly.problems import ProblemSet
 from raypoly.problems.public_tests import set_apart
 from raypoly.programs.program import Ask, Program, ProgramConfig
+from raypoly.settings import parse_value
 
 KNOWN: Mapping[str, str] = {
     "direct": "raypoly.programs.direct:Direct",
@@ -39,7 +40,8 @@ __all__ = [
     "ProgramConfig",
     "build",
     "name_of_run",
-    "of_evaluation",
+    "named_programs",
+    "of_evaluations",
     "of_run",
     "with_public_tests",
 ]
@@ -79,11 +81,43 @@ def of_run(config: Config) -> Program:
 def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
     """The problems with their public tests set apart from those that decide, if a program of the run shows any: then
     all that the run measures is measured on the others."""
-    shown = max(program.shown_tests for program in (of_run(config), of_evaluation(config)))
+    shown = max(program.shown_tests for program in (of_run(config), *of_evaluations(config).values()))
     if not shown:
         return problem_set
     apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
     return ProblemSet(apart, problem_set.hash)
+
+
+def of_evaluations(config: Config) -> dict[str, Program]:
+    """The programs that evaluations ask, by name: those of `evaluate.programs`, or else the run's own."""
+    if not config.evaluate.programs:
+        own = of_evaluation(config)
+        return {"direct" if config.program.name is None else config.program.name: own}
+    return {name: _named(config, name) for name in config.evaluate.programs}
+
+
+def named_programs(config: Config, names: Sequence[str], overrides: Sequence[str]) -> dict[str, Program] | None:
+    """The programs of a command, by name; None where it names none. An override `program.key=value` is for those that
+    have the key.
+
+    Raises `UsageError` for an unknown name, and for a key that none of them has.
+    """
+    given = {key.removeprefix("program."): value for key, _, value in (each.partition("=") for each in overrides)}
+    kinds = {name: load_plugin(name, KNOWN, "--program") for name in names}
+    for key in given:
+        if not any(key in kind.Config.model_fields for kind in kinds.values()):
+            raise UsageError(f"program.{key}={given[key]} is no parameter of {', '.join(names)}.")
+    found = {}
+    for name, kind in kinds.items():
+        fields = kind.Config.model_fields
+        params = {key: parse_value(f"program.{key}", text, fields[key]) for key, text in given.items() if key in fields}
+        found[name] = build(name, config.problems.chat_template, **params)
+    return found or None
+
+
+def _named(config: Config, name: str) -> Program:
+    """The run's own program with its parameters, or another one with its defaults."""
+    return of_run(config) if name == name_of_run(config) else build(name, config.problems.chat_template)
 
 
 def of_evaluation(config: Config) -> Program:

@@ -34,6 +34,9 @@ class FixedStrategy(Program):
         sentences = self.config.sentences
         return [Ask(with_instruction(problem, sentences[i % len(sentences)])) for i in range(attempts)]
 
+    def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None]:
+        return [self.config.sentences[i % len(self.config.sentences)] for i in range(attempts)]
+
     def block(self, attempts: int) -> int:
         return whole_block(len(self.config.sentences), attempts)
 

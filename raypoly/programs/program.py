@@ -79,6 +79,11 @@ class Program(ABC):
         """How many attempts are drawn jointly: pass@k counts whole blocks. Default: 1, all are independent."""
         return 1
 
+    def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None] | None:
+        """The method that each attempt was told to use, [N], None for one without; None if attempts have no methods.
+        Default: none have."""
+        return None
+
     def planned_drafts(self, attempts: int) -> int:
         """D, the drafts that are planned for a group of `attempts` (N). A planned number: the learner divides by it
         where drafts are trained, whatever was sampled."""

@@ -7,12 +7,13 @@ sees the problem and its own method alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_uppercase
 from typing import Literal
 
 from pydantic import Field
 
 from raypoly.errors import UsageError
-from raypoly.programs.plan_contract import labels, read_plan
+from raypoly.programs.plan_contract import read_plan
 from raypoly.programs.program import Ask, Program, ProgramConfig
 from raypoly.programs.prompt_writing import own_prompt, shown, with_instruction
 from raypoly.values import Draft, Problem
@@ -69,15 +70,17 @@ class TuplePlans(Program):
         if self.config.history == "iid":
             raise UsageError("program.history=iid is for evaluation: train with program.history=joint.")
 
+    def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None]:
+        return [self.method(drafts, place)[1] for place in range(self.planned_attempts(attempts))]
+
     def method(self, drafts: Sequence[Draft], place: int) -> tuple[int, str | None]:
         """The draft of the attempt at that place, and its method there; None where it has none. The last line of a plan
         that was cut by its limit is no method."""
         joint = self.config.history == "joint"
         number = place // self.config.methods if joint else place
         rollout = drafts[number].rollout
-        whole = rollout.text.rpartition("\n")[0] if rollout.finish_reason == "length" else rollout.text
-        found = read_plan(whole, self.config.methods)
-        return number, found.method(place % self.config.methods if joint else 0)
+        found = read_plan(rollout.text, self.config.methods, cut=rollout.finish_reason == "length")
+        return number, found.branches[place % self.config.methods if joint else 0]
 
     def _attempt(self, problem: Problem, drafts: Sequence[Draft], place: int) -> Ask:
         number, method = self.method(drafts, place)
@@ -95,7 +98,7 @@ class TuplePlans(Program):
         return attempts // self.config.methods if self.config.history == "joint" else attempts
 
     def _plan_prompt(self, problem: Problem) -> str:
-        marks = ", ".join(f"{label}:" for label in labels(self.config.methods))
+        marks = ", ".join(f"{label}:" for label in ascii_uppercase[: self.config.methods])
         return own_prompt(
             problem,
             "plan",

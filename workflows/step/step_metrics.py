@@ -14,6 +14,7 @@ import numpy as np
 from raypoly.group_stage import GroupStage
 from raypoly.judge.judge_usage import UsageCounts, usage_to_json
 from raypoly.judge.structural import structural_labels
+from raypoly.metrics.decoded_tokens import DecodedTokens
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct
 from raypoly.metrics.program_style import program_style
@@ -108,23 +109,13 @@ def metrics_row(
 
 def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
     """What was decoded: a second, and by role where a program has drafts."""
-    found, seconds = decoded_by_role(groups), times.seconds.get("generate")
-    by_role = {"decoded_tokens": found} if len(found) > 1 else {}
-    return {**by_role, "tokens_per_second": sum(found.values()) / seconds if seconds else None}
-
-
-def decoded_by_role(groups: Sequence[Group]) -> dict[str, int]:
-    """The tokens that were decoded for groups' attempts and drafts, by role. A draft that is an attempt counts once, as
-    the draft; given responses count nothing."""
-    found: Counter[str] = Counter({ATTEMPT: 0})
-    for group in groups:
-        seeds = {draft.rollout.seed for draft in group.drafts}
-        roles = [(draft.role, draft.rollout) for draft in group.drafts]
-        roles += [(ATTEMPT, rollout) for rollout in group.rollouts if rollout.seed not in seeds]
-        for role, rollout in roles:
-            if not np.isnan(rollout.logprobs).any():
-                found[role] += len(rollout.tokens)
-    return dict(found)
+    found, seconds = [DecodedTokens.of_group(group) for group in groups], times.seconds.get("generate")
+    roles = sorted({role for each in found for role in each.by_role})
+    by_role = {role: sum(each.by_role.get(role, 0) for each in found) for role in roles}
+    return {
+        **({"decoded_tokens": by_role} if set(roles) - {ATTEMPT} else {}),
+        "tokens_per_second": sum(by_role.values()) / seconds if seconds else None,
+    }
 
 
 def _parts(groups: Sequence[TrainingGroup], stages: Sequence[GroupStage]) -> dict[str, float | None]:

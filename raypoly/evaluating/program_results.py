@@ -1,0 +1,102 @@
+"""What an evaluation says of the program that asked: pass@k of its blocks, decoded tokens, diversity of its methods.
+
+    results |= program_results(groups, "tuple", program, samples)
+
+Attempts that are drawn jointly count in blocks, for k up to the block and for whole blocks (arXiv 2605.27000).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from raypoly.metrics.block_pass_at_k import block_ks, block_pass_at_k
+from raypoly.metrics.decoded_tokens import DecodedTokens, mean_by_role, pass_per_10k
+from raypoly.metrics.majority_choice import maj_at_k
+from raypoly.metrics.pass_at_k import ks
+from raypoly.metrics.plan_diversity import has_duplicate, surface_diversity
+from raypoly.programs import Program
+from raypoly.scoring.code_extraction import find_code
+from raypoly.strategies.planned_strategy import planned_strategy
+from raypoly.values import Group
+
+
+def program_results(groups: Sequence[Group], name: str, program: Program, attempts: int) -> dict[str, Any]:
+    """JSON values over these scored groups; `pass_at_k` only where attempts come in blocks."""
+    block = program.block(attempts)
+    tokens = [DecodedTokens.of_group(group) for group in groups]
+    passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
+    curve = blocks_curve(passed, block)
+    return {
+        "program": name,
+        "block": block,
+        "decoded_tokens": {role: round(mean, 2) for role, mean in mean_by_role(tokens).items()},
+        "pass_per_10k": {
+            k: pass_per_10k(
+                [block_pass_at_k(each, block, int(k)) for each in passed],
+                [each.expected(int(k), attempts, block) for each in tokens],
+            )
+            for k in curve
+        },
+        **_diversity(groups, program, attempts, block),
+        **({"pass_at_k": curve} if block > 1 else {}),
+    }
+
+
+def blocks_curve(passed: Sequence[Sequence[bool]], block: int) -> dict[str, float]:
+    """pass@k by k, the mean over problems, each with the outcomes of its attempts in order."""
+    return {
+        str(k): math.fsum(block_pass_at_k(each, block, k) for each in passed) / len(passed)
+        for k in block_ks(min(map(len, passed)), block)
+    }
+
+
+def majority_curve(groups: Sequence[Group], signatures: Sequence[Sequence[str | None]]) -> dict[str, float]:
+    """maj@k by k: the share of problems whose most frequent answer passes. `signatures`: what each attempt answers, or
+    its program returns, [problems][N]."""
+    passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
+    pairs = list(zip(signatures, passed, strict=True))
+    return {str(k): math.fsum(maj_at_k(*pair, k) for pair in pairs) / len(pairs) for k in ks(min(map(len, passed)))}
+
+
+def _diversity(groups: Sequence[Group], program: Program, attempts: int, block: int) -> dict[str, Any]:
+    """Of the methods of a block, or of programs where the program has no methods; attempts that are independent are
+    one block."""
+    methods = [program.methods(group.drafts, attempts) for group in groups]
+    known = any(own is not None for own in methods)
+    texts = [
+        [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text for text in own if text]
+        for group, own in zip(groups, methods, strict=True)
+    ]
+    size = block if block > 1 else attempts
+    blocks = [own[start : start + size] for own in texts for start in range(0, len(own), size)]
+    return {
+        "diversity_of": "methods" if known else "programs",
+        "surface_diversity": _mean([d for each in blocks if (d := surface_diversity(each)) is not None]),
+        "duplicates": _mean([float(_repeats(each, known)) for each in blocks]),
+        "followed": _followed(groups, methods),
+    }
+
+
+def _repeats(texts: Sequence[str], methods: bool) -> bool:
+    """Two that are the same; of methods in words alone, of programs by every sign but white space."""
+    return has_duplicate(texts) if methods else len({"".join(text.split()) for text in texts}) < len(texts)
+
+
+def _followed(groups: Sequence[Group], methods: Sequence[Sequence[str | None] | None]) -> float | None:
+    """The share of attempts whose strategy, by execution, is the one that their method names; of those of which both
+    are known."""
+    found: list[bool] = []
+    for group, own in zip(groups, methods, strict=True):
+        for text, verdict in zip(own or (), group.verdicts or (), strict=False):
+            planned = planned_strategy(text) if text else None
+            done = verdict.evidence.strategy if verdict.evidence else ""
+            if planned is not None and done:
+                found.append(planned == done)
+    return _mean(found)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """None where nothing is known."""
+    return math.fsum(values) / len(values) if values else None

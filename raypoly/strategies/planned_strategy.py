@@ -1,0 +1,20 @@
+"""Which strategy a method names, in the names that execution traces have: for comparing what was planned and done."""
+
+from __future__ import annotations
+
+import re
+
+_WORDS = {
+    "reduce": r"\b(?:reduce|fold(?:s|ing)?|accumulate with)\b",
+    "comprehension": r"\b(?:comprehensions?|generator expressions?)\b",
+    "higher_order": r"\b(?:map|filter|higher[- ]order)\b",
+    "recursion": r"\b(?:recurs\w+|calls? itself)\b",
+    "while": r"\bwhile\b(?:[- ]loops?)?",
+    "for": r"\b(?:for[- ]loops?|loops?|iterat\w+)\b",
+}
+"""In the order in which they are looked for: a while loop is a loop too."""
+
+
+def planned_strategy(method: str) -> str | None:
+    """`recursion`, `while`, `for` ...; None where the method names none of them."""
+    return next((name for name, words in _WORDS.items() if re.search(words, method, re.IGNORECASE)), None)
