@@ -524,6 +524,11 @@ class EvaluateConfig(Section):
         description="How samples are asked for: programs by name (docs/programs.md), all on the same problems and "
         "seeds. The first one's numbers are the evaluation's. Default: the run's own.",
     )
+    choose: Literal["none", "majority"] = Field(
+        "none",
+        description="`majority` is self-consistency (maj@k): of k samples the one counts whose answer most give, or "
+        "whose program gives what most give on the problem's example inputs. No verdict is looked at.",
+    )
     judge: bool = Field(
         False,
         description="Also count strategies by the judge, which sees train.rollouts samples at once, in order, and no "

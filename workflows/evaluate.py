@@ -22,7 +22,7 @@ from raypoly.config import Config
 from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
-from raypoly.evaluating.program_results import program_results
+from raypoly.evaluating.program_results import majority_results, program_results
 from raypoly.judge.judge_usage import usage_to_json
 from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.problems.public_tests import set_apart
@@ -37,6 +37,7 @@ from raypoly.values import UNKNOWN, Draft, Group, Problem, Split
 from raypoly.version import __version__
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
+from workflows.step.example_outputs import signatures
 from workflows.step.program_rounds import ProgramRounds
 from workflows.step.public_verdicts import public_verdicts
 from workflows.step.skipped_groups import skip_reason
@@ -135,6 +136,10 @@ async def _measured(
     at_once, metadata = judged_at_once(opened.config), _metadata(problems)
     sound = [group for group in groups if group.problem_id not in set_aside]
     results = evaluation_results(groups, set_aside, metadata, at_once) | program_results(sound, *asked, samples)
+    if opened.config.evaluate.choose == "majority":
+        by_id = {problem.id: problem for problem in problems}
+        asking = [signatures(opened.services, group, by_id[group.problem_id]) for group in sound]
+        results |= majority_results(sound, await asyncio.gather(*asking))
     return results, sample_table(groups, metadata, at_once)
 
 

@@ -52,12 +52,17 @@ def blocks_curve(passed: Sequence[Sequence[bool]], block: int) -> dict[str, floa
     }
 
 
-def majority_curve(groups: Sequence[Group], signatures: Sequence[Sequence[str | None]]) -> dict[str, float]:
-    """maj@k by k: the share of problems whose most frequent answer passes. `signatures`: what each attempt answers, or
-    its program returns, [problems][N]."""
-    passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
-    pairs = list(zip(signatures, passed, strict=True))
-    return {str(k): math.fsum(maj_at_k(*pair, k) for pair in pairs) / len(pairs) for k in ks(min(map(len, passed)))}
+def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | None] | None]) -> dict[str, Any]:
+    """`majority_at_k`: the share of problems whose most frequent answer passes, by k, over the `majority_problems` that
+    have votes. `votes`: what each attempt answers, or its program gives, [problems][N]; None for a problem without."""
+    known = [
+        (own, [verdict.passed for verdict in group.verdicts or ()])
+        for group, own in zip(groups, votes, strict=True)
+        if own is not None
+    ]
+    shown = ks(min(len(passed) for _, passed in known)) if known else []
+    curve = {str(k): math.fsum(maj_at_k(*pair, k) for pair in known) / len(known) for k in shown}
+    return {"majority_at_k": curve, "majority_problems": len(known)}
 
 
 def _diversity(groups: Sequence[Group], program: Program, attempts: int, block: int) -> dict[str, Any]:
