@@ -1,0 +1,1 @@
+"""Programs: how rollouts are asked for."""
