@@ -18,8 +18,7 @@ from typing import Self
 
 import numpy as np
 
-from raypoly.values import ATTEMPT as SOLVE
-from raypoly.values import Group
+from raypoly.values import ATTEMPT, Group
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class DecodedTokens:
         """Of a group. Responses that were given, and not sampled, have no log-probabilities and cost nothing."""
         drafted = {draft.rollout.seed for draft in group.drafts}
         roles = [(draft.role, draft.rollout) for draft in group.drafts]
-        roles += [(SOLVE, rollout) for rollout in group.rollouts if rollout.seed not in drafted]
+        roles += [(ATTEMPT, rollout) for rollout in group.rollouts if rollout.seed not in drafted]
         sampled = ((role, rollout) for role, rollout in roles if not np.isnan(rollout.logprobs).any())
         return cls.of((role, len(rollout.tokens)) for role, rollout in sampled)
 
@@ -58,7 +57,7 @@ class DecodedTokens:
         """
         if not 1 <= k <= samples:
             raise ValueError(f"the tokens of {k} attempts need 1 <= k <= n, got n={samples}")
-        attempts = self.by_role.get(SOLVE, 0)
+        attempts = self.by_role.get(ATTEMPT, 0)
         return (attempts * k + (self.total - attempts) * math.ceil(k / block) * block) / samples
 
 
