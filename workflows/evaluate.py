@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 
 from raypoly import programs
@@ -24,7 +23,7 @@ from raypoly.evaluating.evaluation_results import evaluation_results, sample_tab
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.evaluating.program_results import majority_results, program_results
 from raypoly.judge.judge_usage import usage_to_json
-from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.metrics.problem_counts import ProblemCounts, of_program
 from raypoly.problems.public_tests import set_apart
 from raypoly.problems.without_tests import with_tests
 from raypoly.programs import Program
@@ -233,8 +232,7 @@ def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> lis
     from raypoly.evaluating.evaluation_tables import evaluation_tables  # brings scipy, which a training needs not
     from raypoly.evaluating.program_tables import program_tables
 
-    first = table.filter(pc.equal(table["program"], payload["program"])) if "programs" in payload else table
-    counts = ProblemCounts.of(first)
+    counts = ProblemCounts.of(of_program(table, payload), payload.get("block", 1))
     assert counts is not None, "a sample table has verdicts"
     metadata = _metadata(opened.problems.splits[payload["split"]])
     tables = evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")

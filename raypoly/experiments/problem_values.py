@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from raypoly.experiments.run_result import STRATEGIES, EvaluationNumbers, RunResult
-from raypoly.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
+from raypoly.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct
 from raypoly.statistics.intervals import ConfidenceInterval, mean_interval, share_interval
 
 Values = Mapping[str, float]
@@ -26,16 +26,13 @@ def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | 
     if numbers is None or numbers.problems is None or not numbers.problems.id:
         return None
     counts = numbers.problems
+    if measure != STRATEGIES:
+        return counts.pass_at_k(int(measure))
     found: dict[str, float] = {}
-    for name, samples, correct, sizes in zip(counts.id, counts.samples, counts.correct, counts.strategies, strict=True):
-        if measure == STRATEGIES:
-            if sizes is None or samples < STRATEGY_DRAWS:
-                return None
-            found[name] = expected_distinct(samples, sizes, STRATEGY_DRAWS)
-        else:
-            if correct is None or samples < int(measure):
-                return None
-            found[name] = pass_at_k(samples, correct, int(measure))
+    for name, samples, sizes in zip(counts.id, counts.samples, counts.strategies, strict=True):
+        if sizes is None or samples < STRATEGY_DRAWS:
+            return None
+        found[name] = expected_distinct(samples, sizes, STRATEGY_DRAWS)
     return found
 
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from raypoly.metrics.block_pass_at_k import block_pass_at_k
 from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.metrics.pass_at_k import pass_at_k
 
 _NEEDED = ("problem_id", "status")
 _KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour", "stratum")
@@ -47,9 +50,34 @@ class ProblemCounts:
     stratum: tuple[str | None, ...] = ()
     """The part of all problems that each was drawn from in an exact share; None, or empty, where there are no parts."""
 
+    blocks: tuple[str | None, ...] = ()
+    """Which attempts passed, in order, as `0100 0001`: a word for each block of attempts that were drawn jointly.
+    Empty where all are independent: then `correct` says all."""
+
+    def pass_at_k(self, k: int) -> dict[str, float] | None:
+        """pass@k by problem id; None where it is unknown of any, or not defined."""
+        found: dict[str, float] = {}
+        words = self.blocks or (None,) * len(self.id)
+        for name, samples, correct, word in zip(self.id, self.samples, self.correct, words, strict=True):
+            if correct is None or samples < k:
+                return None
+            block = len(word.split()[0]) if word else 1
+            if k > block and k % block:
+                return None
+            passed = [letter == "1" for letter in word or "" if letter != " "]
+            found[name] = block_pass_at_k(passed, block, k) if word else pass_at_k(samples, correct, k)
+        return found
+
+    def of_known(self) -> Self:
+        """The problems alone whose tests could be run."""
+        kept = [place for place, right in enumerate(self.correct) if right is not None]
+        columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return type(self)(**{name: tuple(own[i] for i in kept) if own else () for name, own in columns.items()})
+
     @classmethod
-    def of(cls, table: pa.Table) -> Self | None:
-        """From an evaluation's table of one row a sample; None where it keeps no verdicts."""
+    def of(cls, table: pa.Table, block: int = 1) -> Self | None:
+        """From an evaluation's table of one row a sample; None where it keeps no verdicts. `block`: how many samples
+        were drawn jointly."""
         if not set(table.column_names) >= set(_NEEDED):
             return None
         columns = [name for name in _KNOWN if name in table.column_names]
@@ -57,8 +85,22 @@ class ProblemCounts:
         for row in table.select(columns).to_pylist():
             problems.setdefault(row["problem_id"], []).append(row)
         found = [_count(rows) for rows in problems.values()]
-        names = [name for name in cls.__dataclass_fields__ if name != "id"]
-        return cls(tuple(problems), *(tuple(each[name] for each in found) for name in names))
+        names = [name for name in cls.__dataclass_fields__ if name not in ("id", "blocks")]
+        words = tuple(_blocks(rows, block) for rows in problems.values()) if block > 1 else ()
+        by_column = {name: tuple(each[name] for each in found) for name in names}
+        return cls(id=tuple(problems), blocks=words, **by_column)
+
+
+def of_program(table: pa.Table, evaluation: Mapping[str, Any]) -> pa.Table:
+    """The samples of the evaluation's own program, where it measured several."""
+    if "program" not in table.column_names:
+        return table
+    return table.filter(pc.equal(table["program"], evaluation["program"]))
+
+
+def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:
+    letters = ["1" if row["status"] == "passed" else "0" for row in rows]
+    return " ".join("".join(letters[start : start + block]) for start in range(0, len(letters), block))
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -49,6 +49,8 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None) -
     if run.evaluations:
         console.print()
         console.print(results_table(run.summary).rich())
+        for programs in run_programs(run):
+            console.print(programs.rich())
         if note := results_note(run.summary):
             console.print(note, highlight=False)
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
@@ -83,6 +85,7 @@ def _body(run: RunFiles) -> str:
             _head(run),
             charts(run_panels(run)),
             section("Before and after", _results(summary)),
+            section("Programs", *(table.html() for table in run_programs(run))),
             section("Measured again by raypoly evaluate", later_section({run.name: run})),
             section("Where the time went", _times(summary.get("stage_seconds", {}), run.rows)),
             section("Judge", _table(("", ""), judge)),
@@ -98,6 +101,17 @@ def _body(run: RunFiles) -> str:
             section("Config", config),
         ]
     )
+
+
+def run_programs(run: RunFiles) -> list[ReportTable]:
+    """The tables of `program_tables` of the run's last evaluation of the test split; none where it asked directly."""
+    before, after = first_and_last(run.summary)
+    last = after or before
+    if last is None or "program" not in last:
+        return []
+    from raypoly.evaluating.program_tables import program_tables  # brings scipy
+
+    return program_tables(last, run.samples(last["step"], "test"))
 
 
 def later_section(runs: Mapping[str, RunFiles]) -> str:

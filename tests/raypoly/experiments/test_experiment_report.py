@@ -109,6 +109,7 @@ def test_results_hold_the_numbers_of_each_problem_and_older_files_stay_readable(
         "no_code": [0, 0],
         "behaviours": [None, None],
         "stratum": [None, None],
+        "blocks": [],
     }
     after = {key: value for key, value in whole["problems_after"].items() if key != "problems"}
     known = {"step": 12, "split": "test", "problem_set": None, "weights": "beef", "raypoly": __version__}
