@@ -34,6 +34,8 @@ def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
     for step in set(run.steps) & set(undisturbed.steps):
         if rollout_content(run.rollouts(step)) != rollout_content(undisturbed.rollouts(step)):
             yield f"the rollouts of step {step} differ"
+        if rollout_content(run.drafts(step)) != rollout_content(undisturbed.drafts(step)):
+            yield f"the drafts of step {step} differ"
     for row, step in ((row, row["step"]) for row in run.rows if row["step"] in run.steps):
         found = Counter(run.rollouts(step).column("status").to_pylist())
         if row["statuses"] != found:

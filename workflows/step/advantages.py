@@ -38,13 +38,19 @@ class AdvantageEstimator:
         where the reward function reads parts of which one is unknown."""
         if skip_reason(group) or self._reward_is_unknown(group):
             return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size))
-        rewards = group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
+        rewards = self._rewards(group, problem)
         if not self.has_advantages(group):
             return TrainingGroup(group, rewards, np.zeros(group.size))
         scored = self._scored(rewards, group)
         advantages = self._objective.valued(scored)
         measures, of_drafts = measures_of(self._objective), self._of_drafts(scored, advantages)
         return TrainingGroup(group, rewards, advantages, measures, of_drafts)
+
+    def _rewards(self, group: Group, problem: Problem) -> Float64:
+        """float64 [N]; empty for a program that solves nothing."""
+        if not group.size:
+            return np.zeros(0)
+        return group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
 
     def has_advantages(self, group: Group) -> bool:
         """Whether a group that has passed its stages has advantages. If not, they are zeros, which no mean may use."""
@@ -99,7 +105,8 @@ class AdvantageEstimator:
         return found
 
     def _scored(self, rewards: Float64, group: Group) -> ScoredGroup:
-        labels, verdicts, needs = group.labels, sound_verdicts(group), self._objective.needs
+        labels, needs = group.labels, self._objective.needs
+        verdicts = sound_verdicts(group) if group.size else ()
         crossed = group.cross_logprobs
         return self._objective.scored(
             rewards=rewards,

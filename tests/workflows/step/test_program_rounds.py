@@ -15,8 +15,9 @@ from raypoly.errors import UsageError
 from raypoly.objectives import ScoredGroup
 from raypoly.objectives.grpo import GRPO
 from raypoly.programs import Ask, Program
+from raypoly.store.record_encoding import decode, encode
 from raypoly.store.step_records import CompletedStep, Drafted
-from raypoly.values import Draft, Float64, Group, Problem
+from raypoly.values import Draft, Float64, Group, Problem, Rollout, Verdict
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
@@ -200,6 +201,75 @@ def test_drafts_are_trained_only_where_the_objective_answers_for_them(tmp_path: 
         np.testing.assert_array_equal(advantages, expected)
 
 
+class PlansAlone(Program):
+    """Two plans and no attempt."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        return [] if drafts else [Ask(f"7 {problem.prompt}", "plan", 2)]
+
+    def planned_drafts(self, attempts: int) -> int:
+        return 2
+
+    def planned_attempts(self, attempts: int) -> int:
+        return 0
+
+
+class ShortPlans(GRPO):
+    def compute_drafts(self, group: ScoredGroup) -> Float64:
+        return np.array([number(draft) % 7 - 3.0 for draft in group.drafts])
+
+
+def test_a_program_that_solves_nothing_is_trained_on_its_drafts_and_nothing_is_scored(tmp_path: Path) -> None:
+    own = (f"program.name={named(PlansAlone)}", f"objective.name={named(ShortPlans)}")
+    whole, _, submitted, kinds = finished(tmp_path / "whole", *own)
+    assert [len(each) for each in submitted] == [4]
+    assert "score" not in kinds
+    assert whole.applied.metrics["reward"] is None
+    for group, advantages in zip(whole.groups, whole.draft_advantages, strict=True):
+        assert (group.size, len(group.drafts)) == (0, 2)
+        np.testing.assert_array_equal(advantages, [number(draft) % 7 - 3.0 for draft in group.drafts])
+    for commits in range(len(kinds)):
+        folder = tmp_path / f"killed-{commits}"
+        run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, own), commits))
+        again, *_ = finished(folder, *own)
+        assert facts(again.groups) == facts(whole.groups)
+        assert again.applied.digest == whole.applied.digest
+
+
+class Tries(Program):
+    """One try, whose public verdict decides whether it is the attempt."""
+
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        if not drafts:
+            return [Ask(problem.prompt, "try", attempts, score=True)]
+        failed = [draft.verdict is not None and not draft.verdict.passed for draft in drafts]
+        return [
+            Ask(f"{number(drafts[i])} {problem.prompt}", parent=i) if again else Ask(problem.prompt, take=i)
+            for i, again in enumerate(failed)
+        ]
+
+
+def test_a_group_whose_public_tests_can_t_be_run_is_set_aside_without_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def verdicts(services: Any, slot: int, problem: Problem, rollouts: Sequence[Rollout]) -> list[Verdict]:
+        status: Any = "infra" if slot == 1 else "wrong"
+        return [Verdict(status, 0, 1, 0.1, "no such library")] * len(rollouts)
+
+    monkeypatch.setattr("workflows.step.rollouts.public_verdicts", verdicts)
+    own = (f"program.name={named(Tries)}", "run.max_set_aside=1")
+    whole, _, submitted, kinds = finished(tmp_path / "whole", *own)
+    assert [len(each) for each in submitted] == [4, 12], "the group that is set aside is asked nothing more"
+    assert [group.size for group in whole.groups] == [4, 0, 4, 4]
+    assert whole.applied.metrics["set_aside_problems"] == {whole.groups[1].problem_id: "no such library"}
+    assert kinds.count("generated") == 4
+    for commits in range(0, len(kinds), 2):
+        folder = tmp_path / f"killed-{commits}"
+        run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, own), commits))
+        again, *_ = finished(folder, *own)
+        assert facts(again.groups) == facts(whole.groups)
+
+
 class Wrong(Program):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
         return [Ask(problem.prompt, count=attempts - 1)]
@@ -252,9 +322,6 @@ class LongBehind(Program):
 
 
 def test_records_of_drafts_come_back_as_they_were() -> None:
-    from raypoly.store.record_encoding import decode, encode
-    from raypoly.values import Rollout, Verdict
-
     tokens, logprobs = np.array([1, 2], np.int32), np.array([-1.0, -0.5], np.float32)
     rollout = Rollout(tokens, tokens, logprobs, "A: loop", "length", 7, 3)
     failed = Verdict("wrong", 1, 2, 0.1, "test 2")

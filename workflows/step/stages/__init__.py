@@ -107,6 +107,8 @@ class StageRunner:
             group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
             self._count(group, stage)
             return group
+        if not group.size and stage.axis == "rollout":  # a program that solves nothing: there is nothing to find out
+            return group
         no_gradient = skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
         if no_gradient or not stage.wanted(group):
             return group
