@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.console import Console
 
 from raypoly import programs
@@ -109,6 +108,7 @@ async def measure(
         "raypoly": __version__,
         **({key: value for key, value in first.items() if not plain or key not in _OF_PROGRAMS}),
         **({"programs": others} if others else {}),
+        **({"shown_tests": shown} if shown else {}),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": observers.judge_pause.take_pauses(),
         "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
@@ -233,8 +233,7 @@ def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> lis
     from raypoly.evaluating.evaluation_tables import evaluation_tables  # brings scipy, which a training needs not
     from raypoly.evaluating.program_tables import program_tables
 
-    first = table.filter(pc.equal(table["program"], payload["program"])) if "programs" in payload else table
-    counts = ProblemCounts.of(first)
+    counts = ProblemCounts.of(table)
     assert counts is not None, "a sample table has verdicts"
     metadata = _metadata(opened.problems.splits[payload["split"]])
     tables = evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")

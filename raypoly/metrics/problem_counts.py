@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from raypoly.metrics.group_outcomes import GroupOutcomes
 
@@ -49,16 +50,24 @@ class ProblemCounts:
 
     @classmethod
     def of(cls, table: pa.Table) -> Self | None:
-        """From an evaluation's table of one row a sample; None where it keeps no verdicts."""
+        """From an evaluation's table of one row a sample, of its own program where it asked several; None where it
+        keeps no verdicts."""
         if not set(table.column_names) >= set(_NEEDED):
             return None
         columns = [name for name in _KNOWN if name in table.column_names]
         problems: dict[str, list[dict[str, Any]]] = {}
-        for row in table.select(columns).to_pylist():
+        for row in own_samples(table).select(columns).to_pylist():
             problems.setdefault(row["problem_id"], []).append(row)
         found = [_count(rows) for rows in problems.values()]
         names = [name for name in cls.__dataclass_fields__ if name != "id"]
         return cls(tuple(problems), *(tuple(each[name] for each in found) for name in names))
+
+
+def own_samples(table: pa.Table) -> pa.Table:
+    """The samples that an evaluation's numbers are of: those of the first program, where it asked several."""
+    if "program" not in table.column_names or not table.num_rows:
+        return table
+    return table.filter(pc.equal(table["program"], table["program"][0]))
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
