@@ -20,16 +20,30 @@ from raypoly.store.rollout_files import encode_step
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Draft, Float64, Group, Rollout
 from tests.support.finished_run import HOSTILE
-from tests.support.scored_run import LOOP, PROGRAMS, STEPS, WRONG, Change, as_scored, rollout, verdicts, write_scored_run
+from tests.support.scored_run import (
+    LOOP,
+    PROGRAMS,
+    STEPS,
+    WRONG,
+    Change,
+    Label,
+    as_scored,
+    rollout,
+    verdicts,
+    without_labels,
+    write_scored_run,
+)
 
 PLAN = "A: Walk the zigzag."
 TOKENS = {"plan": 28, "solve": 33, "try": 9}
 """What the run decoded, by role."""
 
 
-def write_drafted_run(folder: Path, stored: Change = as_scored) -> str:
-    """Returns its folder; its problems are in `problems.jsonl` beside it. `stored`: as `write_scored_run`."""
-    run = Run(write_scored_run(folder, stored))
+def write_drafted_run(
+    folder: Path, stored: Change = as_scored, label: Label = without_labels, *overrides: str
+) -> str:
+    """Takes and returns what `write_scored_run` does."""
+    run = Run(write_scored_run(folder, stored, label, None, *overrides))
     steps = [_with_drafts(run.completed(step)) for step in range(STEPS)]
     (run.directory / "metrics.jsonl").unlink()
     metrics = MetricsFile(run.directory / "metrics.jsonl")

@@ -17,8 +17,11 @@ from raypoly.reports.role_table import role_table
 from raypoly.reports.rollout_browser import rollout_browser
 from raypoly.reports.rollout_sample import RolloutSample, sample_rollouts, stratified
 from raypoly.reports.run_page import show_results, write_report
+from raypoly.store.catalogue import Span, bundle_key, step_key
+from raypoly.store.rollout_files import encode_bundle
 from tests.support.drafted_run import TOKENS, write_drafted_run
 from tests.support.finished_run import write_finished_run
+from tests.support.scored_run import write_scored_run
 
 STORED = 13
 """Drafts and attempts of step 0."""
@@ -110,6 +113,17 @@ def test_boards_have_tokens_by_role_as_numbers_and_notebooks_as_a_struct(run: Ru
     assert {role: sum(row.get(f"decoded_tokens/{role}", 0) for row in numbers) for role in TOKENS} == TOKENS
     assert numbers[0]["drafts/try"] == 3
     assert run.metrics().column("decoded_tokens").to_pylist()[1] == {"plan": 14, "solve": 12, "try": None}
+
+
+def test_a_bundle_of_steps_with_and_without_drafts_is_read_alike(run: Run, tmp_path: Path) -> None:
+    plain = Run(write_scored_run(tmp_path))
+    files = {0: plain.store.read(step_key(0)), 1: run.store.read(step_key(1))}
+    alone = [*training(sample_rollouts(plain, 1000), 0), *training(sample_rollouts(run, 1000), 1)]
+    for step in files:
+        (plain.directory / step_key(step)).unlink()
+    plain.store.commit(bundle_key(Span(0, 1)), encode_bundle(files))
+    bundled = sample_rollouts(Run(plain.uri), 1000)
+    assert [*training(bundled, 0), *training(bundled, 1)] == alone
 
 
 def test_a_notebook_has_drafts_apart_from_attempts(run: Run) -> None:
