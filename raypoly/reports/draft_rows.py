@@ -1,7 +1,7 @@
 """What a page shows of rollouts in steps with drafts: which draft each was made from, and what it cost.
 
-    facts = draft_facts(run.stored(12))     # empty where the step has no drafts
-    ancestors(facts)[5]                     # the rows of the drafts that row 5 was made from
+facts = draft_facts(run.stored(12))     # empty where the step has no drafts
+ancestors(facts)[5]                     # the rows of the drafts that row 5 was made from
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _facts(row: Mapping[str, Any], seeds: Mapping[tuple[int, int], int]) -> dict
 
 
 def ancestors(facts: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
-    """The rows of the drafts that each row was made from, the nearest first. A draft is made from earlier ones alone."""
+    """The rows of the drafts that each row was made from, the nearest first. A draft is made from earlier ones."""
     at = {(fact["slot"], fact["place"]): row for row, fact in enumerate(facts) if fact["role"] != ATTEMPT}
     found: list[tuple[int, ...]] = []
     for fact in facts:

@@ -18,7 +18,7 @@ from raypoly.metrics.sinks import MetricsFile
 from raypoly.store.catalogue import step_key
 from raypoly.store.rollout_files import encode_step
 from raypoly.store.step_records import CompletedStep
-from raypoly.values import Draft, Float64, Group, Rollout
+from raypoly.values import Draft, FinishReason, Float64, Group, Rollout
 from tests.support.finished_run import HOSTILE
 from tests.support.scored_run import (
     LOOP,
@@ -39,9 +39,7 @@ TOKENS = {"plan": 28, "solve": 33, "try": 9}
 """What the run decoded, by role."""
 
 
-def write_drafted_run(
-    folder: Path, stored: Change = as_scored, label: Label = without_labels, *overrides: str
-) -> str:
+def write_drafted_run(folder: Path, stored: Change = as_scored, label: Label = without_labels, *overrides: str) -> str:
     """Takes and returns what `write_scored_run` does."""
     run = Run(write_scored_run(folder, stored, label, None, *overrides))
     steps = [_with_drafts(run.completed(step)) for step in range(STEPS)]
@@ -73,7 +71,7 @@ def _with_drafts(step: CompletedStep) -> CompletedStep:
 
 def _plan(text: str, seed: int, cut: bool = False) -> Draft:
     tokens = np.arange(7, dtype=np.int32)
-    end = "length" if cut else "stop"
+    end: FinishReason = "length" if cut else "stop"
     return Draft(Rollout(tokens, tokens, np.full(7, -0.5, np.float32), text, end, seed, 0), "plan")
 
 

@@ -107,7 +107,7 @@ def read_current_problems(run: Run, path: Path | None) -> CurrentProblems:
 
 def _apart(run: Run, given: Sequence[Problem]) -> Sequence[Problem]:
     """The problems without the tests that the run's programs show: these decide nothing."""
-    return with_public_tests(ProblemSet({_TRAIN: given}, ""), run.config).splits[_TRAIN]
+    return with_public_tests(ProblemSet({"train": given}, ""), run.config).splits["train"]
 
 
 def parts_of(run: Run) -> list[StoredPart]:

@@ -1,4 +1,4 @@
-"""A page has drafts with what was made from them, within its limits; a run without drafts has the page it always had."""
+"""A page has drafts with what was made from them, within its limits; without drafts it is as it always was."""
 
 from __future__ import annotations
 
