@@ -32,7 +32,7 @@ def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
     if run.steps != undisturbed.steps:
         yield f"there are rollouts of steps {run.steps}, not of {undisturbed.steps}"
     for step in set(run.steps) & set(undisturbed.steps):
-        if rollout_content(run.rollouts(step)) != rollout_content(undisturbed.rollouts(step)):
+        if rollout_content(run.stored(step)) != rollout_content(undisturbed.stored(step)):
             yield f"the rollouts of step {step} differ"
     for row, step in ((row, row["step"]) for row in run.rows if row["step"] in run.steps):
         found = Counter(run.rollouts(step).column("status").to_pylist())
