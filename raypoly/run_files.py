@@ -127,14 +127,17 @@ class RunFiles:
 
     def rollouts(self, step: int) -> pa.Table:
         """All attempts of a step with verdict and label, one row each. Raises `UsageError` if there are none."""
-        self._must_have(step)
-        return attempts_alone(self._reader.table(step))
+        return attempts_alone(self.stored(step))
 
     def drafts(self, step: int) -> pa.Table:
         """What the program of a step had written before the attempts, one row each, with `role`, `parent` and, where it
         was run on public tests, its verdict. `draft_of` of an attempt is `rollout` here. Raises as `rollouts` does."""
+        return drafts_alone(self.stored(step))
+
+    def stored(self, step: int) -> pa.Table:
+        """All rows of a step: each group's drafts, if it has any, then its attempts. Raises as `rollouts` does."""
         self._must_have(step)
-        return drafts_alone(self._reader.table(step))
+        return self._reader.table(step)
 
     def completed(self, step: int) -> CompletedStep:
         """A step as it was trained on: groups, rewards, advantages, metrics. Raises `UsageError` as `rollouts` does."""

@@ -23,7 +23,7 @@ from raypoly.evaluating.evaluation_results import evaluation_results, sample_tab
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
 from raypoly.evaluating.program_results import majority_results, program_results
 from raypoly.judge.judge_usage import usage_to_json
-from raypoly.metrics.problem_counts import ProblemCounts, of_program
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.problems.public_tests import set_apart
 from raypoly.problems.without_tests import with_tests
 from raypoly.programs import Program
@@ -108,6 +108,7 @@ async def measure(
         "raypoly": __version__,
         **({key: value for key, value in first.items() if not plain or key not in _OF_PROGRAMS}),
         **({"programs": others} if others else {}),
+        **({"shown_tests": shown} if shown else {}),
         "seconds": round(time.monotonic() - started, 3),
         "pauses": observers.judge_pause.take_pauses(),
         "judge": usage_to_json(usage.take_unreported()) if config.evaluate.judge and usage.has_usage else None,
@@ -232,7 +233,7 @@ def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> lis
     from raypoly.evaluating.evaluation_tables import evaluation_tables  # brings scipy, which a training needs not
     from raypoly.evaluating.program_tables import program_tables
 
-    counts = ProblemCounts.of(of_program(table, payload), payload.get("block", 1))
+    counts = ProblemCounts.of(table, payload.get("block", 1))
     assert counts is not None, "a sample table has verdicts"
     metadata = _metadata(opened.problems.splits[payload["split"]])
     tables = evaluation_tables(payload, counts, metadata, f"step {payload['step']}, {payload['split']}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
-from raypoly.metrics.problem_counts import ProblemCounts, of_program
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.reports.run_table import first_and_last, shown_ks
 from raypoly.reports.tables import number
 from raypoly.run_files import RunFiles
@@ -160,8 +160,7 @@ def evaluation_numbers(
         return None
     step, split = evaluation["step"], evaluation["split"]
     try:
-        table = of_program(files.samples(step, split), evaluation)
-        problems = ProblemCounts.of(table, evaluation.get("block", 1))
+        problems = ProblemCounts.of(files.samples(step, split), evaluation.get("block", 1))
     except (CorruptData, StorageError, UsageError):  # the measures in the summary outlive the samples
         problems = None
     digests = {row["step"] + 1: row.get("weight_digest") for row in rows}

@@ -76,13 +76,13 @@ class ProblemCounts:
 
     @classmethod
     def of(cls, table: pa.Table, block: int = 1) -> Self | None:
-        """From an evaluation's table of one row a sample; None where it keeps no verdicts. `block`: how many samples
-        were drawn jointly."""
+        """From an evaluation's table of one row a sample, of its own program where it asked several; None where it
+        keeps no verdicts. `block`: how many samples were drawn jointly."""
         if not set(table.column_names) >= set(_NEEDED):
             return None
         columns = [name for name in _KNOWN if name in table.column_names]
         problems: dict[str, list[dict[str, Any]]] = {}
-        for row in table.select(columns).to_pylist():
+        for row in own_samples(table).select(columns).to_pylist():
             problems.setdefault(row["problem_id"], []).append(row)
         found = [_count(rows) for rows in problems.values()]
         names = [name for name in cls.__dataclass_fields__ if name not in ("id", "blocks")]
@@ -91,16 +91,16 @@ class ProblemCounts:
         return cls(id=tuple(problems), blocks=words, **by_column)
 
 
-def of_program(table: pa.Table, evaluation: Mapping[str, Any]) -> pa.Table:
-    """The samples of the evaluation's own program, where it measured several."""
-    if "program" not in table.column_names:
-        return table
-    return table.filter(pc.equal(table["program"], evaluation["program"]))
-
-
 def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:
     letters = ["1" if row["status"] == "passed" else "0" for row in rows]
     return " ".join("".join(letters[start : start + block]) for start in range(0, len(letters), block))
+
+
+def own_samples(table: pa.Table) -> pa.Table:
+    """The samples that an evaluation's numbers are of: those of the first program, where it asked several."""
+    if "program" not in table.column_names or not table.num_rows:
+        return table
+    return table.filter(pc.equal(table["program"], table["program"][0]))
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -6,8 +6,18 @@
   const { strings, rows } = JSON.parse(at("rollouts").textContent);
   const total = rows.problem.length, PAGE = 20, PROBLEMS = 200;
   const SEARCHED = ["text", "detail", "problem", "strategy"];
+  const FILTERS = ["source", "run", "role", "status", "strategy"].filter(at);
   const passed = strings.indexOf("passed");
   const name = (column, row) => strings[rows[column][row]];
+  const isDraft = (row) => Boolean(rows.role) && name("role", row) !== "" && name("role", row) !== "solve";
+  const groupOf = (row) => ["run", "source", "step", "slot"].map((column) => rows[column][row]).join(" ");
+  const drafts = new Map(); // of each group that has some, by their places
+  for (let row = 0; row < total; row++) {
+    if (!isDraft(row)) continue;
+    if (!drafts.has(groupOf(row))) drafts.set(groupOf(row), new Map());
+    drafts.get(groupOf(row)).set(rows.place[row], row);
+  }
+  const above = (row) => (drafts.size ? drafts.get(groupOf(row))?.get(rows.parent[row]) : undefined);
   let lower = null, groups = [], chosen = null, shown = PAGE, listed = PROBLEMS;
 
   const element = (tag, text = "", kind = "") => {
@@ -37,7 +47,7 @@
   }
 
   function kept() {
-    const asked = ["source", "run", "status", "strategy"].map((id) => [rows[id], at(id).value]);
+    const asked = FILTERS.map((id) => [rows[id], at(id).value]);
     const wanted = asked.filter(([, value]) => value !== "").map(([column, value]) => [column, Number(value)]);
     const query = at("search").value.toLowerCase();
     if (query) lower ??= strings.map((text) => text.toLowerCase());
@@ -50,10 +60,11 @@
     return found;
   }
 
+  const share = (group) => group.passed / (group.attempts || 1);
   const ORDERS = {
     "name": (a, b) => (a.name < b.name ? -1 : 1),
-    "fewest passed": (a, b) => a.passed / a.rows.length - b.passed / b.rows.length || ORDERS.name(a, b),
-    "most passed": (a, b) => b.passed / b.rows.length - a.passed / a.rows.length || ORDERS.name(a, b),
+    "fewest passed": (a, b) => share(a) - share(b) || ORDERS.name(a, b),
+    "most passed": (a, b) => share(b) - share(a) || ORDERS.name(a, b),
     "most rollouts": (a, b) => b.rows.length - a.rows.length || ORDERS.name(a, b),
   };
   const by = (column) => (a, b) => name(column, a).localeCompare(name(column, b)) || a - b;
@@ -69,10 +80,11 @@
     const found = kept(), of = new Map();
     for (const row of found) {
       const problem = rows.problem[row];
-      if (!of.has(problem)) of.set(problem, { id: problem, name: strings[problem], rows: [], passed: 0 });
+      if (!of.has(problem)) of.set(problem, { id: problem, name: strings[problem], rows: [], passed: 0, attempts: 0 });
       const group = of.get(problem);
       group.rows.push(row);
       group.passed += rows.status[row] === passed;
+      group.attempts += !isDraft(row);
     }
     groups = [...of.values()].sort(ORDERS[at("order").value]);
     at("count").textContent =
@@ -88,7 +100,8 @@
     const items = groups.slice(0, listed).map((group) => {
       const button = more("", () => choose(group.id)), item = element("li");
       button.dataset.problem = group.id;
-      button.append(element("span", group.name), element("span", `${group.passed} of ${group.rows.length} passed`));
+      const told = group.attempts ? `${group.passed} of ${group.attempts} passed` : `drafts: ${group.rows.length}`;
+      button.append(element("span", group.name), element("span", told));
       button.setAttribute("aria-current", group.id === chosen);
       item.append(button);
       return item;
@@ -113,24 +126,69 @@
     const group = groups.find((each) => each.id === chosen);
     if (!group) return at("shown").replaceChildren(element("p", "No rollout is like this.", "quiet"));
     const sorted = [...group.rows].sort(SORTS[at("sort").value]);
-    const made = [element("h3", group.name), ...sorted.slice(0, shown).map(rollout)];
-    if (sorted.length > shown)
-      made.push(more(`${sorted.length - shown} more rollouts`, () => { shown += PAGE; showRollouts(); }));
+    const placed = drafts.size ? arranged(sorted) : sorted.map((row) => ({ row, depth: 0 }));
+    const made = [element("h3", group.name), ...placed.slice(0, shown).map(rollout)];
+    if (placed.length > shown)
+      made.push(more(`${placed.length - shown} more rollouts`, () => { shown += PAGE; showRollouts(); }));
     at("shown").replaceChildren(...made);
   }
 
-  function rollout(row) {
+  // Each group's drafts above what was made from them, where its first rollout stands. Drafts that are not among `found`
+  // are shown above those that are: `beside`.
+  function arranged(found) {
+    const wanted = new Set(found), below = new Map(), seen = new Set(), placed = [];
+    for (const first of found)
+      for (let row = first; row !== undefined && !seen.has(row); row = above(row)) {
+        seen.add(row);
+        const under = above(row) ?? (drafts.has(groupOf(row)) ? groupOf(row) : `alone ${row}`);
+        if (!below.has(under)) below.set(under, []);
+        below.get(under).push(row);
+      }
+    const place = (row, depth) => {
+      placed.push({ row, depth, beside: !wanted.has(row) });
+      put(row, depth + 1);
+    };
+    const put = (under, depth) => (below.get(under) ?? [])
+      .sort((a, b) => isDraft(b) - isDraft(a) || (isDraft(a) ? rows.place[a] - rows.place[b] : 0))
+      .forEach((row) => place(row, depth));
+    for (const under of [...below.keys()]) if (typeof under === "string") put(under, 0);
+    return placed;
+  }
+
+  function jump(row) {
+    const button = more(name("made", row), () => {
+      const target = document.getElementById(`rollout-${above(row)}`);
+      target.scrollIntoView();
+      target.focus();
+    });
+    button.className = "jump";
+    return button;
+  }
+
+  function rollout({ row, depth, beside }) {
     const good = rows.status[row] === passed, value = rows.advantage[row], label = name("label", row);
-    const made = element("article", "", `rollout ${good ? "passed" : "failed"}`), code = element("pre");
+    const draft = isDraft(row), ofDrafts = rows.role && name("role", row), kind = draft ? "draft" : good ? "passed" : "failed";
+    const made = element("article", "", `rollout ${kind}${depth ? ` below-${Math.min(depth, 4)}` : ""}${beside ? " quiet" : ""}`);
+    const code = element("pre");
     const facts = [
-      `strategy by execution: ${name("strategy", row) || "none"}`,
+      ofDrafts && `${draft ? "draft" : "attempt"} ${rows.place[row]}`,
+      draft && name("status", row),
+      (!draft || name("strategy", row)) && `strategy by execution: ${name("strategy", row) || "none"}`,
       label && `by the judge: ${label}`,
+      ofDrafts && [`${rows.tokens[row].toLocaleString("en")} tokens`, name("cut", row)].filter(Boolean).join(", "),
       value === null ? "" : `advantage ${value < 0 ? "" : "+"}${value.toFixed(3)}`,
+      rows.program && name("program", row) && `program ${name("program", row)}`,
       `${name("source", row)}, step ${rows.step[row]}`,
       at("run").options.length > 2 && name("run", row),
     ];
     const head = element("div");
-    head.append(element("b", name("status", row)), element("span", ` · ${facts.filter(Boolean).join(" · ")}`, "quiet"));
+    head.append(element("b", name(draft ? "role" : "status", row)),
+      element("span", ` · ${facts.filter(Boolean).join(" · ")}`, "quiet"));
+    if (above(row) !== undefined) head.append(" ", jump(row));
+    if (draft) {
+      made.id = `rollout-${row}`;
+      made.tabIndex = -1;
+    }
     made.append(head);
     if (name("detail", row)) made.append(element("div", name("detail", row)));
     const prompt = name("prompt", row);
@@ -140,8 +198,9 @@
       details.addEventListener("toggle", () => { if (!details.querySelector("pre")) details.append(element("pre", prompt)); });
       made.append(details);
     }
+    const prose = draft && !name("status", row); // a plan, as far as one can tell
     name("text", row).split(/(```)/).reduce((fenced, part, i, parts) => {
-      code.append(...(parts.length > 1 && !fenced ? [part] : tokens(part)));
+      code.append(...((parts.length > 1 || prose) && !fenced ? [part] : tokens(part)));
       return part === "```" ? !fenced : fenced;
     }, false);
     made.append(code);
@@ -165,8 +224,8 @@
     return [...made, text.slice(end)];
   }
 
-  ["source", "run", "status", "strategy"].forEach(fill);
-  for (const id of ["source", "run", "status", "strategy", "order"]) at(id).addEventListener("change", update);
+  FILTERS.forEach(fill);
+  for (const id of [...FILTERS, "order"]) at(id).addEventListener("change", update);
   at("search").addEventListener("input", update);
   at("sort").addEventListener("change", () => { shown = PAGE; showRollouts(); });
   update();

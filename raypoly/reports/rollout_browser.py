@@ -23,8 +23,9 @@ _CHARACTERS = 16_000_000
 """About the most characters of all texts in a page; where there are more, the longest texts are shortened."""
 _LONGEST, _LEAST = 1 << 16, 1 << 10
 """Characters of one text, at most and after shortening."""
-_NUMBERS = ("advantage", "step")
+_NUMBERS = ("advantage", "step", "slot", "place", "parent", "tokens")
 
+_ROLES = '<label>role<select id="role"></select></label>'
 _CONTROLS = """<div class="filters">
 <label class="search">search programs, tests, names<input type="search" id="search"></label>
 <label>from<select id="source"></select></label><label>run<select id="run"></select></label>
@@ -49,12 +50,15 @@ def rollout_browser(samples: Mapping[str, RolloutSample]) -> str:
     texts = {value for row in rows for name, value in row.items() if name not in _NUMBERS}
     shown = _shortened({text: visible(text) for text in texts})
     strings: dict[str, int] = {}
-    columns: dict[str, list[Any]] = {name: [] for name in rows[0]}
+    columns: dict[str, list[Any]] = {name: [] for row in rows for name in row}
     for row in rows:
-        for name, value in row.items():
-            text = name not in _NUMBERS
-            columns[name].append(strings.setdefault(shown[value], len(strings)) if text else value)
-    return said + _CONTROLS + json_element("rollouts", {"strings": list(strings), "rows": columns})
+        for name, column in columns.items():
+            if name in _NUMBERS:
+                column.append(row.get(name))
+            else:
+                column.append(strings.setdefault(shown[row[name]] if name in row else "", len(strings)))
+    controls = _CONTROLS.replace("<label>strategy", f"{_ROLES}<label>strategy") if "role" in columns else _CONTROLS
+    return said + controls + json_element("rollouts", {"strings": list(strings), "rows": columns})
 
 
 def _shortened(texts: Mapping[str, str]) -> dict[str, str]:

@@ -17,13 +17,21 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.reports.draft_rows import ancestors, draft_facts
 from raypoly.run_files import RunFiles
 from raypoly.seeds import derive
 from raypoly.store import Store
+from raypoly.values import ATTEMPT
 
 STEPS = 50
 """The most training steps that are read for a page."""
-_COLUMNS = ("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage")
+_COLUMNS = (
+    *("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage"),
+    "program",
+)
+_KINDS = ("status", "strategy", "role", "program")
+"""What rows are drawn from by turns."""
+_OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made")
 _TOKENIZER = "model/tokenizer.json"
 
 
@@ -33,7 +41,8 @@ class RolloutSample:
 
     rows: Sequence[Mapping[str, Any]]
     """`problem, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown. `label` is
-    the judge's, as text; `source` is "training" or the evaluation's split."""
+    the judge's, as text; `source` is "training" or the evaluation's split. Of steps with drafts also what `draft_facts`
+    says, of evaluations by several programs `program`."""
     said: Sequence[str]
 
 
@@ -45,8 +54,11 @@ def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
     return RolloutSample([_named(row, decode) for row in rows], said)
 
 
-def stratified(strata: Sequence[Hashable], most: int, seed: int) -> list[int]:
-    """Places of at most `most` items, ascending: one of each stratum by turns, drawn at random within a stratum."""
+def stratified(
+    strata: Sequence[Hashable], most: int, seed: int, needed: Sequence[Sequence[int]] | None = None
+) -> list[int]:
+    """Places of at most `most` items, ascending: one of each stratum by turns, drawn at random within a stratum. Each
+    brings those that are `needed` with it, which count too; what does not fit with them is left out."""
     if len(strata) <= most:
         return list(range(len(strata)))
     drawn, places = random.Random(seed), list(range(len(strata)))
@@ -56,7 +68,12 @@ def stratified(strata: Sequence[Hashable], most: int, seed: int) -> list[int]:
     for place in places:
         turns[strata[place]] = turn = turns.get(strata[place], -1) + 1
         keyed.append((turn, len(keyed), place))
-    return sorted(place for _, _, place in sorted(keyed)[:most])
+    taken: set[int] = set()
+    for _, _, place in sorted(keyed):
+        new = {place, *(needed[place] if needed else ())} - taken
+        if len(taken) + len(new) <= most:
+            taken |= new
+    return sorted(taken)
 
 
 def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:
@@ -71,11 +88,11 @@ def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[s
     except (CorruptData, StorageError, UsageError):
         said.append(f"The rollouts of the last evaluation ({split}, step {step}) can't be read.")
         return
-    chosen = _draw(table, most, derive(0, "report", split, step), by_problem=True)
-    all_of = f"{chosen.num_rows:,} of the {table.num_rows:,}" if chosen.num_rows < table.num_rows else "All"
-    how = ", drawn by turns from each problem, verdict and strategy" if chosen.num_rows < table.num_rows else ""
+    chosen = _draw(table, most, derive(0, "report", split, step), ("problem_id", *_KINDS))
+    all_of = f"{len(chosen):,} of the {table.num_rows:,}" if len(chosen) < table.num_rows else "All"
+    how = ", drawn by turns from each problem, verdict and strategy" if len(chosen) < table.num_rows else ""
     said.append(f"{all_of} rollouts of the last evaluation ({split} split, step {step}){how}.")
-    yield from ({**row, "step": step, "source": split} for row in chosen.to_pylist())
+    yield from ({**row, "step": step, "source": split} for row in chosen)
 
 
 def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str, Any]]:
@@ -86,31 +103,39 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
         return
     count = min(STEPS, len(steps), most)
     chosen = [steps[round(i * (len(steps) - 1) / max(1, count - 1))] for i in range(count)]
-    read, taken, lost = 0, 0, []
+    read, taken, drafted, lost = 0, 0, 0, []
     for step in chosen:
         try:
-            table = run.rollouts(step)
+            table = run.stored(step)
         except (CorruptData, StorageError, UsageError):
             lost.append(str(step))
             continue
-        part = _draw(table, most // count, derive(0, "report", step))
-        read, taken = read + table.num_rows, taken + part.num_rows
-        yield from ({**row, "step": step, "source": "training"} for row in part.to_pylist())
+        facts = draft_facts(table)
+        part = _draw(table, most // count, derive(0, "report", step), _KINDS, facts)
+        read, taken, drafted = read + table.num_rows, taken + len(part), drafted + bool(facts)
+        yield from ({**row, "step": step, "source": "training"} for row in part)
     some = "all steps" if count == len(steps) else f"{count} of {len(steps):,} steps, evenly spaced"
+    what = "training rollouts, attempts and drafts," if drafted else "training rollouts"
     if taken == read:
-        said.append(f"All {read:,} training rollouts of {some}.")
+        said.append(f"All {read:,} {what} of {some}.")
     else:
+        whole = ", and bring the drafts that they were made from" if drafted else ""
         said.append(
-            f"{taken:,} of the {read:,} training rollouts of {some}; a step's are drawn by turns from each verdict and "
-            "strategy. So rare ones are more frequent here than in the run: the tables have the shares, not this list."
+            f"{taken:,} of the {read:,} {what} of {some}; a step's are drawn by turns from each verdict and "
+            f"strategy{whole}. So rare ones are more frequent here than in the run: the tables have the shares, not "
+            "this list."
         )
     said += [f"The rollouts of steps {', '.join(lost)} can't be read."] if lost else []
 
 
-def _draw(table: pa.Table, most: int, seed: int, by_problem: bool = False) -> pa.Table:
-    keys = ("problem_id", "status", "strategy")[not by_problem :]
+def _draw(
+    table: pa.Table, most: int, seed: int, keys: Sequence[str], facts: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """Rows of the table, drawn by turns from each value of `keys`; with their `facts`, where the step has drafts."""
     strata = list(zip(*(_values(table, name) for name in keys), strict=True))
-    return table.select([name for name in _COLUMNS if name in table.column_names]).take(stratified(strata, most, seed))
+    places = stratified(strata, most, seed, ancestors(facts))
+    chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(places).to_pylist()
+    return [{**row, **(facts[place] if facts else {})} for row, place in zip(chosen, places, strict=True)]
 
 
 def _values(table: pa.Table, name: str) -> list[Any]:
@@ -118,18 +143,21 @@ def _values(table: pa.Table, name: str) -> list[Any]:
 
 
 def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> dict[str, Any]:
-    label = row.get("label")
+    label, draft = row.get("label"), row.get("role", ATTEMPT) != ATTEMPT
+    verdict = row.get("status")
+    shown = (verdict and f"public tests: {verdict}") or "" if draft else verdict or "not scored"
     return {
         "problem": row.get("problem_id") or "",
         "prompt": decode(row.get("prompt_tokens") or ()),
         "text": str(row.get("text") or ""),
-        "status": row.get("status") or "not scored",
+        "status": shown,
         "detail": row.get("detail") or "",
         "strategy": row.get("strategy") or "",
         "label": "" if label is None else "none" if row.get("degenerate") or not label else str(label),
         "advantage": row.get("advantage"),
         "step": row["step"],
         "source": row["source"],
+        **{name: row[name] for name in (*_OF_DRAFTS, "program") if name in row},
     }
 
 

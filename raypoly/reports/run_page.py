@@ -16,6 +16,7 @@ from raypoly.reports.figure_files import named_panels, write_figures
 from raypoly.reports.figures import SMOOTHING
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.pages import charts, html_page, image, packaged_text, quiet, section
+from raypoly.reports.role_table import role_table
 from raypoly.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
 from raypoly.reports.rollout_sample import sample_rollouts
 from raypoly.reports.run_figure import draw_run, run_panels
@@ -53,6 +54,8 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None) -
             console.print(programs.rich())
         if note := results_note(run.summary):
             console.print(note, highlight=False)
+    if (roles := role_table(run.rows)).rows:
+        console.print(roles.rich())
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
@@ -88,6 +91,7 @@ def _body(run: RunFiles) -> str:
             section("Programs", *(table.html() for table in run_programs(run))),
             section("Measured again by raypoly evaluate", later_section({run.name: run})),
             section("Where the time went", _times(summary.get("stage_seconds", {}), run.rows)),
+            section("Drafts and attempts", _roles(run.rows)),
             section("Judge", _table(("", ""), judge)),
             section(
                 "What the objective measured",
@@ -157,6 +161,13 @@ def _times(stages: Mapping[str, float], rows: Rows) -> str:
     picture = charts(step_time_panels(rows))
     table = _table(("stage", "seconds at work", "waited for", "share"), lines)
     return picture + table + quiet(f"{note} {tail_words(rows)}".rstrip())
+
+
+def _roles(rows: Rows) -> str:
+    """Nothing for a run without drafts."""
+    table = role_table(rows)
+    note = "Tokens that were sampled; given responses cost none. A draft that is an attempt counts as a draft."
+    return table.html() + quiet(note) if table.rows else ""
 
 
 def measure_rows(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -32,7 +32,7 @@ def _differences(run: Run, undisturbed: Run) -> Iterator[str]:
     if run.steps != undisturbed.steps:
         yield f"there are rollouts of steps {run.steps}, not of {undisturbed.steps}"
     for step in set(run.steps) & set(undisturbed.steps):
-        if rollout_content(run.rollouts(step)) != rollout_content(undisturbed.rollouts(step)):
+        if rollout_content(run.stored(step)) != rollout_content(undisturbed.stored(step)):
             yield f"the rollouts of step {step} differ"
         if rollout_content(run.drafts(step)) != rollout_content(undisturbed.drafts(step)):
             yield f"the drafts of step {step} differ"

@@ -55,7 +55,8 @@ class ResumePoint:
     step: int
     """The step to go on with."""
     groups: Mapping[str, int]
-    """Groups of that step, by their last committed stage: `generated, scored, judged`."""
+    """Groups of that step, by their last committed stage: `generated, scored, judged`; `drafted` where some have drafts
+    and no attempts yet."""
     of: int | None
     """Groups in a step; None if the config can't be read."""
     finished: bool

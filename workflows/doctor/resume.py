@@ -54,6 +54,8 @@ def _stages(found: StepRecords) -> Mapping[str, int]:
     for group in found.groups.values():
         judged = group.labels is not None or group.unjudged
         counts["judged" if judged else "generated" if group.verdicts is None else "scored"] += 1
+    if drafted := len(found.drafts.keys() - found.groups.keys()):
+        counts["drafted"] = drafted
     return dict(counts)
 
 

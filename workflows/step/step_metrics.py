@@ -22,7 +22,7 @@ from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.scoring.code_extraction import find_code
 from raypoly.store.rollout_columns import ON_DISK
-from raypoly.values import ATTEMPT, Group
+from raypoly.values import Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
@@ -112,8 +112,9 @@ def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
     found, seconds = [DecodedTokens.of_group(group) for group in groups], times.seconds.get("generate")
     roles = sorted({role for each in found for role in each.by_role})
     by_role = {role: sum(each.by_role.get(role, 0) for each in found) for role in roles}
+    drafts = Counter(draft.role for group in groups for draft in group.drafts)
     return {
-        **({"decoded_tokens": by_role} if set(roles) - {ATTEMPT} else {}),
+        **({"decoded_tokens": by_role, "drafts": dict(sorted(drafts.items()))} if drafts else {}),
         "tokens_per_second": sum(by_role.values()) / seconds if seconds else None,
     }
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from raypoly.evaluating.program_results import blocks_curve
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import distinct, ks, pass_at_k, summarise
 
@@ -122,6 +123,10 @@ def _evaluation_numbers(
         for side in ([(group, group.then) for group in held], [(group, group.now) for group in held])
     )
     curves: list[Any] = [found.get("pass_at_k", {}) for found in (reported, then, now)]
+    if (block := reported.get("block", 1)) > 1:
+        sides = zip(*((group.then.statuses, group.now.statuses) for group in held), strict=True)
+        passed = [[[status == "passed" for status in each] for each in side] for side in sides]
+        curves[1:] = [blocks_curve(each, block) for each in passed]
     for k in curves[1]:
         yield ChangedNumber(name, f"pass@{k}", len(held), *(curve.get(k) for curve in curves))
     for key in _REPORTED:

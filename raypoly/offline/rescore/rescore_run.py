@@ -31,6 +31,7 @@ from raypoly.offline.rescore.stored_groups import (
 from raypoly.offline.rescore.verdict_diff import VerdictDiff
 from raypoly.offline.row_writer import Row, RowWriter, open_rows
 from raypoly.problems.formats import program_of
+from raypoly.problems.public_tests import set_apart
 from raypoly.rewards import Reward, reward_function
 from raypoly.run import Run
 from raypoly.scoring.code_extraction import extract_code
@@ -112,10 +113,13 @@ class _Rescoring:
             yield from groups[done.get(part.key, 0) :]
 
     def _programs_of(self, group: StoredGroup) -> list[tuple[Problem, str | None]]:
-        """A group's programs; none where its problem is gone."""
+        """A group's programs; none where its problem is gone. An evaluation may have shown tests that training does
+        not, which decide nothing there."""
         problem = self._today.by_id.get(group.problem_id)
         if problem is None:
             return []
+        if shown := self._reported[group.part.key].get("shown_tests"):
+            problem = set_apart(problem, shown)
         codes = (extract_code(problem, rollout.text) for rollout in group.rollouts)
         return [(problem, None if code is None else program_of(problem, code)) for code in codes]
 

@@ -10,7 +10,7 @@ The run is only read. Steps and evaluations come in the order in which they were
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,11 @@ import pyarrow as pa
 from raypoly import problems
 from raypoly.errors import UsageError
 from raypoly.metrics.group_outcomes import GroupOutcomes
+from raypoly.metrics.problem_counts import own_samples
 from raypoly.offline.command_output import NOTES, say
+from raypoly.problems import ProblemSet
 from raypoly.problems.formats import read_problems
+from raypoly.programs import with_public_tests
 from raypoly.run import Run
 from raypoly.run_files import EVALUATIONS
 from raypoly.scoring.score_programs import by_id
@@ -88,9 +91,9 @@ def read_current_problems(run: Run, path: Path | None) -> CurrentProblems:
     """
     if path is not None:
         say(NOTES, f"Note: Problems of {path}, in place of those that the run's config names.")
-        return CurrentProblems(by_id(read_problems(path).problems), str(path))
+        return CurrentProblems(by_id(_apart(run, read_problems(path).problems)), str(path))
     try:
-        found = problems.build_problem_set(run.config.problems)
+        found = with_public_tests(problems.build_problem_set(run.config.problems), run.config)
     except UsageError as error:
         raise UsageError(f"{str(error).rstrip('.')}; or name a file of the run's problems by --problems.") from error
     if not run.problem_sets:
@@ -100,6 +103,11 @@ def read_current_problems(run: Run, path: Path | None) -> CurrentProblems:
         said = f"The problem set has changed since the run began: its content is {found.hash[:12]} now and was {was}."
         say(NOTES, f"Note: {said}")
     return CurrentProblems(by_id(problem for split in found.splits.values() for problem in split), found.hash)
+
+
+def _apart(run: Run, given: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems without the tests that the run's programs show: these decide nothing."""
+    return with_public_tests(ProblemSet({"train": given}, ""), run.config).splits["train"]
 
 
 def parts_of(run: Run) -> list[StoredPart]:
@@ -131,6 +139,8 @@ def read_part(run: Run, part: StoredPart) -> tuple[list[StoredGroup], Mapping[st
 
 def _read_trained(part: StoredPart, completed: CompletedStep) -> Iterator[StoredGroup]:
     for group, rewards in zip(completed.groups, completed.rewards, strict=True):
+        if not group.size:
+            continue  # drafts alone, which nothing was scored of
         then = GroupOutcomes.of(group.verdicts or (), rewards if np.all(np.isfinite(rewards)) else None)
         labels = None if group.labels is None else group.labels.strategies
         yield StoredGroup(part, group.slot, group.problem_id, group.rollouts, then, labels)
@@ -139,7 +149,7 @@ def _read_trained(part: StoredPart, completed: CompletedStep) -> Iterator[Stored
 def _read_evaluated(part: StoredPart, table: pa.Table) -> Iterator[StoredGroup]:
     if not set(table.column_names) >= _SAMPLES:
         return  # it kept no samples
-    rows = table.to_pylist()
+    rows = own_samples(table).to_pylist()
     none = np.zeros(0, np.int32)
     starts = [place for place, row in enumerate(rows) if row["rollout"] == 0]
     for slot, (start, end) in enumerate(zip(starts, [*starts[1:], len(rows)], strict=True)):

@@ -41,6 +41,8 @@ ROW = {
     **dict.fromkeys(("judge_agreement", "strategies_structural", "strategies_correct_judged"), 0.5),
     "objective/sets": 6.0,
     "response_tokens": 100,
+    "decoded_tokens": {"plan": 40, "solve": 100},
+    "drafts": {"plan": 2},
     "paused_seconds": 1.5,
     "judge_step": {"cost_usd": 0.016},
 }
@@ -58,7 +60,7 @@ NOT_FED = {
     *("pass_at_k", "evaluation_step", "evaluation_strategies"),
     *("evaluation_strategies_judge", "evaluation_strategies_structural"),
     *("judge_agreement", "ratio_clipped_low", "ratio_clipped_high", "kl_reference", "objective"),
-    *("pause_seconds", "judge_usd"),
+    *("pause_seconds", "judge_usd", "decoded_tokens", "drafts"),
 }
 """Metrics to which the run below gives no number, or not before its pause has ended."""
 
