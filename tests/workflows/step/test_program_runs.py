@@ -15,7 +15,7 @@ from raypoly.problems.public_tests import set_apart
 from tests.support.local_driver import LocalDriver, run_killed_driver
 from tests.support.ray_machines import Machines
 
-ROOM = ("generator.max_prompt_tokens=196", "train.steps=2", "train.rollouts=4")
+ROOM = ("generator.max_prompt_tokens=196", "train.steps=2", "train.rollouts=6")
 PROGRAMS = {
     "repair": ("program.name=repair", "program.turns=2", "program.credit=all"),
     "plan_search": ("program.name=plan_search", "program.plans=3", "program.plan_tokens=8"),
