@@ -524,6 +524,11 @@ class EvaluateConfig(Section):
         description="How samples are asked for: programs by name (docs/programs.md), all on the same problems and "
         "seeds. The first one's numbers are the evaluation's. Default: the run's own.",
     )
+    select: Literal["first", "last", "random"] = Field(
+        "first",
+        description="Which k of a block's attempts count in pass@k, for programs whose attempts are drawn jointly "
+        "(docs/programs.md); `random` is the mean over all choices.",
+    )
     choose: Literal["none", "majority"] = Field(
         "none",
         description="`majority` is self-consistency (maj@k): of k samples the one counts whose answer most give, or "

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -21,9 +21,10 @@ from raypoly.config import Config
 from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
 from raypoly.evaluating.judged_groups import joined_labels, judged_at_once, judged_groups
-from raypoly.evaluating.program_results import majority_results, program_results
+from raypoly.evaluating.program_results import Encode, majority_results, program_results
 from raypoly.judge.judge_usage import usage_to_json
 from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.metrics.sentence_encoder import SentenceEncoder
 from raypoly.problems.public_tests import set_apart
 from raypoly.problems.without_tests import with_tests
 from raypoly.programs import Program
@@ -135,12 +136,33 @@ async def _measured(
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
     at_once, metadata = judged_at_once(opened.config), _metadata(problems)
     sound = [group for group in groups if group.problem_id not in set_aside]
-    results = evaluation_results(groups, set_aside, metadata, at_once) | program_results(sound, *asked, samples)
+    results = evaluation_results(groups, set_aside, metadata, at_once) | program_results(
+        sound, *asked, samples, opened.config.evaluate.select, None if asked[0] == "direct" else _encoder(opened)
+    )
     if opened.config.evaluate.choose == "majority":
         by_id = {problem.id: problem for problem in problems}
         asking = [signatures(opened.services, group, by_id[group.problem_id]) for group in sound]
         results |= majority_results(sound, await asyncio.gather(*asking))
     return results, sample_table(groups, metadata, at_once)
+
+
+def _encoder(opened: OpenRun) -> Encode | None:
+    """What tells methods apart by their meaning, where it is on this machine; else one note says why it is left out."""
+    found = _sentence_encoder()
+    if isinstance(found, SentenceEncoder):
+        return found.encode
+    if not _sentence_encoder.cache_info().hits:
+        opened.observers.progress.note(found)
+    return None
+
+
+@cache
+def _sentence_encoder() -> SentenceEncoder | str:
+    """The encoder, or why there is none."""
+    try:
+        return SentenceEncoder.open()
+    except UsageError as why:
+        return str(why)
 
 
 _OF_PROGRAMS = frozenset(
@@ -151,6 +173,7 @@ _OF_PROGRAMS = frozenset(
         "pass_per_10k",
         "diversity_of",
         "surface_diversity",
+        "semantic_diversity",
         "duplicates",
         "followed",
     }

@@ -8,46 +8,59 @@ Attempts that are drawn jointly count in blocks, for k up to the block and for w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from raypoly.metrics.block_pass_at_k import block_ks, block_pass_at_k
+from raypoly.metrics.block_pass_at_k import Select, block_ks, block_pass_at_k
 from raypoly.metrics.decoded_tokens import DecodedTokens, mean_by_role, pass_per_10k
 from raypoly.metrics.majority_choice import maj_at_k
 from raypoly.metrics.pass_at_k import ks
-from raypoly.metrics.plan_diversity import has_duplicate, surface_diversity
+from raypoly.metrics.plan_diversity import has_duplicate, semantic_diversity, surface_diversity
 from raypoly.programs import Program
 from raypoly.scoring.code_extraction import find_code
 from raypoly.strategies.planned_strategy import planned_strategy
-from raypoly.values import Group
+from raypoly.values import Float64, Group
+
+Encode = Callable[[Sequence[str]], Float64]
+"""A vector for each text, float64 [texts, width]."""
 
 
-def program_results(groups: Sequence[Group], name: str, program: Program, attempts: int) -> dict[str, Any]:
-    """JSON values over these scored groups; `pass_at_k` only where attempts come in blocks."""
+def program_results(
+    groups: Sequence[Group],
+    name: str,
+    program: Program,
+    attempts: int,
+    select: Select = "first",
+    encode: Encode | None = None,
+) -> dict[str, Any]:
+    """JSON values over these scored groups; `pass_at_k` only where attempts come in blocks.
+
+    `select`: which k of a block's attempts count. `encode`: for `semantic_diversity`, None where it is left out.
+    """
     block = program.block(attempts)
     tokens = [DecodedTokens.of_group(group) for group in groups]
     passed = [[verdict.passed for verdict in group.verdicts or ()] for group in groups]
-    curve = blocks_curve(passed, block)
+    curve = blocks_curve(passed, block, select)
     return {
         "program": name,
         "block": block,
         "decoded_tokens": {role: round(mean, 2) for role, mean in mean_by_role(tokens).items()},
         "pass_per_10k": {
             k: pass_per_10k(
-                [block_pass_at_k(each, block, int(k)) for each in passed],
+                [block_pass_at_k(each, block, int(k), select) for each in passed],
                 [each.expected(int(k), attempts, block) for each in tokens],
             )
             for k in curve
         },
-        **_diversity(groups, program, attempts, block),
-        **({"pass_at_k": curve} if block > 1 else {}),
+        **_diversity(groups, program, attempts, block, encode),
+        **({"pass_at_k": curve, "select": select} if block > 1 else {}),
     }
 
 
-def blocks_curve(passed: Sequence[Sequence[bool]], block: int) -> dict[str, float]:
+def blocks_curve(passed: Sequence[Sequence[bool]], block: int, select: Select = "first") -> dict[str, float]:
     """pass@k by k, the mean over problems, each with the outcomes of its attempts in order."""
     return {
-        str(k): math.fsum(block_pass_at_k(each, block, k) for each in passed) / len(passed)
+        str(k): math.fsum(block_pass_at_k(each, block, k, select) for each in passed) / len(passed)
         for k in block_ks(min(map(len, passed)), block)
     }
 
@@ -65,7 +78,9 @@ def majority_results(groups: Sequence[Group], votes: Sequence[Sequence[str | Non
     return {"majority_at_k": curve, "majority_problems": len(known)}
 
 
-def _diversity(groups: Sequence[Group], program: Program, attempts: int, block: int) -> dict[str, Any]:
+def _diversity(
+    groups: Sequence[Group], program: Program, attempts: int, block: int, encode: Encode | None
+) -> dict[str, Any]:
     """Of the methods of a block, or of programs where the program has no methods; attempts that are independent are
     one block."""
     methods = [program.methods(group.drafts, attempts) for group in groups]
@@ -79,6 +94,9 @@ def _diversity(groups: Sequence[Group], program: Program, attempts: int, block: 
     return {
         "diversity_of": "methods" if known else "programs",
         "surface_diversity": _mean([d for each in blocks if (d := surface_diversity(each)) is not None]),
+        "semantic_diversity": None
+        if encode is None
+        else _mean([d for each in blocks if len(each) > 1 and (d := semantic_diversity(encode(each))) is not None]),
         "duplicates": _mean([float(_repeats(each, known)) for each in blocks]),
         "followed": _followed(groups, methods),
     }

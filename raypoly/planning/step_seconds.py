@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from raypoly import objectives, programs
 from raypoly.config import Config
+from raypoly.objectives.planned_rows import planned_rows
 from raypoly.planning.engine_memory import engine_room
 from raypoly.planning.gpus import Device, DeviceLayout
 from raypoly.planning.learner_memory import is_compiled, trained_weights, width
@@ -72,10 +73,11 @@ def step_seconds(
     """
     if not device.gpu or device.flops is None or config.model.dtype != "bfloat16":
         return None
-    train, objective = config.train, objectives.of_run(config)
-    each = distinct_prompts(programs.of_run(config), train.rollouts)
-    prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * train.rollouts
-    sampling = sampling_seconds(config, shape, device, layout, prompts, rollouts, response)
+    train, objective, program = config.train, objectives.of_run(config), programs.of_run(config)
+    each, drafts = distinct_prompts(program, train.rollouts), program.planned_drafts(train.rollouts)
+    prompts, rollouts = train.prompts_per_step * each, train.prompts_per_step * planned_rows(config)
+    sampled = train.prompts_per_step * (program.planned_attempts(train.rollouts) + drafts)
+    sampling = sampling_seconds(config, shape, device, layout, prompts, sampled, response)
     if sampling is None:
         return None
     speed = device.flops * _TRAINING[is_compiled(config, layout)] * layout.ranks

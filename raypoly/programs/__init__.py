@@ -10,7 +10,7 @@ To add one, write a file like `direct.py` and name it in KNOWN, or keep it outsi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from raypoly import objectives
 from raypoly.config import Config
@@ -18,8 +18,9 @@ from raypoly.errors import UsageError
 from raypoly.plugins import load_configured_plugin, load_plugin
 from raypoly.problems import ProblemSet
 from raypoly.problems.public_tests import set_apart
-from raypoly.programs.program import Ask, Program, ProgramConfig
+from raypoly.programs.program import Ask, Program, ProgramConfig, checked_asks
 from raypoly.settings import parse_value
+from raypoly.values import Split
 
 KNOWN: Mapping[str, str] = {
     "direct": "raypoly.programs.direct:Direct",
@@ -39,6 +40,7 @@ __all__ = [
     "Program",
     "ProgramConfig",
     "build",
+    "check_first_asks",
     "name_of_run",
     "named_programs",
     "of_evaluations",
@@ -86,6 +88,18 @@ def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
         return problem_set
     apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
     return ProblemSet(apart, problem_set.hash)
+
+
+def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
+    """Ask each of the run's programs for the first problem of each split. Raises `UsageError` as `checked_asks` does,
+    before anything starts."""
+    evaluate = config.evaluate
+    asked = [(of_run(config), "train", config.train.rollouts)]
+    for split, samples in (("test", evaluate.samples), ("validation", evaluate.validation_samples)):
+        asked += [(program, split, samples) for program in of_evaluations(config).values() if evaluate.every]
+    for program, split, attempts in asked:
+        for problem in problem_set.splits[cast(Split, split)][:1]:
+            checked_asks(program, problem, (), attempts)
 
 
 def of_evaluations(config: Config) -> dict[str, Program]:

@@ -142,6 +142,7 @@ async def open_run(
         progress.note("Loading the problems ...")
         problem_set = await asyncio.to_thread(problems.build_problem_set, config.problems)
         problem_set = programs.with_public_tests(problem_set, config)
+        programs.check_first_asks(problem_set, config)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)

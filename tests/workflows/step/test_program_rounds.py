@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,10 +15,11 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.objectives import ScoredGroup
 from raypoly.objectives.grpo import GRPO
-from raypoly.programs import Ask, Program
+from raypoly.programs import Ask, Program, named_programs
+from raypoly.settings import load
 from raypoly.store.record_encoding import decode, encode
 from raypoly.store.step_records import CompletedStep, Drafted
-from raypoly.values import Draft, Float64, Group, Problem, Rollout, Verdict
+from raypoly.values import Draft, Float64, Group, Problem, Rollout, TestSuite, Verdict
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
@@ -331,3 +333,23 @@ def test_records_of_drafts_come_back_as_they_were() -> None:
     assert (record.step, record.slot, record.round) == (4, 2, 1)
     assert [(d.role, d.parent, d.verdict) for d in record.drafts] == [("plan", None, None), ("try", 0, failed)]
     np.testing.assert_array_equal(record.drafts[1].rollout.logprobs, logprobs)
+
+
+def test_the_program_that_the_docs_show_runs_from_a_file_outside_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "programs.md"
+    (source,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    assert source.count("\n") <= 12
+    (tmp_path / "hinted.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    step, *_ = finished(tmp_path / "run", "program.name=hinted:Hinted")
+    assert all(len(group.rollouts) == 4 for group in step.groups)
+    config = load(None, [], str)
+    asked = named_programs(config, ["direct", "hinted:Hinted"], ())
+    assert asked is not None
+    problem = Problem("p", "Add.", "f", TestSuite("none", ""))
+    prompts = [ask.prompt for ask in asked["hinted:Hinted"].ask(problem, (), 4)]
+    assert prompts == ["Add.", "# Use a loop.\nAdd."] * 2
+    with pytest.raises(UsageError, match=r"program\.skill=3 is no parameter of direct"):
+        named_programs(config, ["direct"], ["program.skill=3"])
