@@ -187,7 +187,7 @@ class ProgramRounds:
             for place in own:
                 by_prompt.setdefault((slot, place.ask.prompt), []).append(place)
         wanted = {key: found for key, found in by_prompt.items() if any(place.ask.take is None for place in found)}
-        encoded = await self.generator.encode([prompt for _, prompt in wanted])
+        encoded = await self.generator.encode([prompt for _, prompt in wanted]) if wanted else []
         again: dict[int, list[_Place]] = {}
         for ((slot, prompt), found), tokens in zip(wanted.items(), encoded, strict=True):
             fits = 0 < len(tokens) <= self.config.generator.max_prompt_tokens

@@ -19,10 +19,10 @@ from raypoly.programs import Ask, Program, named_programs
 from raypoly.settings import load
 from raypoly.store.record_encoding import decode, encode
 from raypoly.store.step_records import CompletedStep, Drafted
-from raypoly.values import Draft, Float64, Group, Problem, Rollout, TestSuite, Verdict
+from raypoly.values import Draft, Float64, Group, Int32, Problem, Rollout, TestSuite, Verdict
 from tests.support.timed_run import close_run
 from tests.support.virtual_clock import VirtualLoop
-from tests.workflows.step.virtual_run import Recorder, open_virtual, stopped_after
+from tests.workflows.step.virtual_run import Recorder, Sampler, open_virtual, stopped_after
 from workflows.train import Training
 
 T = TypeVar("T")
@@ -249,6 +249,23 @@ class Tries(Program):
             Ask(f"{number(drafts[i])} {problem.prompt}", parent=i) if again else Ask(problem.prompt, take=i)
             for i, again in enumerate(failed)
         ]
+
+
+def test_a_round_of_drafts_that_are_all_taken_samples_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def verdicts(services: Any, slot: int, problem: Problem, rollouts: Sequence[Rollout]) -> list[Verdict]:
+        return [Verdict("passed", 1, 1, 0.1)] * len(rollouts)
+
+    encode = Sampler.encode
+
+    async def encode_some(self: Sampler, texts: Sequence[str]) -> list[Int32]:
+        assert texts, "an engine's tokenizer takes no empty batch"
+        return await encode(self, texts)
+
+    monkeypatch.setattr("workflows.step.rollouts.public_verdicts", verdicts)
+    monkeypatch.setattr(Sampler, "encode", encode_some)
+    whole, _, submitted, _ = finished(tmp_path, f"program.name={named(Tries)}")
+    assert [len(each) for each in submitted] == [4]
+    assert all(group.taken == {0, 1, 2, 3} for group in whole.groups)
 
 
 def test_a_group_whose_public_tests_can_t_be_run_is_set_aside_without_attempts(
