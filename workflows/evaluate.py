@@ -151,7 +151,7 @@ def evaluate_run(place: str, config: Config, split: str, samples: int | None) ->
     shutdown, tables = Shutdown(config.run.grace_seconds), list[ReportTable]()
 
     async def work() -> None:
-        async with open_run(resolve_run(chosen), shutdown) as opened:
+        async with open_run(resolve_run(chosen), shutdown, samples=True) as opened:
             version, store = opened.services.learner.version, opened.durability.store
             await opened.weights.sync()
             payload, table = await measure(opened, version, cast(Split, split), samples or config.evaluate.samples)

@@ -34,17 +34,22 @@ class AdvantageEstimator:
         self._needed, self._reads_parts = needed_stages(objective), reads_parts(self._reward)
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
-        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, and
-        where the reward function reads parts of which one is unknown."""
+        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, where
+        the reward function reads parts of which one is unknown, and where the objective reads none."""
         if skip_reason(group) or self._reward_is_unknown(group):
             return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size))
-        rewards = group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
+        rewards = self._rewards(group, problem)
         if not self.has_advantages(group):
             return TrainingGroup(group, rewards, np.zeros(group.size))
         scored = self._scored(rewards, group)
         advantages = self._objective.valued(scored)
         measures, of_drafts = measures_of(self._objective), self._of_drafts(scored, advantages)
         return TrainingGroup(group, rewards, advantages, measures, of_drafts)
+
+    def _rewards(self, group: Group, problem: Problem) -> Float64:
+        if not self._objective.reads_rewards:
+            return np.full(group.size, np.nan)
+        return group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
 
     def has_advantages(self, group: Group) -> bool:
         """Whether a group that has passed its stages has advantages. If not, they are zeros, which no mean may use."""
@@ -53,7 +58,7 @@ class AdvantageEstimator:
         return all(map(group.knows, self._needed))
 
     def _reward_is_unknown(self, group: Group) -> bool:
-        return self._reads_parts and not all(map(group.knows, group.parts))
+        return self._reads_parts and self._objective.reads_rewards and not all(map(group.knows, group.parts))
 
     @property
     def over_batch(self) -> bool:
@@ -102,7 +107,7 @@ class AdvantageEstimator:
         labels, verdicts, needs = group.labels, sound_verdicts(group), self._objective.needs
         crossed = group.cross_logprobs
         return self._objective.scored(
-            rewards=rewards,
+            rewards=rewards if self._objective.reads_rewards else np.zeros(group.size),  # it reads no unknown ones
             labels=None if labels is None else labels.ids,
             degenerate=None if labels is None else labels.degenerate,
             lengths=_lengths(group),
