@@ -165,7 +165,9 @@ async def open_run(
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note, samples)
         stack.push_async_callback(writer.close)
         observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
-        scoring = samples or bool(config.stages.own) or any(it.tests.runs for it in problem_set.splits["train"])
+        scoring = (
+            samples or bool(config.stages.own) or any(it.tests.kind != "none" for it in problem_set.splits["train"])
+        )
         judging = asks_judge(config) if samples else any(it.used and it.name == "judge" for it in stages)
         progress.note(f"Starting {_parts(config, samples, scoring, judging)} ...")
         await services.start(around, judging, scoring, places.placement.sleeps)

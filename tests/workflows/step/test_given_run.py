@@ -217,7 +217,9 @@ def test_a_response_that_is_too_long_is_refused_before_the_first_step(tmp_path: 
         generator: Any = NoEngine((), True)
         await check_given(generator, config, program.own_problems() or (), program)
 
-    with pytest.raises(UsageError, match=r"A response to say-0 .* has 3 tokens with its end, generator.max_tokens is 2"):
+    with pytest.raises(
+        UsageError, match=r"A response to say-0 .* has 3 tokens with its end, generator.max_tokens is 2"
+    ):
         asyncio.run(check())
 
 
