@@ -29,7 +29,7 @@ from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
-from raypoly.problems.without_tests import require_tests
+from raypoly.problems.without_tests import require_tests, with_tests
 from raypoly.programs.planned_prompts import first_prompts
 from raypoly.run_identity import RunDirectory, problem_sets, run_id
 from raypoly.store import Lease, Store
@@ -165,9 +165,7 @@ async def open_run(
         services = _services(stack, directory, usage, model, journal, writer, places, progress.note, samples)
         stack.push_async_callback(writer.close)
         observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
-        scoring = (
-            samples or bool(config.stages.own) or any(it.tests.kind != "none" for it in problem_set.splits["train"])
-        )
+        scoring = samples or bool(config.stages.own or with_tests(problem_set.splits["train"]))
         judging = asks_judge(config) if samples else any(it.used and it.name == "judge" for it in stages)
         progress.note(f"Starting {_parts(config, samples, scoring, judging)} ...")
         await services.start(around, judging, scoring, places.placement.sleeps)

@@ -6,6 +6,8 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,13 +18,16 @@ from raypoly import programs
 from raypoly.config import Config
 from raypoly.engines import SampleRequest
 from raypoly.errors import UsageError
+from raypoly.plateau import stops_after
+from raypoly.policy.update_stats import UpdateStats
 from raypoly.settings import load
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Rollout
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
+from tests.support.timed_services import LocalActor
 from tests.support.virtual_clock import VirtualLoop
-from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded, Sampler, stopped_after
+from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded, Recorder, Sampler, Stopped, stopped_after
 from workflows.startup.open_run import OpenRun
 from workflows.step.program_rounds import check_given
 from workflows.train import Training
@@ -63,11 +68,11 @@ def config_of(rows: Path, *overrides: str) -> Config:
     return load(None, [*SMALL, "objective.name=supervised", f"program.rows={rows}", *overrides], str)
 
 
-async def opened_at(folder: Path, config: Config) -> OpenRun:
+async def opened_at(folder: Path, config: Config, session: type[Recorded] = Recorded) -> OpenRun:
     problems = programs.of_run(config).own_problems() or ()
 
     def learner(config: Config, journal: Any, writer: Any, groups: int) -> Recorded:
-        return Recorded(config, journal, writer, 1)
+        return session(config, journal, writer, 1)
 
     opened = await open_timed_run(
         folder,
@@ -194,7 +199,7 @@ def test_every_problem_needs_as_many_responses_as_rollouts(tmp_path: Path) -> No
 def test_two_prompts_of_one_problem_are_refused(tmp_path: Path) -> None:
     rows = [{"prompt": said, "response": "b", "problem": 7} for said in "ac"]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(UsageError, match="row 2 has another prompt than .* row 1, and both name the problem 7"):
+    with pytest.raises(UsageError, match=r"row 2 has another prompt than .* row 1, and both name the problem 7"):
         programs.of_run(config_of(tmp_path / "rows.jsonl")).own_problems()
 
 
@@ -228,3 +233,66 @@ def test_evaluations_of_a_run_on_given_responses_sample_by_direct(tmp_path: Path
     assert type(programs.of_evaluation(config)).__name__ == "Direct"
     assert programs.is_sampled(config)
     assert not programs.is_sampled(config_of(rows_file(tmp_path), "evaluate.every=0"))
+
+
+FALLING = (5.0, 4.0, 3.0, 2.0, 1.5, 1.5, 1.49, 1.49, 1.49, 1.49)
+"""The first plateau of two windows of two steps, with a least gain of 0.1, is reached after step 8."""
+
+
+class Falling(Recorder):
+    async def apply(self) -> UpdateStats:
+        stats = await super().apply()
+        return replace(stats, loss=FALLING[stats.version - 1])
+
+
+class FallingSession(Recorded):
+    async def _launch(self) -> None:
+        await super()._launch()
+        self.recorder = Falling()
+        self._learners._actors = [LocalActor(self.recorder)]
+
+
+def ended(folder: Path, config: Config, commits: int | None = None) -> int:
+    """Train to the end, or through so many commits; returns how many steps are done."""
+
+    async def work() -> int:
+        opened = await opened_at(folder, config, FallingSession)
+        opened.restore()
+        commit, left = opened.durability.journal.commit, commits
+
+        async def commit_some(record: Any) -> None:
+            nonlocal left
+            if left is not None:
+                if left == 0:
+                    raise Stopped
+                left -= 1
+            await commit(record)
+
+        async def nothing() -> None:
+            """What the recorder has no weights for."""
+
+        opened.durability.journal.commit = commit_some  # type: ignore[method-assign]
+        opened.durability.checkpoint = nothing  # type: ignore[method-assign]
+        opened.finish = nothing  # type: ignore[method-assign]
+        with suppress(ExceptionGroup, Stopped):
+            await Training(opened).run()
+        await close_run(opened)
+        return opened.services.learner.version
+
+    return run(work)
+
+
+def test_a_run_ends_at_its_plateau_also_where_it_was_killed(tmp_path: Path) -> None:
+    stop = ("train.stop.measure=-loss", "train.stop.window=2", "train.stop.least_gain=0.1", "train.steps=10")
+    config = config_of(rows_file(tmp_path, 40), *stop)
+    assert stops_after([-loss for loss in FALLING], 2, 0.1) == 8
+    assert ended(tmp_path / "whole", config) == 8
+    assert ended(tmp_path / "whole", config) == 8, "the same command adds nothing"
+    rng = random.Random(2)
+    for trial in range(5):
+        folder = tmp_path / f"killed-{trial}"
+        for _ in range(3):
+            ended(folder, config, rng.randrange(30))
+        assert ended(folder, config) == 8
+    longer = config_of(rows_file(tmp_path, 40), "train.steps=10")
+    assert ended(tmp_path / "whole", longer) == 10, "without the plateau it goes on"
