@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from raypoly.config import Config, StopSection
 from raypoly.errors import UsageError
@@ -77,5 +77,5 @@ def has_ended(config: Config, steps: int, rows: Iterable[Mapping[str, Any]]) -> 
     return plateau.ends_by(steps)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

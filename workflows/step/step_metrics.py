@@ -21,7 +21,7 @@ from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.scoring.code_extraction import find_code
 from raypoly.store.rollout_columns import ON_DISK
-from raypoly.values import ATTEMPT, Group
+from raypoly.values import ATTEMPT, WITHOUT_TESTS, Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
@@ -109,8 +109,9 @@ def metrics_row(
 def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
     """What was decoded: a second, and by role where a program has drafts."""
     found, seconds = decoded_by_role(groups), times.seconds.get("generate")
+    sampled = sum(found.values())
     by_role = {"decoded_tokens": found} if len(found) > 1 else {}
-    return {**by_role, "tokens_per_second": sum(found.values()) / seconds if seconds else None}
+    return {**by_role, "tokens_per_second": sampled / seconds if seconds and sampled else None}
 
 
 def decoded_by_role(groups: Sequence[Group]) -> dict[str, int]:
@@ -158,8 +159,9 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
 
 def _correct_strategies(groups: Sequence[Group]) -> list[float]:
     """By execution trace, among the correct rollouts of each group. Empty if some left no evidence: the groups without
-    a correct rollout would be no fair sample."""
-    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in groups]
+    a correct rollout would be no fair sample. Groups without tests don't count."""
+    tested = [group for group in groups if WITHOUT_TESTS not in (group.verdicts or ())]
+    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in tested]
     return [] if None in found else [drawn for drawn in found if drawn is not None]
 
 
