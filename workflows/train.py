@@ -66,9 +66,8 @@ class Training:
         self.observers.progress.start(self.config.train.steps, first, self.opened.path)
         await self.opened.weights.sync()
         await self.evaluator.evaluate_if_due(first)
-        plateau, steps = self.durability.memory.plateau, self.config.train.steps
-        for step in range(first, steps):
-            if plateau.ends_by(step):
+        for step in range(first, self.config.train.steps):
+            if self.durability.memory.plateau.ends_by(step):
                 self.observers.progress.note(f"The run ends after step {step}, at a plateau (train.stop).")
                 break
             await self.step(step)
