@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import ray
 
 from actors.calls import LOST, START, CallContext, result
 from actors.model_files import ModelFiles
+from actors.model_tokenizer import ModelTokenizer
 from actors.watched import WATCHED, Pulse, Watched
 from raypoly.config import GeneratorConfig
 from raypoly.engines import Sample, SampleRequest, build
@@ -43,22 +41,22 @@ class GeneratorActor(Watched):
 
     def setup(self) -> None:
         """Load the model. An error fails this call; the actor lives on."""
-        from transformers import AutoTokenizer
-
         folder = self._model.here()
-        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._tokenizer = ModelTokenizer(folder)
         self._engine: Any = build(folder, self._config, self._dtype)
         self.beat()
 
     def tokenizer_files(self) -> dict[str, bytes]:
         """The files of the tokenizer's Hugging Face folder, by name."""
-        with tempfile.TemporaryDirectory() as folder:
-            self._tokenizer.save_pretrained(folder)
-            return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
+        return self._tokenizer.files()
 
     def encode(self, texts: Sequence[str]) -> list[Int32]:
         """Each text's tokens, int32 [P], without special tokens."""
-        return [np.array(ids, np.int32) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+        return self._tokenizer.encode(texts)
+
+    def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
+        """The tokens of whole responses, int32 [T], with the end of a sequence."""
+        return self._tokenizer.encode_responses(texts)
 
     def sample(self, requests: Sequence[SampleRequest]) -> Iterator[Sampled]:
         """Groups as they finish."""
@@ -105,7 +103,7 @@ class GeneratorActor(Watched):
                 prompt_tokens=request.prompt_tokens,
                 tokens=sample.tokens,
                 logprobs=sample.logprobs,
-                text=self._tokenizer.decode(sample.tokens, skip_special_tokens=True),
+                text=self._tokenizer.decode(sample.tokens),
                 finish_reason=sample.finish_reason,
                 seed=seed,
                 weight_version=self._version,

@@ -24,6 +24,9 @@ from raypoly.values import Float32, Int32
 class Generator:
     """All engines of a run. A lost one is replaced and gets the current weights."""
 
+    samples = True
+    """Whether there are engines at all (`actors.tokenizer_only`)."""
+
     def __init__(
         self,
         config: Config,
@@ -92,6 +95,11 @@ class Generator:
         """Each text's tokens, int32 [P], without special tokens. Waits for running samples."""
         first = self._engines[0]
         return await first.retry(lambda: first.call("generate", first.actor.encode.remote(list(texts))))
+
+    async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
+        """The tokens of whole responses, int32 [T], with the end of a sequence. Waits for running samples."""
+        first = self._engines[0]
+        return await first.retry(lambda: first.call("generate", first.actor.encode_responses.remote(list(texts))))
 
     async def probe(self, tokens: Int32, seed: int) -> dict[str, tuple[Sample, Float32]]:
         """By the engine's name: a response sampled after `tokens`, and float32 [T-1] log-probabilities of `tokens`."""

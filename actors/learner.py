@@ -14,6 +14,7 @@ import ray
 
 from actors.model_files import ModelFiles
 from actors.watched import Watched
+from raypoly import programs
 from raypoly.config import Config
 from raypoly.engines.transfer import Parcel, Sender, build_sender
 from raypoly.errors import WeightsMidway
@@ -90,8 +91,10 @@ class LearnerActor(Watched):
 
             ranks = ShardedRanks(place.rank, place.size, place.host, place.port, device())
         self._ranks = ranks
+        # what nobody sampled is learned as the model itself gives it
+        temperature = config.generator.temperature if programs.of_run(config).samples else 1.0
         self._learner = PolicyLearner(
-            self._model.here(), config.train, of_run(config), config.generator.temperature, config.model, ranks
+            self._model.here(), config.train, of_run(config), temperature, config.model, ranks
         )
         if checkpoint is not None:
             self._learner.load(*checkpoint.share(ranks.rank, ranks.size))

@@ -33,7 +33,7 @@ from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, OutOfRetries, RaypolyError, SandboxError
 from raypoly.lru_cache import LRUCache
 from raypoly.scoring.program_queue import Chunk, ProgramQueue, QueuedProgram
-from raypoly.values import Problem, TestSuite, Verdict
+from raypoly.values import WITHOUT_TESTS, Problem, TestSuite, Verdict
 
 CHUNK = 8
 """The most short programs that travel together."""
@@ -148,10 +148,13 @@ class ScorerPool:
             self._note(worker, ready=True)
 
     async def score(self, problem: Problem, codes: Sequence[str | None], order: int = 0) -> list[Verdict]:
-        """One verdict a program, in order, never `infra`. Waiting programs with the lowest `order` run first.
+        """One verdict a program, in order, never `infra`. Waiting programs with the lowest `order` run first. A problem
+        without tests needs no actor.
 
         Raises `SandboxError` where the sandbox failed for good, `BrokenTests` where the tests can't be run.
         """
+        if problem.tests.kind == "none":
+            return [WITHOUT_TESTS] * len(codes)
         if self._error is not None:
             raise self._error
         programs = [self._queue.put(problem, code, order) for code in codes]

@@ -179,11 +179,13 @@ def train(
         run_rehearsal(fixed, directory)
         return
     Crash.run_dir = directory.location.folder
+    from raypoly import objectives
     from workflows.train import run
 
     run(chosen)
     _show(Run(directory.location, storage_options(chosen)))
-    typer.echo(_to_compare(chosen.objective.name, config, overrides or []))
+    if objectives.of_run(chosen).reads_rewards:
+        typer.echo(_to_compare(chosen.objective.name, config, overrides or []))
 
 
 def _to_compare(objective: str, config: str | None, overrides: Sequence[str]) -> str:

@@ -415,11 +415,25 @@ class ProgramSection(Section):
     )
 
 
+class StopSection(Section):
+    """Where a run ends before train.steps."""
+
+    measure: str | None = resumable(
+        None,
+        pattern=r"^-?\w\S*$",
+        description="End the run at a plateau of this measure of metrics.jsonl: the mean of its last steps is no "
+        "longer above that of as many before. A minus sign is for what should fall: `-loss`. Default: train.steps.",
+    )
+    window: int = resumable(10, ge=1, description="Steps in each of the two means of a plateau.")
+    least_gain: float = resumable(0.01, description="A plateau is reached where the later mean gains less than this.")
+
+
 class TrainConfig(Section):
     """Steps, batch, optimizer, memory and checkpoints."""
 
     seed: int = Field(0, description="Seed of sampling and of the problems' order.")
     steps: int = resumable(80, ge=0, description="Optimizer steps.")
+    stop: StopSection = Field(default_factory=StopSection, description="Ends a run at a plateau.")
     prompts_per_step: int = Field(20, ge=1, description="Problems in a step (|B| of Algorithm 2).")
     mini_batch_prompts: int | None = Field(
         None,

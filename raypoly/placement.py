@@ -54,6 +54,13 @@ class Placement:
 ON_CPU = Placement("cpu", "objects")
 
 
+def without_engines(gpus: int, ranks: int) -> Placement:
+    """The placement of a learner alone, on GPUs where there are any. Raises `UsageError` where they are too few."""
+    if 0 < gpus < ranks:
+        raise UsageError(f"train.ranks={ranks} needs as many GPUs and the cluster has {gpus}: use fewer ranks.")
+    return Placement("split" if gpus else "cpu", "objects", on_gpu=gpus > 0)
+
+
 def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows: bool = False) -> Placement:
     """The config's placement in a cluster of `gpus` GPUs with a learner of `ranks` ranks.
 

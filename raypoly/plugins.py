@@ -53,6 +53,8 @@ def load_configured_plugin(name: str, known: Mapping[str, str], section: str, pa
         key = ".".join(str(part) for part in first["loc"])
         wrong = first["msg"].removeprefix("Value error, ").lower()
         takes = ", ".join(kind.Config.model_fields) or "none"
+        if first["type"] == "missing":
+            raise UsageError(f"{section}.name={name} needs {section}.{key} (it takes: {takes}).") from error
         raise UsageError(
             f"{section}.{key}={first['input']!r} does not fit {name}: {wrong} (it takes: {takes})."
         ) from error

@@ -102,6 +102,12 @@ def _loss(config: Config) -> None:
             f"objective.name={name} makes advantages for loss.name={objective.loss}, not for loss.name="
             f"{config.loss.name}: set loss.name={objective.loss}."
         )
+    if loss.needs_sampler and not programs.of_run(config).samples:
+        raise UsageError(
+            f"loss.name={config.loss.name} weighs tokens by the ratio to their sampler, and program.name="
+            f"{programs.name_of_run(config)} samples nothing: set loss.name=policy_gradient loss.importance_cap=null, "
+            "without loss.mask_low and loss.mask_high."
+        )
     if loss.fits_advantages and objective.leaves_out:
         raise UsageError(
             f"objective.name={name} leaves out rollouts by an advantage of zero, but loss.name={config.loss.name} "
@@ -221,7 +227,8 @@ def _updates(config: Config) -> None:
             f"train.mini_batch_prompts={train.mini_batch_prompts} does not divide train.prompts_per_step="
             f"{train.prompts_per_step}: all updates of a step have the same number of problems."
         )
-    if train.prompts_per_update < train.prompts_per_step and not loss.corrects:
+    off_policy = train.prompts_per_update < train.prompts_per_step and programs.of_run(config).samples
+    if off_policy and not loss.corrects:
         raise UsageError(
             f"train.mini_batch_prompts={train.mini_batch_prompts} makes a step's later updates off-policy, which "
             f"loss.name={config.loss.name} does not correct: set loss.name=clipped_surrogate, gspo or cispo, or "
@@ -277,7 +284,9 @@ def check_room(config: Config, here: FreeResources, remote: bool = False) -> Non
     workers = config.scorer.workers * (WORKER_MEMORY + config.scorer.memory_mib / 1024)
     more_engines = (config.generator.engines - 1) * (_ENGINE_MEMORY + config.generator.memory_gib)
     more_ranks = _RANK_MEMORY * (config.train.ranks - 1)
-    memory = BASE_MEMORY + config.generator.memory_gib + more_engines + workers + more_ranks
+    memory = BASE_MEMORY + more_ranks
+    if programs.is_sampled(config):
+        memory += config.generator.memory_gib + more_engines + workers
     if here.memory < memory * GIB:
         raise UsageError(
             f"This run needs about {memory:.1f} GiB of memory and {here.memory / GIB:.1f} GiB are free: close "

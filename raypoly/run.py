@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from raypoly.errors import CorruptData
+from raypoly.plateau import has_ended
 from raypoly.run_files import RunFiles
 from raypoly.run_identity import RunDirectory, storage_options
 
@@ -35,11 +36,12 @@ class Run(RunFiles):
 
 
 def is_finished(directory: RunDirectory) -> bool:
-    """Whether the run has done all steps and evaluations of its config."""
+    """Whether the run has done all steps and evaluations of its config, or those up to a plateau."""
     if not directory.resumes:
         return False
     try:
-        summary = Run(directory.location, storage_options(directory.config)).summary
-    except CorruptData:  # derived: the next start writes it again
+        run = Run(directory.location, storage_options(directory.config))
+        summary = run.summary
+        return summary.get("state") == "finished" and has_ended(directory.config, summary["steps"], run.rows)
+    except (CorruptData, ValueError):  # derived: the next start writes it again
         return False
-    return summary.get("state") == "finished" and summary["steps"] >= directory.config.train.steps

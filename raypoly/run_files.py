@@ -13,6 +13,7 @@ import pyarrow as pa
 from raypoly.config import Config
 from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.metrics.sinks import METRICS
+from raypoly.plateau import has_ended
 from raypoly.run_identity import CONFIG_KEY, STARTS, parse_config, problem_sets, versions
 from raypoly.store import open_store
 from raypoly.store.catalogue import PREFIX, Catalogue
@@ -63,8 +64,11 @@ class RunFiles:
         values = self._unsealed(CONFIG_KEY)
         try:
             for change in self._unsealed(starts[-1])["changes"] if starts else []:
-                section, _, key = change["key"].partition(".")
-                values.setdefault(section, {})[key] = change["new"]
+                *sections, key = change["key"].split(".")
+                inner = values
+                for section in sections:
+                    inner = inner.setdefault(section, {})
+                inner[key] = change["new"]
         except (KeyError, TypeError, AttributeError) as error:
             raise CorruptData(f"{self.store.place(starts[-1])} is damaged or another version's: {error}.") from error
         return parse_config(values, self.store.place(CONFIG_KEY))
@@ -86,8 +90,8 @@ class RunFiles:
 
     @property
     def finished(self) -> bool:
-        """Whether the summary records the config's last step as done."""
-        return bool(self.summary.get("steps", -1) >= self.config.train.steps)
+        """Whether the summary records the config's last step, or a plateau, as done."""
+        return "steps" in self.summary and has_ended(self.config, self.summary["steps"], self.rows)
 
     @property
     def evaluations(self) -> Sequence[Mapping[str, Any]]:

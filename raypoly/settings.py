@@ -68,7 +68,15 @@ def config_keys() -> Iterator[Key]:
     for section, outer in Config.model_fields.items():
         assert isinstance(outer.annotation, type)
         assert issubclass(outer.annotation, BaseModel)
-        for name, field in outer.annotation.model_fields.items():
+        yield from _keys(section, outer.annotation)
+
+
+def _keys(section: str, model: type[BaseModel]) -> Iterator[Key]:
+    """Those of a section and of the sections in it."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _keys(f"{section}.{name}", field.annotation)
+        else:
             yield Key(f"{section}.{name}", field)
 
 
@@ -87,9 +95,16 @@ def load(
     sections.setdefault("run", {}).setdefault("name", file.stem)
     given = [_parse(override) for override in overrides]
     _drop_old_parameters(sections, dict(given), note)
+    known = {key.name for key in config_keys()}
     for name, value in given:
-        section, _, key = name.partition(".")
-        sections.setdefault(section, {})[key] = value
+        *outer, key = name.split(".") if name in known else name.split(".", 1)
+        inner: dict[str, Any] = sections
+        for part in outer:
+            inner[part] = inner.get(part) or {}
+            if not isinstance(inner[part], dict):
+                raise UsageError(f"{part}={inner[part]!r} in {file} must be a section of keys, not a value.")
+            inner = inner[part]
+        inner[key] = value
     return _validate(sections, file, {name for name, _ in given})
 
 
@@ -192,8 +207,9 @@ def _validate(sections: Sections, file: Path, given: set[str]) -> Config:
 def _refuse_booleans(sections: Sections, file: Path, given: set[str]) -> None:
     """Raise `UsageError` for `train.steps: yes`, which pydantic would read as 1."""
     for key in config_keys():
-        section, _, name = key.name.partition(".")
-        value = sections.get(section, {}).get(name)
+        value: Any = sections
+        for part in key.name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
         accepted = (key.field.annotation, *get_args(key.field.annotation))
         if isinstance(value, bool) and bool not in accepted:
             raise UsageError(
@@ -226,10 +242,14 @@ def describe_expected(field: FieldInfo) -> str:
 
 
 def _sentence(error: Mapping[str, Any], file: Path, given: set[str]) -> str:
-    name = ".".join(str(part) for part in error["loc"][:2])
+    whole, name = (".".join(str(part) for part in error["loc"][:length]) for length in (3, 2))
+    if whole in {key.name for key in config_keys()} or error["type"] == "extra_forbidden":
+        name = whole
     origin = _origin(name, file, given)
     if error["type"] == "extra_forbidden":
         return _unknown(name, origin)
+    if error["type"] == "model_type":
+        return f"{name}={error['input']!r} ({origin}) must be a section of keys, not a value."
     known = {key.name: key.field for key in config_keys()}
     wanted = f"should be {describe_expected(known[name])}" if name in known else str(error["msg"])
     return f"{name}={error['input']} ({origin}) {wanted}."

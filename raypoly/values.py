@@ -182,6 +182,10 @@ class Verdict:
         return self.status == "passed"
 
 
+WITHOUT_TESTS = Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
+"""Of each response to a problem whose tests are of kind `none`."""
+
+
 @dataclass(frozen=True)
 class Labels:
     """A judge's strategies of a group's N rollouts. Ids are only comparable within the group."""

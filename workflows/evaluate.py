@@ -59,11 +59,12 @@ class Evaluator:
                 self.observers.evaluation_done(self.journal.evaluations()[step, split])
 
     def _due(self, step: int) -> list[Split]:
-        every, last = self.config.evaluate.every, self.config.train.steps
+        every = self.config.evaluate.every
         if not every:
             return []
-        splits: list[Split] = ["test"] if step in (0, last) else []
-        if step % every == 0 or step == last:
+        last = step == self.config.train.steps or self.opened.durability.memory.plateau.ends_by(step)
+        splits: list[Split] = ["test"] if last or step == 0 else []
+        if last or step % every == 0:
             splits.append("validation")
         return [split for split in splits if with_tests(self.opened.problems.splits[split])]
 
@@ -235,7 +236,7 @@ def evaluate_run(
     shutdown, tables = Shutdown(config.run.grace_seconds), list[ReportTable]()
 
     async def work() -> None:
-        async with open_run(resolve_run(chosen), shutdown) as opened:
+        async with open_run(resolve_run(chosen), shutdown, samples=True) as opened:
             version, store = opened.services.learner.version, opened.durability.store
             await opened.weights.sync()
             payload, table = await measure(

@@ -41,7 +41,7 @@ from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.preparation_actors import Workers
 from workflows.prepare.problem_chunks import Chunks, OutcomeCount, Samples, Work
-from workflows.startup.open_run import named_model
+from workflows.startup.starting_model import named_model
 from workflows.step.skipped_groups import SkippedGroups, skip_reason
 
 RESULTS = "results.json"

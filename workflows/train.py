@@ -61,12 +61,15 @@ class Training:
         self.order = build_problem_order(opened.config, opened.problems.splits["train"], memory.pass_rates)
 
     async def run(self) -> None:
-        """Every step from where the run stands to its last, with the evaluations that are due between them."""
+        """Every step from where the run stands to its last, or to a plateau, with the evaluations that are due."""
         first = self.services.learner.version
         self.observers.progress.start(self.config.train.steps, first, self.opened.path)
         await self.opened.weights.sync()
         await self.evaluator.evaluate_if_due(first)
         for step in range(first, self.config.train.steps):
+            if self.durability.memory.plateau.ends_by(step):
+                self.observers.progress.note(f"The run ends after step {step}, at a plateau (train.stop).")
+                break
             await self.step(step)
             await self.evaluator.evaluate_if_due(step + 1)
         await self.opened.finish()

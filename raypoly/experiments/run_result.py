@@ -14,6 +14,7 @@ from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.plateau import has_ended
 from raypoly.reports.run_table import first_and_last, shown_ks
 from raypoly.reports.tables import number
 from raypoly.run_files import RunFiles
@@ -138,7 +139,8 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
         start=start,
         steps=steps,
         done=done,
-        finished=summary.get("state") == "finished" and done == steps,
+        finished=summary.get("state") == "finished"
+        and (done == steps or (files is not None and done < steps and has_ended(files.config, done, rows))),
         trouble=trouble,
         before=_measures(before),
         after=_measures(after),

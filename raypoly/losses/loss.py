@@ -79,6 +79,11 @@ class Loss(ABC):
         """Whether the loss has an off-policy correction of any kind."""
         return self.takes_ratio or self.config.importance_cap is not None
 
+    @property
+    def needs_sampler(self) -> bool:
+        """Whether the loss reads the sampler's log-probabilities, which given responses do not have."""
+        return self.corrects or self.config.mask_low is not None or self.config.mask_high is not None
+
     def log_ratio(self, tokens: Tokens) -> torch.Tensor:
         """log pi / pi_old, [T], with gradient.
 

@@ -6,6 +6,7 @@ tokens.response_mean(tokens.logp_T - tokens.sampler_logp_T)      # [T], the resp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class Tokens:
     logp_T: torch.Tensor
     """[T]: log-probability of each token under the learner's weights, after temperature, with gradient."""
     sampler_logp_T: torch.Tensor
-    """[T]: log-probability of the same token under the sampling policy, as the engine reported it."""
+    """[T]: log-probability of the same token under the sampling policy, as the engine reported it; NaN at every token
+    of a response that was given."""
     advantage_T: torch.Tensor
     """[T]: the response's advantage at each of its tokens."""
     response_T: torch.Tensor
@@ -38,6 +40,11 @@ class Tokens:
     loss needs `prompt_hidden`."""
     head_S: torch.Tensor | None = None
     """[S], or a shape of the head's choice: the head's output for `prompt_hidden_SH`; None without a head."""
+
+    @cached_property
+    def unsampled_T(self) -> torch.Tensor:
+        """bool [T]: the tokens of responses that were given, not sampled. A single NaN does not make one."""
+        return self.response_sum(self.sampler_logp_T.isnan().long()) == self.length_S[self.response_T]
 
     def response_sum(self, value_T: torch.Tensor) -> torch.Tensor:
         """[T]: at each token the sum over its response."""

@@ -32,6 +32,7 @@ KNOWN: Mapping[str, str] = {
     "pkpo": "raypoly.objectives.pkpo:PKPO",
     "passk_training": "raypoly.objectives.passk_training:PassKTraining",
     "flowrl": "raypoly.objectives.flowrl:FlowRL",
+    "supervised": "raypoly.objectives.supervised_responses:Supervised",
     "best_minus_second": "raypoly.objectives.best_minus_second:BestMinusSecond",
 }
 

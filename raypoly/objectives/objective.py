@@ -95,6 +95,10 @@ class Objective(ABC):
     program: ClassVar[str | None] = None
     """The program (`raypoly.programs`) that it trains with; None for any. Evaluations use `direct` unless the config
     names a program."""
+    reads_rewards: ClassVar[bool] = True
+    """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
+    loss_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Parameters of the loss where the config does not set them."""
     leaves_out: ClassVar[bool] = False
     """Whether an advantage of zero means that the rollout is left out."""
 

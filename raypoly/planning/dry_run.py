@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from raypoly import objectives, problems
+from raypoly import objectives, problems, programs
 from raypoly.config import Config
 from raypoly.free_resources import this_machine
 from raypoly.judge import SAMPLED_SHARE
@@ -42,7 +42,7 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     run can't fit.
     """
     device = choose_device(gpu, this_machine(directory.path).memory)
-    source = problems.build_problem_set(config.problems)
+    source = programs.fit_problems(problems.build_problem_set(config.problems), config)
     require_tests(source, config)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
@@ -83,9 +83,10 @@ def _step_lines(config: Config) -> Iterator[str]:
     model = config.model.path or f"the tiny model, warm-started with seed {config.warm_start.seed}"
     yield f"model: {model}"
     yield describe_layout(config, row_layout(config.model.path))
+    what = f"at most {tokens:,} sampled tokens" if programs.of_run(config).samples else "all given, none sampled"
     yield (
         f"training: {train.steps} steps x {train.prompts_per_step} problems x {train.rollouts} rollouts "
-        f"= {train.steps * rollouts:,} rollouts, at most {tokens:,} sampled tokens, by {config.objective.name}"
+        f"= {train.steps * rollouts:,} rollouts, {what}, by {config.objective.name}"
     )
     if train.refill:
         yield f"refill: up to {train.refill} problems more a step, which no number here counts"

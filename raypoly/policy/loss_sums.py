@@ -1,10 +1,12 @@
 """Sums over a step's tokens: mismatch of the sampler, and shares of clipped, truncated and masked tokens.
 
-With w = pi_learner / pi_sampler over the n trained tokens, log w clamped to +-20:
+With w = pi_learner / pi_sampler over the n trained tokens of a known pi_sampler, log w clamped to +-20:
 
     mismatch k1   mean of -log w            of KL(sampler || learner), J. Schulman 2020
     mismatch k3   mean of w - 1 - log w     the same, never negative
     ESS           (sum w)^2 / (n sum w^2)   1 if all weights are equal, near 1/n if one dominates
+
+A response that was given and not sampled has no sampler (NaN at each of its tokens), and is left out of all of these.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from raypoly.policy.update_stats import LossStats
 
 _SQUARE = "square"
 """The sum of w^2, for the effective sample size."""
+_REFERENCE = "kl_reference"
 
 
 class LossSums:
@@ -34,16 +37,20 @@ class LossSums:
         """Nats, over tokens."""
         self.rows = 0
         self.tokens = 0
+        self.sampled = 0
+        """The tokens whose sampler is known."""
         self._largest = 0.0
         self._sums: dict[str, float] = {}
 
     @torch.no_grad()
     def add(self, tokens: Tokens, loss: Loss, value: float) -> None:
         """Add a micro-batch's tokens; `value` is its part of the step's loss."""
-        off_T = tokens.logp_T.double() - tokens.sampler_logp_T
-        per_token = {**_of_sampler(off_T), **_of_loss(tokens, loss)}
+        known_T = ~tokens.unsampled_T
+        off_T = (tokens.logp_T.double() - tokens.sampler_logp_T).where(known_T, 0.0)
+        of_sampler = {name: value_T.where(known_T, 0) for name, value_T in _of_ratio(tokens, loss).items()}
+        per_token = {**_of_sampler(off_T), **of_sampler, **_of_reference(tokens)}
         sums = [value_T.sum(dtype=torch.float64) for value_T in per_token.values()]
-        *values, largest = torch.stack([*sums, off_T.abs().max()]).tolist()
+        *values, largest, sampled = torch.stack([*sums, off_T.abs().max(), known_T.sum().double()]).tolist()
         for name, value_sum in zip(per_token, values, strict=True):
             self._sums[name] = self._sums.get(name, 0.0) + value_sum
         self._note_largest(largest)
@@ -51,6 +58,7 @@ class LossSums:
         self.entropy += float(tokens.entropy_T.sum())
         self.rows += len(tokens.length_S)
         self.tokens += len(off_T)
+        self.sampled += int(sampled)
 
     def merge(self, other: LossSums) -> None:
         """Add another rank's sums."""
@@ -61,12 +69,14 @@ class LossSums:
         self.entropy += other.entropy
         self.rows += other.rows
         self.tokens += other.tokens
+        self.sampled += other.sampled
 
     def measured(self) -> LossStats:
-        """Means over all added tokens."""
-        if not self.tokens:
-            return LossStats()
-        means = {name: value / self.tokens for name, value in self._sums.items()}
+        """Means over all added tokens; those of a ratio to the sampler over the tokens that were sampled."""
+        of_all = {name: value / self.tokens for name, value in self._sums.items() if name == _REFERENCE}
+        if not self.sampled:
+            return LossStats(**of_all)
+        means = {name: value / self.sampled for name, value in self._sums.items()} | of_all
         square = means.pop(_SQUARE)
         return LossStats(mismatch_max=self._largest, importance_ess=means["importance_mean"] ** 2 / square, **means)
 
@@ -104,7 +114,7 @@ def _of_sampler(off_T: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
-def _of_loss(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
+def _of_ratio(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
     """[T] each, by the names of `LossStats`; only those that this loss has."""
     done, clipped = correction(tokens, loss.config), loss.clipped(tokens)
     found = {"importance_mean": done.ratio_T, _SQUARE: done.ratio_T.double().square()}
@@ -114,6 +124,11 @@ def _of_loss(tokens: Tokens, loss: Loss) -> dict[str, torch.Tensor]:
         found["tokens_masked"] = done.masked_T
     if clipped is not None:
         found |= {"ratio_clipped_low": clipped.low_T, "ratio_clipped_high": clipped.high_T}
-    if tokens.reference_logp_T is not None:
-        found["kl_reference"] = kl_terms(tokens.logp_T.double(), tokens.reference_logp_T.double(), "k3")
     return found
+
+
+def _of_reference(tokens: Tokens) -> dict[str, torch.Tensor]:
+    """[T], if the loss has a reference model."""
+    if tokens.reference_logp_T is None:
+        return {}
+    return {_REFERENCE: kl_terms(tokens.logp_T.double(), tokens.reference_logp_T.double(), "k3")}

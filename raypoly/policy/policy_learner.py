@@ -23,6 +23,7 @@ import torch
 from transformers import PreTrainedModel
 
 from raypoly.config import ModelConfig, TrainConfig
+from raypoly.errors import UsageError
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.loss import Loss
 from raypoly.losses.loss_tokens import Tokens
@@ -158,8 +159,17 @@ class PolicyLearner:
         self._step = _StepInProgress(normalisers, self._partition())
 
     def accumulate(self, rows: Sequence[TrainingRow]) -> None:
-        """Add the gradients of these rows, which come in prompt and rollout order, in pieces of any size."""
+        """Add the gradients of these rows, which come in prompt and rollout order, in pieces of any size.
+
+        Raises `UsageError` for a given response under a loss that reads the sampler's log-probabilities.
+        """
         step = self._started()
+        if self._loss.needs_sampler and any(row.given for row in rows):
+            raise UsageError(
+                f"Step {self.version} has responses that were given, not sampled, and the loss "
+                f"{type(self._loss).__name__} weighs tokens by the ratio to their sampler: set "
+                "loss.name=policy_gradient loss.importance_cap=null, without loss.mask_low and loss.mask_high."
+            )
         step.all_tokens += sum(len(row.tokens) for row in rows)
         step.sampled_by.update(row.weight_version for row in rows)
         wanted = [row for row in rows if row.advantage != 0.0 or self._loss.zero_advantage_matters]
@@ -177,7 +187,7 @@ class PolicyLearner:
         sums, *others = self._ranks.gather(step.sums)
         for other in others:
             sums.merge(other)
-        if sums.tokens and not step.updates:  # later updates are off-policy on purpose
+        if sums.sampled and not step.updates:  # later updates are off-policy on purpose
             check_mismatch(sums.measured(), self._config.max_mismatch, self.version, step.sampled_by)
         factor = final_factor(self._loss.config.aggregation, step.all_tokens)
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]

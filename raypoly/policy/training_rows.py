@@ -17,10 +17,15 @@ class TrainingRow:
     prompt_tokens: Int32
     tokens: Int32
     sampler_logprobs: Float32
-    """float32 [T]: of `tokens`, by the engine, after temperature."""
+    """float32 [T]: of `tokens`, by the engine, after temperature; NaN throughout if the response was given."""
     advantage: float
     weight_version: int
     """The weights that sampled it. Staleness is the learner's version minus this one: 0 on-policy."""
+
+    @property
+    def given(self) -> bool:
+        """Whether nobody sampled the response."""
+        return bool(len(self.tokens)) and bool(np.isnan(self.sampler_logprobs).all())
 
     @property
     def length(self) -> int:

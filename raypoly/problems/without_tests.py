@@ -27,7 +27,7 @@ def require_tests(problem_set: ProblemSet, config: Config) -> None:
     train = problem_set.splits["train"]
     if untested := [problem.id for problem in train if problem.tests.kind == "none"]:
         what = f"{len(untested)} of {len(train)} training problems have no tests to run ({untested[0]})"
-        if config.reward.name in ("passed", "fraction"):
+        if config.reward.name in ("passed", "fraction") and objectives.of_run(config).reads_rewards:
             raise UsageError(
                 f"{what}, so reward.name={config.reward.name} can't judge their answers: set reward.name=compute_score "
                 "and reward.compute_score=package.module:function, or leave them out by problems.exclude."

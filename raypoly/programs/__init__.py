@@ -9,6 +9,8 @@ To add one, write a file like `direct.py` and name it in KNOWN, or keep it outsi
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -17,6 +19,7 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.plugins import load_configured_plugin, load_plugin
 from raypoly.problems import ProblemSet
+from raypoly.problems.problem_set import check_apart
 from raypoly.problems.public_tests import set_apart
 from raypoly.programs.program import Ask, Program, ProgramConfig, checked_asks
 from raypoly.settings import parse_value
@@ -32,6 +35,7 @@ KNOWN: Mapping[str, str] = {
     "tuple": "raypoly.programs.tuple_plans:TuplePlans",
     "plan_search": "raypoly.programs.plan_search:PlanSearch",
     "repair": "raypoly.programs.repair:Repair",
+    "given": "raypoly.programs.given:Given",
 }
 
 __all__ = [
@@ -41,6 +45,8 @@ __all__ = [
     "ProgramConfig",
     "build",
     "check_first_asks",
+    "fit_problems",
+    "is_sampled",
     "name_of_run",
     "named_programs",
     "of_evaluations",
@@ -80,6 +86,21 @@ def of_run(config: Config) -> Program:
     return build(name, config.problems.chat_template, **params)
 
 
+def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
+    """The problems of `problems.source` as the run's programs need them: with the program's own ones to train on, if it
+    brings some, and `with_public_tests`.
+
+    Raises `UsageError` where a problem would be in two splits.
+    """
+    program = of_run(config)
+    if (own := program.own_problems()) is not None:
+        splits = {**problem_set.splits, "train": own}
+        check_apart(splits, "give it another name in program.rows, if it is another problem")
+        said = json.dumps([problem_set.hash, program.content])
+        problem_set = ProblemSet(splits, hashlib.sha256(said.encode()).hexdigest())
+    return with_public_tests(problem_set, config)
+
+
 def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
     """The problems with their public tests set apart from those that decide, if a program of the run shows any: then
     all that the run measures is measured on the others."""
@@ -105,8 +126,8 @@ def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
 def of_evaluations(config: Config) -> dict[str, Program]:
     """The programs that evaluations ask, by name: those of `evaluate.programs`, or else the run's own."""
     if not config.evaluate.programs:
-        own = of_evaluation(config)
-        return {"direct" if config.program.name is None else config.program.name: own}
+        named = config.program.name is not None and of_run(config).samples
+        return {str(config.program.name) if named else "direct": of_evaluation(config)}
     return {name: _named(config, name) for name in config.evaluate.programs}
 
 
@@ -135,7 +156,13 @@ def _named(config: Config, name: str) -> Program:
 
 
 def of_evaluation(config: Config) -> Program:
-    """The program that a run's evaluations use: its own, but `direct` where the objective brought it."""
-    if config.program.name is None:
-        return build("direct", config.problems.chat_template)
-    return of_run(config)
+    """The program that a run's evaluations use: its own, but `direct` where the objective brought it, or where it
+    samples nothing."""
+    if config.program.name is not None and (program := of_run(config)).samples:
+        return program
+    return build("direct", config.problems.chat_template)
+
+
+def is_sampled(config: Config) -> bool:
+    """Whether a run samples anything, in training or to be measured. If not, it needs no engine."""
+    return config.evaluate.every > 0 or of_run(config).samples

@@ -38,8 +38,8 @@ class Ask:
     max_tokens: int | None = None
     """The limit of a response if it is below `generator.max_tokens`."""
     text: str | None = None
-    """The response, given and not sampled. It has no log-probabilities of a sampler (NaN). Empty: an attempt without
-    tokens, which fails."""
+    """The response, given and not sampled; its tokens end with that of the end of a sequence. It has no
+    log-probabilities of a sampler (NaN). Empty: an attempt without tokens, which fails."""
     score: bool = False
     """Whether the program wants to see a draft's verdict on the problem's public tests."""
     take: int | None = None
@@ -92,6 +92,20 @@ class Program(ABC):
     def planned_attempts(self, attempts: int) -> int:
         """N, or 0 for a program that solves nothing."""
         return attempts
+
+    @property
+    def samples(self) -> bool:
+        """Whether anything is sampled. If not, every ask has a text, and no engine starts to train with it."""
+        return True
+
+    def own_problems(self) -> Sequence[Problem] | None:
+        """The training problems, in place of those of `problems.source`. Default: None, the program brings none."""
+        return None
+
+    @property
+    def content(self) -> str:
+        """What its own problems say beside their prompts, as a hash; empty for none."""
+        return ""
 
     @property
     def trains_drafts(self) -> bool:

@@ -101,7 +101,7 @@ def compare_advantages(eight: Eight, facts: Sequence[str]) -> str:
         "own prompt, nats": eight.nats,
     }
     rows = [(f"*{what}*", *map(str, known[what])) for what in facts]
-    rows += [(f"`{name}`", *map(_number, advantages(name, eight))) for name in KNOWN]
+    rows += [(f"`{name}`", *map(_number, advantages(name, eight))) for name in KNOWN if build(name).reads_rewards]
     return ReportTable(("rollout", *map(str, range(1, 9))), rows).markdown()
 
 

@@ -24,7 +24,7 @@ from raypoly.sandbox.script_run import ScriptRun
 from raypoly.sandbox.source_reader import SourceReader
 from raypoly.sandbox.zygote_client import Forker, PreludeTemplate, Zygote
 from raypoly.strategies.evidence import OBSERVED_SECONDS, read_evidence, run_question, source_question
-from raypoly.values import Evidence, Problem, Verdict
+from raypoly.values import WITHOUT_TESTS, Evidence, Problem, Verdict
 
 _READING_SECONDS = 20.0
 """CPU seconds for a child to read the cases of a `check`."""
@@ -75,7 +75,7 @@ class Sandbox:
         Raises `BrokenTests` if the problem's tests or prelude can't be run with any program.
         """
         if problem.tests.kind == "none":
-            return Verdict("no_code", 0, 0, 0.0, "the problem has no tests to run")
+            return WITHOUT_TESTS
         if code is None:
             what = "code" if problem.tests.runs else "answer"
             return Verdict("no_code", 0, 0, 0.0, f"no {what} in the response")

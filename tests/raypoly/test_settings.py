@@ -9,6 +9,7 @@ import pytest
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
+from raypoly.run_identity import dotted_values
 from raypoly.settings import CONFIGS, config_keys, dump, load, objective_parameters
 
 
@@ -142,8 +143,5 @@ def test_a_dumped_config_loads_to_an_equal_one(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_does() -> None:
-    assert len(list(config_keys())) == sum(
-        len(field.default_factory().model_fields_set | type(field.default_factory()).model_fields.keys())  # type: ignore[call-arg, misc, union-attr]
-        for field in Config.model_fields.values()
-    )
+    assert {key.name for key in config_keys()} >= dotted_values(Config()).keys() - {"generator.engine_args"}
     assert all(key.field.description for key in config_keys())

@@ -55,5 +55,5 @@ def weights_hash(run: Run) -> str:
 
 def rollout_content(table: pa.Table) -> list[object]:
     """The rows of a step's rollouts without the columns of times."""
-    rows: list[object] = table.drop_columns(list(TIMED)).to_pylist()
+    rows: list[object] = [repr(row) for row in table.drop_columns(list(TIMED)).to_pylist()]  # NaN is NaN
     return rows

@@ -65,13 +65,16 @@ class _Method:
 class TimedGenerator:
     """Groups come out when the times say; `shared`: the learner's device is free when the last one has."""
 
-    proved = True
+    proved = samples = True
 
     def __init__(self, times: Times, shared: bool) -> None:
         self._times, self._shared, self._over = times, shared, asyncio.Event()
 
     async def encode(self, texts: Sequence[str]) -> list[Int32]:
         return [_PROMPT for _ in texts]
+
+    async def encode_responses(self, texts: Sequence[str]) -> list[Int32]:
+        return [np.append(tokens, np.int32(0)) for tokens in await self.encode(texts)]
 
     async def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         begun = asyncio.get_running_loop().time()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from raypoly.config import Config
 from raypoly.errors import CorruptData, NewerSchema, StorageError
@@ -51,7 +52,9 @@ def _examine_once(run: Run, on_progress: OnProgress) -> DoctorReport:
             on_progress(done, len(jobs))
     blocking = _folders_for_files(store)
     findings += [*blocking, *_half_written(store), *_contradictions(facts)]
-    resume = find_resume_point(run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "")
+    resume = find_resume_point(
+        run.uri, facts, _last_config(run, facts), blocking[0].key if blocking else "", _rows(run)
+    )
     findings += _lost_rollouts(resume.step, facts, [finding.key for finding in findings if finding.state == "damaged"])
     return DoctorReport(run.uri, run.name, tuple(findings), probe_lease(store), _free(store), resume)
 
@@ -62,6 +65,14 @@ def _last_config(run: Run, facts: RunFacts) -> Config | None:
         return run.config
     except (CorruptData, StorageError, NewerSchema):
         return facts.config
+
+
+def _rows(run: Run) -> Sequence[Mapping[str, Any]]:
+    """The rows of metrics.jsonl; none if they can't be read."""
+    try:
+        return run.rows
+    except (ValueError, StorageError):
+        return ()
 
 
 Job = Callable[[], Sequence[Finding]]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from raypoly.config import Config
+from raypoly.plateau import has_ended
 from raypoly.run_identity import dotted_values
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
@@ -18,8 +19,11 @@ from workflows.doctor.findings import ResumePoint, RunFacts
 _ONE_START = ("run.dir", "run.fresh")
 
 
-def find_resume_point(uri: str, facts: RunFacts, config: Config | None, blocking: str) -> ResumePoint:
-    """`config`: of the last start; None if it can't be read. `blocking`: a folder in a file's place, or ""."""
+def find_resume_point(
+    uri: str, facts: RunFacts, config: Config | None, blocking: str, rows: Sequence[Mapping[str, Any]] = ()
+) -> ResumePoint:
+    """`config`: of the last start; None if it can't be read. `blocking`: a folder in a file's place, or "". `rows`: of
+    metrics.jsonl."""
     checkpoint = max(facts.checkpoints, default=None)
     base = checkpoint or 0
     step = base
@@ -43,7 +47,7 @@ def find_resume_point(uri: str, facts: RunFacts, config: Config | None, blocking
         step=step,
         groups=_stages(found),
         of=max(config.train.prompts_per_step, len(found.groups)) if config else None,
-        finished=config is not None and step >= config.train.steps,
+        finished=config is not None and has_ended(config, step, rows),
         refused=refused,
         command=_command(uri, config) if config else "",
     )

@@ -75,6 +75,8 @@ def format_duration(seconds: float) -> str:
 def describe_step(row: Mapping[str, Any]) -> str:
     """The numbers of one step in one line, without those that the row lacks."""
     parts = []
+    if row.get("reward") is None and row.get("loss") is not None:
+        parts.append(f"loss {row['loss']:.3f}")
     for key, template in (
         ("reward", "reward {:.3f}"),
         ("strategies", "strategies {:.2f}"),

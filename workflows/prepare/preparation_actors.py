@@ -24,9 +24,9 @@ from workflows.liveness.ray_messages import RayMessages
 from workflows.liveness.shutdown import Shutdown
 from workflows.liveness.stacks import Stacks
 from workflows.liveness.watchdog import Watchdog
-from workflows.startup.open_run import starting_model, with_copy_for_other_nodes
 from workflows.startup.ray_cluster import connect_ray, dashboard_url, scorer_options
 from workflows.startup.resources import ActorResources
+from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
 
 
 class Workers:

@@ -15,23 +15,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import ray
-
 from actors.calls import CallContext, InFlightCalls, Retries
 from actors.generator import Generator
 from actors.judge import JudgeClient
-from actors.model_files import ModelFiles, download_model
+from actors.model_files import ModelFiles
 from actors.scorer_pool import ScorerPool
+from actors.tokenizer_only import TokenizerOnly
 from raypoly import objectives, problems, programs
 from raypoly.config import Config
-from raypoly.gguf_models import GgufModel
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.objectives import Objective
 from raypoly.preflight import asks_judge, refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
-from raypoly.problems.without_tests import require_tests
+from raypoly.problems.without_tests import require_tests, with_tests
 from raypoly.programs.planned_prompts import first_prompts
 from raypoly.run_identity import RunDirectory, problem_sets, run_id
 from raypoly.store import Lease, Store
@@ -41,7 +39,6 @@ from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
-from workflows.liveness import ray_internals
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
@@ -56,8 +53,10 @@ from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url, joins_cluster, scorer_options
 from workflows.startup.resources import ActorResources, reserve_resources
+from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
+from workflows.step.program_rounds import check_given
 from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
 from workflows.step.seal_step import StepSealer
@@ -129,19 +128,21 @@ async def _wait(name: str, start: Awaitable[None]) -> None:
 
 @asynccontextmanager
 async def open_run(
-    directory: RunDirectory, shutdown: Shutdown | None = None, around: Around = _wait
+    directory: RunDirectory, shutdown: Shutdown | None = None, around: Around = _wait, samples: bool | None = None
 ) -> AsyncIterator[OpenRun]:
-    """Start all that a run needs, restore the run to where it stood, and stop all on the way out."""
+    """Start all that a run needs, restore the run to where it stood, and stop all on the way out. `samples`: whether
+    that includes engines and scorers; None for whether the run's config needs them."""
     config, shutdown = directory.config, shutdown or Shutdown()
     objective, program = objectives.of_run(config), programs.of_run(config)
+    samples = programs.is_sampled(config) if samples is None else samples
     stages = build_stages(config, objective)  # first, so that a missing stage is reported before anything starts
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
         progress = make_progress()
         stack.callback(progress.finish)
         progress.note("Loading the problems ...")
-        problem_set = await asyncio.to_thread(problems.build_problem_set, config.problems)
-        problem_set = programs.with_public_tests(problem_set, config)
+        source = await asyncio.to_thread(problems.build_problem_set, config.problems)
+        problem_set = await asyncio.to_thread(programs.fit_problems, source, config)
         programs.check_first_asks(problem_set, config)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
@@ -151,25 +152,27 @@ async def open_run(
         stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
         url = dashboard_url()
         progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
-        model = with_copy_for_other_nodes(await starting_model(config, problem_set))
+        model = with_copy_for_other_nodes(await starting_model(config, source))
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
         writer = CheckpointWriter(checkpoints, journal.index_before, progress.note, config.train.ranks)
         stack.push_async_callback(journal.close)
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
-        places = await reserve_resources(config, progress.note)
+        places = await reserve_resources(config, progress.note, samples)
         asking = [stage.name for stage in stages if stage.used and stage.turn == "learner"]
         refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)
-        services = _services(stack, directory, usage, model, journal, writer, places, progress.note)
+        services = _services(stack, directory, usage, model, journal, writer, places, progress.note, samples)
         stack.push_async_callback(writer.close)
         observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
-        parts = "learner, engine, scorers and judge" if asks_judge(config) else "learner, engine and scorers"
-        progress.note(f"Starting {parts} ({config.generator.engine}) ...")
-        await services.start(around, asks_judge(config), places.placement.sleeps)
+        scoring = samples or bool(config.stages.own or with_tests(problem_set.splits["train"]))
+        judging = asks_judge(config) if samples else any(it.used and it.name == "judge" for it in stages)
+        progress.note(f"Starting {_parts(config, samples, scoring, judging)} ...")
+        await services.start(around, judging, scoring, places.placement.sleeps)
         asked = partial(first_prompts, program, attempts=config.train.rollouts)
         problem_set = await fit_training_prompts(problem_set, config, services.generator.encode, progress.note, asked)
+        await check_given(services.generator, config, problem_set.splits["train"], program)
         durability = RunDurability(
             store,
             journal,
@@ -205,6 +208,14 @@ async def _stopped_early(durability: RunDurability, shutdown: Shutdown, note: Ca
         await durability.stop_early(shutdown.seconds_left, note)
 
 
+def _parts(config: Config, samples: bool, scoring: bool, judging: bool) -> str:
+    """The parts of a run that start, for a person."""
+    started = {"learner": True, "engine": samples, "scorers": scoring, "judge": judging}
+    *first, last = [name for name, starts in started.items() if starts]
+    what = f"{', '.join(first)} and {last}" if first else last
+    return f"{what} ({config.generator.engine})" if samples else what
+
+
 def _services(
     stack: AsyncExitStack,
     directory: RunDirectory,
@@ -214,6 +225,7 @@ def _services(
     writer: CheckpointWriter,
     places: ActorResources,
     note: Callable[[str], None],
+    samples: bool,
 ) -> Services:
     """The services, not started yet. The stack stops them."""
     config = directory.config
@@ -230,7 +242,9 @@ def _services(
     all_tests = config.scorer.all_tests or config.reward.name == "fraction"
     scorer = config.scorer.model_copy(update={"all_tests": all_tests})
     scorers = ScorerPool(scorer, scorer_options(config.scorer, places.cpus), context=context)
-    generator = Generator(config, model, places.engine, context, places.placement)
+    generator = (
+        Generator(config, model, places.engine, context, places.placement) if samples else TokenizerOnly(config, model)
+    )
     learner = LearnerSession(config, model, journal, writer, places.rank, note, context)
     for service in (judge, scorers, generator, learner):
         stack.callback(service.stop)
@@ -277,34 +291,3 @@ def _sinks(stack: AsyncExitStack, directory: RunDirectory, store: Store) -> Sink
     sinks = open_sinks(directory.config, store.workspace, copies, known)
     stack.callback(sinks.close)
     return sinks
-
-
-async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
-    """The model that the policy starts from: a folder's, a GGUF file's, the hub's, or the tiny one after its warm
-    start."""
-    if config.model.path is None:
-        from workflows.startup.warm_start import (
-            ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
-        )
-
-        return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set))
-    return await named_model(config.model.path)
-
-
-async def named_model(path: str) -> ModelFiles:
-    """The model that a `model.path` names: a folder's, a GGUF file's or the hub's. Raises `UsageError`."""
-    gguf = GgufModel.find(path)
-    if gguf is not None:
-        return ModelFiles(await asyncio.to_thread(gguf.folder), title=gguf.name)
-    folder = Path(path).expanduser().absolute()
-    if folder.is_dir():
-        return ModelFiles(folder)
-    return ModelFiles(await asyncio.to_thread(download_model, path), hub=path)
-
-
-def with_copy_for_other_nodes(model: ModelFiles) -> ModelFiles:
-    """The model, with a copy of a small folder if the connected cluster has nodes beside this one, or may get some."""
-    if not joins_cluster():
-        return model
-    nodes = sum(node["Alive"] for node in ray.nodes())
-    return model.with_copy() if nodes > 1 or ray_internals.autoscales() else model

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from raypoly import programs
 from raypoly.config import Config
 from raypoly.crash import describe_error, root_cause
 from raypoly.errors import RaypolyError, RunStopped, UsageError
@@ -114,7 +115,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve_run(small), shutdown, probe.part) as opened:
+            async with open_run(resolve_run(small), shutdown, probe.part, programs.is_sampled(config)) as opened:
                 measured = await Rehearsal(opened, config, probe).run()
                 problems: dict[str, int] = {name: len(split) for name, split in opened.problems.splits.items()}
             whole_run = forecast(config, device, measured, problems)

@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from actors.calls import result
 from raypoly.config import Config
-from raypoly.placement import Placement, resolve_placement
+from raypoly.placement import Placement, resolve_placement, without_engines
 from workflows.liveness import ray_internals
 from workflows.startup.ray_cluster import ACTOR_CPUS, joins_cluster
 
@@ -69,13 +69,18 @@ class ActorResources:
         return options
 
 
-async def reserve_resources(config: Config, note: Callable[[str], None]) -> ActorResources:
+async def reserve_resources(config: Config, note: Callable[[str], None], samples: bool = True) -> ActorResources:
     """Reserve a run's resources; wait for those that others have, or that an autoscaler brings. `note` tells of it.
+    `samples`: whether it has engines.
 
     Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have them.
     """
     gpus, ranks, shared = int(ray.cluster_resources().get("GPU", 0)), config.train.ranks, joins_cluster()
-    placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
+    if samples:
+        placement = resolve_placement(config.generator, gpus, ranks, shared and ray_internals.autoscales())
+    else:
+        placement = without_engines(gpus, ranks)
+    engines = config.generator.engines if samples else 0
     if placement.kind == "cpu" and config.generator.placement == "auto" and config.model.path is not None and shared:
         note(
             "No GPU is up in this cluster: engine and learner run on CPUs. If an autoscaler is to bring GPUs, set "
@@ -86,8 +91,8 @@ async def reserve_resources(config: Config, note: Callable[[str], None]) -> Acto
         return ActorResources(placement, gpus, cpus=core)
     engine_cpus = _engine_cpus(config) if placement.on_gpu and shared else ACTOR_CPUS
     rank, engine = {"CPU": ACTOR_CPUS}, {"CPU": engine_cpus}
-    pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * max(ranks, config.generator.engines)  # as many of each on GPUs
-    bundles = pairs if placement.sleeps else [rank] * ranks + [engine] * config.generator.engines
+    pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * max(ranks, engines)  # as many of each on GPUs
+    bundles = pairs if placement.sleeps else [rank] * ranks + [engine] * engines
     if placement.on_gpu:
         bundles = [bundle | {"GPU": 1.0} for bundle in bundles]
     # without GPUs all pairs are on one machine, whose memory they share

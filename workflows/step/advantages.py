@@ -34,8 +34,8 @@ class AdvantageEstimator:
         self._needed, self._reads_parts = needed_stages(objective), reads_parts(self._reward)
 
     def estimate(self, group: Group, problem: Problem) -> TrainingGroup:
-        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, and
-        where the reward function reads parts of which one is unknown."""
+        """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, where
+        the reward function reads parts of which one is unknown, and where the objective reads none."""
         if skip_reason(group) or self._reward_is_unknown(group):
             return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size))
         rewards = self._rewards(group, problem)
@@ -47,9 +47,9 @@ class AdvantageEstimator:
         return TrainingGroup(group, rewards, advantages, measures, of_drafts)
 
     def _rewards(self, group: Group, problem: Problem) -> Float64:
-        """float64 [N]; empty for a program that solves nothing."""
-        if not group.size:
-            return np.zeros(0)
+        """float64 [N]: NaN where the objective reads none; empty for a program that solves nothing."""
+        if not self._objective.reads_rewards or not group.size:
+            return np.full(group.size, np.nan)
         return group_rewards(self._reward, problem, group.rollouts, sound_verdicts(group), _known(group))
 
     def has_advantages(self, group: Group) -> bool:
@@ -59,7 +59,7 @@ class AdvantageEstimator:
         return all(map(group.knows, self._needed))
 
     def _reward_is_unknown(self, group: Group) -> bool:
-        return self._reads_parts and not all(map(group.knows, group.parts))
+        return self._reads_parts and self._objective.reads_rewards and not all(map(group.knows, group.parts))
 
     @property
     def over_batch(self) -> bool:
@@ -109,7 +109,7 @@ class AdvantageEstimator:
         verdicts = sound_verdicts(group) if group.size else ()
         crossed = group.cross_logprobs
         return self._objective.scored(
-            rewards=rewards,
+            rewards=rewards if self._objective.reads_rewards else np.zeros(group.size),  # it reads no unknown ones
             labels=None if labels is None else labels.ids,
             degenerate=None if labels is None else labels.degenerate,
             lengths=_lengths(group),

@@ -31,6 +31,16 @@ from raypoly.programs.program import checked_asks, is_final
 from raypoly.values import Draft, Group, Int32, Problem, Rollout, Verdict
 
 
+async def check_given(generator: Generator, config: Config, problems: Sequence[Problem], program: Program) -> None:
+    """Raise `UsageError` for a response that a program which samples nothing gives, and is longer than allowed."""
+    if program.samples:
+        return
+    for problem in problems:
+        asks = checked_asks(program, problem, (), config.train.rollouts)
+        for response in await generator.encode_responses([ask.text for ask in asks if ask.text]):
+            _check_response(config, problem, response)
+
+
 async def encode_prompts(generator: Generator, config: Config, problems: Sequence[Problem]) -> list[Int32]:
     """The tokens of each problem's prompt, int32 [P]. Raises `UsageError` where one is longer than allowed."""
     encoded = await generator.encode([problem.prompt for problem in problems])
@@ -203,8 +213,9 @@ class ProgramRounds:
             await self._encode(problems, again, drafts)
         texts = [place for own in places.values() for place in own if place.ask.text]
         if texts:
-            responses = await self.generator.encode([place.ask.text or "" for place in texts])
+            responses = await self.generator.encode_responses([place.ask.text or "" for place in texts])
             for place, response in zip(texts, responses, strict=True):
+                _check_response(self.config, problems[place.slot], response)
                 place.response = response
 
 
@@ -278,4 +289,13 @@ def _check_length(config: Config, problem: Problem, prompt: str, tokens: Int32) 
         raise UsageError(
             f"The prompt of {problem.id} has {len(tokens)} tokens{added}, generator.max_prompt_tokens is "
             f"{limit}: raise it, or set problems.over_long to drop or cut."
+        )
+
+
+def _check_response(config: Config, problem: Problem, tokens: Int32) -> None:
+    limit = config.generator.max_tokens
+    if len(tokens) > limit:
+        raise UsageError(
+            f"A response to {problem.id} that is given, not sampled, has {len(tokens)} tokens with its end, "
+            f"generator.max_tokens is {limit}: raise it, or take the response out."
         )

@@ -14,6 +14,7 @@ from actors.calls import CallContext
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
 from raypoly.objectives import Objective
+from raypoly.plateau import Plateau
 from raypoly.problems.pass_rates import PassRates
 from raypoly.store import Store
 from raypoly.store.step_records import Record
@@ -35,6 +36,8 @@ class RunMemory:
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self._refills = bool(config.train.refill)
+        self.plateau = Plateau(config.train.stop)
+        """Of all completed steps."""
         self._objective = objective
         self.cursor = 0
         """With `train.refill`: where in the order the problems of the next step begin."""
@@ -51,6 +54,7 @@ class RunMemory:
     def take(self, row: Mapping[str, Any], since_checkpoint: bool = True) -> None:
         """The row of metrics of a completed step, and whether the checkpoint of this start lies before it."""
         self.pass_rates.take(row)
+        self.plateau.take(row)
         if since_checkpoint:
             self.cursor = row.get(CURSOR, 0)
 

@@ -48,7 +48,8 @@ class StepSealer:
         """Commit a step that the learner has applied. `applied`: its record, if an earlier start committed it.
         `cursor`: where in the order the next step's problems begin; kept only with `train.refill`.
 
-        Raises `RaypolyError` if the judge could not label too many of the groups.
+        Raises `RaypolyError` if the judge could not label too many of the groups, `UsageError` if there is no measure
+        such as train.stop.measure.
         """
         train, durability, observers = self._config.train, self._durability, self._observers
         if applied is None:
@@ -63,9 +64,11 @@ class StepSealer:
         durability.memory.take(applied.metrics)
         durability.memory.keep_objective()
         durability.checkpoint_writer.check()
-        if (step + 1) % train.checkpoint_every == 0 or step + 1 == train.steps:
+        last = step + 1 == train.steps or durability.memory.plateau.ends_by(step + 1)
+        if last or (step + 1) % train.checkpoint_every == 0:
             await durability.checkpoint()
         observers.step_done(applied)
+        durability.memory.plateau.check(applied.metrics)
         self._watch_unjudged(groups)
 
     async def _applied(

@@ -31,15 +31,17 @@ class Services:
     context: CallContext
     """The retries and the calls in flight."""
 
-    async def start(self, around: Around, judging: bool, sleeps: bool) -> None:
-        """Start the run's actors. `judging`: whether it asks its judge; `sleeps`: whether engine and learner share a
-        device."""
+    async def start(self, around: Around, judging: bool, scoring: bool, sleeps: bool) -> None:
+        """Start the run's actors. `judging`: whether it asks its judge; `scoring`: whether any program is run;
+        `sleeps`: whether engine and learner share a device."""
         judge = [around("judge, started", self.judge.start())] if judging else []
-        await asyncio.gather(*judge, around("sandbox, started", self.scorers.start()), self._policy(around, sleeps))
+        sandbox = [around("sandbox, started", self.scorers.start())] if scoring else []
+        await asyncio.gather(*judge, *sandbox, self._policy(around, sleeps))
 
     async def _policy(self, around: Around, sleeps: bool) -> None:
         """Start engines and learner. On a shared device the engine comes first, since it measures the free memory."""
-        engine = around("engine, started", self.generator.start())
+        what = "engine" if self.generator.samples else "tokenizer"
+        engine = around(f"{what}, started", self.generator.start())
         if not sleeps:
             await asyncio.gather(engine, around("learner, started", self.learner.start()))
             return

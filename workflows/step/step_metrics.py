@@ -22,7 +22,7 @@ from raypoly.metrics.sinks import MEASURES
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.scoring.code_extraction import find_code
 from raypoly.store.rollout_columns import ON_DISK
-from raypoly.values import Group
+from raypoly.values import WITHOUT_TESTS, Group
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
@@ -112,10 +112,11 @@ def _decoded(groups: Sequence[Group], times: Waterfall) -> dict[str, Any]:
     found, seconds = [DecodedTokens.of_group(group) for group in groups], times.seconds.get("generate")
     roles = sorted({role for each in found for role in each.by_role})
     by_role = {role: sum(each.by_role.get(role, 0) for each in found) for role in roles}
+    sampled = sum(by_role.values())
     drafts = Counter(draft.role for group in groups for draft in group.drafts)
     return {
         **({"decoded_tokens": by_role, "drafts": dict(sorted(drafts.items()))} if drafts else {}),
-        "tokens_per_second": sum(by_role.values()) / seconds if seconds else None,
+        "tokens_per_second": sampled / seconds if seconds and sampled else None,
     }
 
 
@@ -150,8 +151,9 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
 
 def _correct_strategies(groups: Sequence[Group]) -> list[float]:
     """By execution trace, among the correct rollouts of each group. Empty if some left no evidence: the groups without
-    a correct rollout would be no fair sample."""
-    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in groups]
+    a correct rollout would be no fair sample. Groups without tests don't count."""
+    tested = [group for group in groups if WITHOUT_TESTS not in (group.verdicts or ())]
+    found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in tested]
     return [] if None in found else [drawn for drawn in found if drawn is not None]
 
 

@@ -55,8 +55,11 @@ class WeightSync:
         """After the last sync; NaN before the first."""
 
     async def sync(self) -> None:
-        """Return when every engine has the learner's weights. Raises `WeightsMismatch` where one has others."""
+        """Return when every engine, if there are any, has the learner's weights. Raises `WeightsMismatch` where one has
+        others."""
         generator, learner = self.services.generator, self.services.learner
+        if not generator.samples:
+            return
         await generator.update_weights(learner, learner.version)
         if not generator.proved and not self._unproved:
             self._unproved = True

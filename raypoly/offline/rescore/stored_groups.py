@@ -25,7 +25,7 @@ from raypoly.metrics.problem_counts import own_samples
 from raypoly.offline.command_output import NOTES, say
 from raypoly.problems import ProblemSet
 from raypoly.problems.formats import read_problems
-from raypoly.programs import with_public_tests
+from raypoly.programs import fit_problems, with_public_tests
 from raypoly.run import Run
 from raypoly.run_files import EVALUATIONS
 from raypoly.scoring.score_programs import by_id
@@ -93,7 +93,7 @@ def read_current_problems(run: Run, path: Path | None) -> CurrentProblems:
         say(NOTES, f"Note: Problems of {path}, in place of those that the run's config names.")
         return CurrentProblems(by_id(_apart(run, read_problems(path).problems)), str(path))
     try:
-        found = with_public_tests(problems.build_problem_set(run.config.problems), run.config)
+        found = fit_problems(problems.build_problem_set(run.config.problems), run.config)
     except UsageError as error:
         raise UsageError(f"{str(error).rstrip('.')}; or name a file of the run's problems by --problems.") from error
     if not run.problem_sets:

@@ -10,7 +10,7 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.problems import build_problem_set
-from workflows.startup.open_run import starting_model
+from workflows.startup.starting_model import starting_model
 
 
 def test_a_folder_that_is_missing_is_not_looked_for_in_vain(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""The model that a policy starts from, wherever a config says it is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import ray
+
+from actors.model_files import ModelFiles, download_model
+from raypoly.config import Config
+from raypoly.gguf_models import GgufModel
+from raypoly.problems import ProblemSet
+from workflows.liveness import ray_internals
+from workflows.startup.ray_cluster import joins_cluster
+
+
+async def starting_model(config: Config, problem_set: ProblemSet) -> ModelFiles:
+    """The model that the policy starts from: a folder's, a GGUF file's, the hub's, or the tiny one after its warm
+    start."""
+    if config.model.path is None:
+        from workflows.startup.warm_start import (
+            ensure_warm_start,  # brings Ray Train and Data, which most starts don't need
+        )
+
+        return ModelFiles(await asyncio.to_thread(ensure_warm_start, config, problem_set))
+    return await named_model(config.model.path)
+
+
+async def named_model(path: str) -> ModelFiles:
+    """The model that a `model.path` names: a folder's, a GGUF file's or the hub's. Raises `UsageError`."""
+    gguf = GgufModel.find(path)
+    if gguf is not None:
+        return ModelFiles(await asyncio.to_thread(gguf.folder), title=gguf.name)
+    folder = Path(path).expanduser().absolute()
+    if folder.is_dir():
+        return ModelFiles(folder)
+    return ModelFiles(await asyncio.to_thread(download_model, path), hub=path)
+
+
+def with_copy_for_other_nodes(model: ModelFiles) -> ModelFiles:
+    """The model, with a copy of a small folder if the connected cluster has nodes beside this one, or may get some."""
+    if not joins_cluster():
+        return model
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    return model.with_copy() if nodes > 1 or ray_internals.autoscales() else model
