@@ -11,7 +11,7 @@ below `least_gain`. The rows alone decide, so a run that was killed ends where i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from raypoly.config import Config, StopSection
@@ -67,12 +67,13 @@ class Plateau:
         return self._found[1] is not None and self._found[1] <= steps
 
 
-def has_ended(config: Config, steps: int, rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a run needs no further step: it has done train.steps, or reached a plateau. `rows`: of metrics.jsonl."""
-    if steps >= config.train.steps:
-        return True
+def has_ended(config: Config, steps: int, rows: Callable[[], Iterable[Mapping[str, Any]]]) -> bool:
+    """Whether a run needs no further step: it has done train.steps, or reached a plateau. `rows`: reads
+    metrics.jsonl, where that decides."""
+    if steps >= config.train.steps or not config.train.stop.measure:
+        return steps >= config.train.steps
     plateau = Plateau(config.train.stop)
-    for row in rows if config.train.stop.measure else ():
+    for row in rows():
         plateau.take(row)
     return plateau.ends_by(steps)
 

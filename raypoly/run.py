@@ -42,6 +42,6 @@ def is_finished(directory: RunDirectory) -> bool:
     try:
         run = Run(directory.location, storage_options(directory.config))
         summary = run.summary
-        return summary.get("state") == "finished" and has_ended(directory.config, summary["steps"], run.rows)
+        return summary.get("state") == "finished" and has_ended(directory.config, summary["steps"], lambda: run.rows)
     except (CorruptData, ValueError):  # derived: the next start writes it again
         return False

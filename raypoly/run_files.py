@@ -91,7 +91,7 @@ class RunFiles:
     @property
     def finished(self) -> bool:
         """Whether the summary records the config's last step, or a plateau, as done."""
-        return "steps" in self.summary and has_ended(self.config, self.summary["steps"], self.rows)
+        return "steps" in self.summary and has_ended(self.config, self.summary["steps"], lambda: self.rows)
 
     @property
     def evaluations(self) -> Sequence[Mapping[str, Any]]:

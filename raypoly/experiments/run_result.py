@@ -140,7 +140,7 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
         steps=steps,
         done=done,
         finished=summary.get("state") == "finished"
-        and (done == steps or (files is not None and done < steps and has_ended(files.config, done, rows))),
+        and (done == steps or (files is not None and done < steps and has_ended(files.config, done, lambda: rows))),
         trouble=trouble,
         before=_measures(before),
         after=_measures(after),

@@ -157,9 +157,8 @@ def _rows(file: Path) -> Iterator[tuple[int, _Row]]:
                 raise row
             yield number, _Row.model_validate(row)
         except ValueError as error:
-            raise UsageError(
-                f"{file} row {number} can't be trained on: {error_reason(error)}. Mend it, or take it out."
-            ) from None
+            reason = error_reason(error).removeprefix("row: ")
+            raise UsageError(f"{file} row {number} can't be trained on: {reason}. Mend it, or take it out.") from None
 
 
 def _renderer(name: str, chat_template: str | None) -> Render:

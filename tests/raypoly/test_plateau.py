@@ -56,15 +56,15 @@ def test_without_a_measure_a_run_ends_with_its_steps() -> None:
         plateau.take(row)
         plateau.check(row)
     assert not plateau.ends_by(100)
-    assert has_ended(Config(), 80, [])
-    assert not has_ended(Config(), 79, rows([1] * 79))
+    assert has_ended(Config(), 80, lambda: [])
+    assert not has_ended(Config(), 79, lambda: rows([1] * 79))
 
 
 def test_a_run_has_ended_at_its_plateau_and_not_before() -> None:
     config = load(None, ["train.stop.measure=-loss", "train.stop.window=2"], str)
-    assert not has_ended(config, 3, rows([1, 1, 1]))
-    assert has_ended(config, 4, rows([1, 1, 1, 1]))
-    assert not has_ended(config, 4, rows([1, None, 1, 1]))
+    assert not has_ended(config, 3, lambda: rows([1, 1, 1]))
+    assert has_ended(config, 4, lambda: rows([1, 1, 1, 1]))
+    assert not has_ended(config, 4, lambda: rows([1, None, 1, 1]))
 
 
 @pytest.mark.parametrize("measure", ["los", "seconds"])

@@ -47,7 +47,7 @@ def find_resume_point(
         step=step,
         groups=_stages(found),
         of=max(config.train.prompts_per_step, len(found.groups)) if config else None,
-        finished=config is not None and has_ended(config, step, rows),
+        finished=config is not None and has_ended(config, step, lambda: rows),
         refused=refused,
         command=_command(uri, config) if config else "",
     )
