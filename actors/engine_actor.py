@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 import ray
 
 from actors.calls import LOST, START, CallContext, result
@@ -63,6 +64,10 @@ class GeneratorActor(Watched):
         by_slot = {request.slot: request for request in requests}
         for slot, samples in self._engine.sample(requests):
             self.beat()
+            if any(np.isnan(sample.logprobs).any() for sample in samples):  # NaN says that a response was given
+                raise FloatingPointError(
+                    "the engine gave log-probabilities that are no numbers: look at the weights, or at generator.engine"
+                )
             yield slot, self._rollouts(by_slot[slot], samples)
 
     def connect(self, info: Mapping[str, Any]) -> None:
