@@ -428,6 +428,16 @@ class StopSection(Section):
     least_gain: float = resumable(0.01, description="A plateau is reached where the later mean gains less than this.")
 
 
+class GateSection(Section):
+    """Which plans are accepted. The gate owns the parameters beside its name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str = Field(
+        "contract",
+        description="For objectives that pay plans: `contract` (what breaches nothing), or package.module:Class.",
+    )
+
+
 class TrainConfig(Section):
     """Steps, batch, optimizer, memory and checkpoints."""
 
@@ -588,6 +598,7 @@ class Config(Section):
     objective: ObjectiveSection = Field(default_factory=ObjectiveSection)
     loss: LossSection = Field(default_factory=LossSection)
     program: ProgramSection = Field(default_factory=ProgramSection)
+    gate: GateSection = Field(default_factory=GateSection)
     stages: StagesConfig = Field(default_factory=StagesConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)

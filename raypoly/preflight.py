@@ -120,6 +120,11 @@ def _program(config: Config) -> None:
     program, evaluate = programs.of_run(config), config.evaluate
     program.check(config.train.rollouts)
     program.check_training()
+    if "drafts" in objectives.of_run(config).needs and not program.planned_drafts(config.train.rollouts):
+        raise UsageError(
+            f"objective.name={config.objective.name} pays plans, and program.name={programs.name_of_run(config)} has "
+            "none: set program.name=tuple."
+        )
     if evaluate.every:
         for samples in (evaluate.samples, evaluate.validation_samples):
             for asked in programs.of_evaluations(config).values():

@@ -184,7 +184,7 @@ def _takes_text(field: FieldInfo) -> bool:
 
 def _drop_old_parameters(sections: Sections, given: Mapping[str, Any], note: Callable[[str], None]) -> None:
     """Drop the file's parameters of an objective, loss or program that an override replaces."""
-    for section in ("objective", "loss", "program"):
+    for section in ("objective", "loss", "program", "gate"):
         old = sections.get(section, {})
         default = Config.model_fields[section].get_default(call_default_factory=True).name
         name, old_name = given.get(f"{section}.name"), old.get("name", default)

@@ -28,6 +28,7 @@ KNOWN: Mapping[str, str] = {
     "grpo_diversity": "raypoly.objectives.grpo_diversity:GRPODiversity",
     "outcome_exploration": "raypoly.objectives.outcome_exploration:OutcomeExploration",
     "diver": "raypoly.objectives.diver:Diver",
+    "cppo": "raypoly.objectives.cppo:CPPO",
     "upskill": "raypoly.objectives.upskill:UpSkill",
     "pkpo": "raypoly.objectives.pkpo:PKPO",
     "passk_training": "raypoly.objectives.passk_training:PassKTraining",

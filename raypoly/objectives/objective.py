@@ -114,6 +114,12 @@ class Objective(ABC):
         zero would still give them a gradient where the loss has a KL term."""
         return None
 
+    @property
+    def trains_attempts(self) -> bool:
+        """Whether attempts have rows of training at all: an advantage of zero has a gradient where the loss has a KL
+        term."""
+        return True
+
     def program_parameters(self) -> Mapping[str, Any]:
         """The parameters of `program` that this objective owns, by key."""
         return {}

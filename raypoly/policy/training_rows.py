@@ -33,14 +33,17 @@ class TrainingRow:
         return len(self.prompt_tokens) + len(self.tokens)
 
 
-def group_rows(group: Group, advantages: Float64, of_drafts: Float64 | None) -> list[TrainingRow]:
-    """A group's rows: its drafts, where they have advantages (float64 [D]), and its attempts. A draft that is an
-    attempt itself has the attempt's row alone."""
+def group_rows(
+    group: Group, advantages: Float64, of_drafts: Float64 | None, attempts: bool = True
+) -> list[TrainingRow]:
+    """A group's rows: its drafts, where they have advantages (float64 [D]), and its attempts, unless `attempts` are
+    left out. A draft that is an attempt itself has the attempt's row alone."""
+    trained = group.rollouts if attempts else ()
     if of_drafts is None:
-        return rows_of(group.rollouts, advantages)
-    kept = [d for d in range(len(group.drafts)) if d not in group.taken]
-    rollouts = [*(group.drafts[d].rollout for d in kept), *group.rollouts]
-    return rows_of(rollouts, np.concatenate([of_drafts[kept], advantages]))
+        return rows_of(trained, advantages[: len(trained)])
+    kept = [d for d in range(len(group.drafts)) if not attempts or d not in group.taken]
+    rollouts = [*(group.drafts[d].rollout for d in kept), *trained]
+    return rows_of(rollouts, np.concatenate([of_drafts[kept], advantages[: len(trained)]]))
 
 
 def rows_of(rollouts: Sequence[Rollout], advantages: Float64) -> list[TrainingRow]:

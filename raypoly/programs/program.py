@@ -108,6 +108,11 @@ class Program(ABC):
         return ""
 
     @property
+    def methods_of_plan(self) -> int:
+        """K, the methods that a plan of this program should have. Default: 1."""
+        return 1
+
+    @property
     def trains_drafts(self) -> bool:
         """Whether drafts have the advantage of the attempt that they led to, where the objective does not answer for
         them."""

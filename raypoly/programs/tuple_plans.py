@@ -70,6 +70,10 @@ class TuplePlans(Program):
         if self.config.history == "iid":
             raise UsageError("program.history=iid is for evaluation: train with program.history=joint.")
 
+    @property
+    def methods_of_plan(self) -> int:
+        return self.config.methods
+
     def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None]:
         return [self.method(drafts, place)[1] for place in range(self.planned_attempts(attempts))]
 

@@ -17,7 +17,7 @@ import numpy as np
 from raypoly.objectives import KNOWN, Batch, build
 from raypoly.reports.pages import fill_place, place_marker
 from raypoly.reports.tables import ReportTable
-from raypoly.values import Float64
+from raypoly.values import Draft, Float64, Rollout
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ WRONG_NOVELTY = Eight(
 )
 
 
+_PLAN = Draft(Rollout(np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.float32), "", "stop", 0, 0), "plan")
+"""Of the eight, the first four are behind one plan and the others behind another, both accepted."""
+
+
 def advantages(name: str, eight: Eight) -> Float64:
     """Advantages by the objective `name` with its default parameters, in a step of this group alone."""
     objective = build(name)
@@ -77,6 +81,9 @@ def advantages(name: str, eight: Eight) -> Float64:
         own_prompt=own,
         problem="p",
         step=0,
+        drafts=[_PLAN] * 2,
+        draft_of=[0] * 4 + [1] * 4,
+        parts={"gate": {"p": np.ones(2), "accepted": np.ones(2, bool)}},
     )
     return objective.finish(Batch.of([values], [eight.tokens]))[0]
 

@@ -322,7 +322,8 @@ class LearnerSession:
         """Accumulate groups that follow the step's first `taken`. If those filled a mini-batch, update first."""
         if taken and taken % self._config.train.prompts_per_update == 0:
             await self._learners.call("learn", lambda rank: rank.update.remote())
-        rows = [row for t in piece for row in group_rows(t.group, t.advantages, t.draft_advantages)]
+        both = self._trains_attempts
+        rows = [row for t in piece for row in group_rows(t.group, t.advantages, t.draft_advantages, both)]
         sent = self._learners.shared(rows)
         await self._learners.call("learn", lambda rank: rank.accumulate.remote(sent))
 
@@ -338,6 +339,10 @@ class LearnerSession:
     @cached_property
     def _planned_rows(self) -> int:
         return planned_rows(self._config)
+
+    @cached_property
+    def _trains_attempts(self) -> bool:
+        return objectives.of_run(self._config).trains_attempts
 
     @cached_property
     def _loss(self) -> Loss:

@@ -37,6 +37,7 @@ KNOWN = {
     "score": "workflows.step.stages.score_stage:ScoreStage",
     "judge": "workflows.step.stages.judge_stage:JudgeStage",
     "prompt_logprobs": "workflows.step.stages.prompt_logprobs_stage:PromptLogprobsStage",
+    "gate": "workflows.step.stages.gate_stage:GateStage",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _TAKEN = {"generated", "applied", "slot", *ON_DISK.values(), *(field.name for field in fields(ScoredGroup))}
@@ -107,7 +108,7 @@ class StageRunner:
             group = group.with_parts(**{stage.name: _decoded(stage, group.parts[stage.name])})
             self._count(group, stage)
             return group
-        if not group.size and stage.axis == "rollout":  # a program that solves nothing: there is nothing to find out
+        if not stage.rows(group):  # no attempts, or no drafts: there is nothing to find out
             return group
         no_gradient = skip_reason(group) is not None or any(group.parts.get(name) is UNKNOWN for name in self._needed)
         if no_gradient or not stage.wanted(group):

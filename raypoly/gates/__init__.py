@@ -1,0 +1,29 @@
+"""Gates: which plans are accepted (J of CPPO, arXiv 2605.27000, equation 9).
+
+gate = of_run(config)
+await gate.probabilities(problem, group.drafts, methods=4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raypoly.config import Config
+from raypoly.gates.gate import Gate, GateConfig
+from raypoly.plugins import load_configured_plugin
+
+KNOWN: Mapping[str, str] = {"contract": "raypoly.gates.contract:ContractGate"}
+
+__all__ = ["KNOWN", "Gate", "GateConfig", "build", "of_run"]
+
+
+def build(name: str, **params: Any) -> Gate:
+    """The gate of this name with these parameters. `UsageError` names an unknown or wrong parameter."""
+    built: Gate = load_configured_plugin(name, KNOWN, "gate", params)
+    return built
+
+
+def of_run(config: Config) -> Gate:
+    """The gate of a run's config. Raises `UsageError` as `build` does."""
+    return build(config.gate.name, **(config.gate.model_extra or {}))

@@ -1,0 +1,122 @@
+"""The gate: its part is of drafts, in the journal before advantages use it, and a gate that is away is waited for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from raypoly.errors import Away
+from raypoly.gates import Gate, build
+from raypoly.store.local_store import LocalStore
+from raypoly.store.rollout_files import RolloutFiles
+from raypoly.values import Draft, Float64, Problem
+from tests.workflows.step.test_program_rounds import PlansAlone, TwoRounds, facts, finished, named, number, run
+from tests.workflows.step.virtual_run import open_virtual, stopped_after
+
+
+class Even(Gate):
+    """Likelier for plans whose first token is even; away at its first question of a problem."""
+
+    away: ClassVar[set[str]] = set()
+    asked: ClassVar[list[str]] = []
+
+    async def probabilities(self, problem: Problem, drafts: Sequence[Draft], methods: int) -> Float64:
+        if problem.id in self.away:
+            self.away.discard(problem.id)
+            raise Away("the gate's server is away")
+        self.asked.append(problem.id)
+        return np.array([0.2 + 0.6 * (number(draft) % 2 == 0) for draft in drafts])
+
+
+OWN = (
+    f"program.name={named(TwoRounds)}",
+    "objective.name=cppo",
+    "loss.name=clipped_surrogate",
+    f"gate.name={__name__}:Even",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Even, "asked", [])
+    monkeypatch.setattr(Even, "away", set())
+
+
+def test_its_part_is_of_drafts_and_pays_plans(tmp_path: Path) -> None:
+    step, _, _, kinds = finished(tmp_path, *OWN)
+    assert kinds.count("gate") == 4
+    table = RolloutFiles(LocalStore(tmp_path)).table(0)
+    roles = table.column("role").to_pylist()
+    for role, p, accepted in zip(
+        roles, table.column("gate/p").to_pylist(), table.column("gate/accepted").to_pylist(), strict=True
+    ):
+        assert (p is None, accepted is None) == ((True, True) if role == "solve" else (False, False))
+    for group, rewards, advantages in zip(step.groups, step.rewards, step.draft_advantages, strict=True):
+        part = group.parts["gate"]
+        assert isinstance(part, pa.RecordBatch)
+        accepted = np.array([number(draft) % 2 == 0 for draft in group.drafts], float)
+        assert part.column("accepted").to_pylist() == accepted.astype(bool).tolist()
+        worth = accepted * np.array([rewards[group.draft_of == place].max() for place in (0, 1)])
+        want = (worth - worth.mean()) / (worth.std(ddof=1) + 1e-6)
+        np.testing.assert_allclose(advantages, want, atol=1e-12)
+    assert step.applied.metrics["gate/accepted"] is not None
+
+
+def test_a_run_killed_anywhere_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole, _, _, kinds = finished(tmp_path / "whole", *OWN)
+    rng = random.Random(5)
+    for trial in range(20):
+        folder, left = tmp_path / f"killed-{trial}", len(kinds) - 1
+        for _ in range(rng.randrange(1, 4)):
+            commits = rng.randrange(left)
+            run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, OWN), commits))
+            left = max(1, left - commits)
+        again, *_ = finished(folder, *OWN)
+        assert facts(again.groups) == facts(whole.groups)
+        assert again.applied.digest == whole.applied.digest
+
+
+def test_a_gate_that_is_away_is_waited_for_and_nobody_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, *_ = finished(tmp_path / "whole", *OWN)
+    monkeypatch.setattr(Even, "away", {group.problem_id for group in whole.groups})
+    waited, *_ = finished(tmp_path / "waited", *OWN)
+    assert waited.applied.digest == whole.applied.digest
+    assert waited.applied.metrics["pauses"]
+
+
+def test_the_warm_up_pays_plans_by_the_gate_alone_and_scores_nothing(tmp_path: Path) -> None:
+    own = (f"program.name={named(PlansAlone)}", *OWN[1:], "objective.reward=gate")
+    step, _, _, kinds = finished(tmp_path, *own)
+    assert "score" not in kinds
+    assert kinds.count("gate") == 4
+    for group, advantages in zip(step.groups, step.draft_advantages, strict=True):
+        accepted = np.array([number(draft) % 2 == 0 for draft in group.drafts], float)
+        want = (accepted - accepted.mean()) / (accepted.std(ddof=1) + 1e-6)
+        np.testing.assert_allclose(advantages, want, atol=1e-12)
+
+
+def test_a_region_of_weight_zero_is_no_row_of_the_update(tmp_path: Path) -> None:
+    rows = {}
+    for weight in ("plan_weight=0", "solver_weight=0", "plan_weight=1"):
+        _, recorder, *_ = finished(tmp_path / weight, *OWN, f"objective.{weight}")
+        rows[weight] = sum(len(told) for told in recorder.told if isinstance(told, list))
+    assert rows == {"plan_weight=0": 16, "solver_weight=0": 8, "plan_weight=1": 24}
+
+
+def test_a_plan_that_keeps_the_contract_is_accepted_and_one_that_was_cut_is_not() -> None:
+    from tests.raypoly.programs.test_programs import PLAN, PROBLEM, draft
+
+    found = run(
+        lambda: build("contract").probabilities(
+            PROBLEM, [draft(PLAN), draft("A: Add."), draft(PLAN, finish_reason="length")], 4
+        )
+    )
+    assert found.tolist() == [1.0, 0.0, 0.0]

@@ -1,0 +1,38 @@
+"""The stage `gate`: which of a group's plans are accepted, for objectives that pay plans."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from raypoly import gates, programs
+from raypoly.config import Config
+from raypoly.group_stage import GroupStage
+from raypoly.objectives import Objective
+from raypoly.objectives.objective_hooks import needed_stages
+from raypoly.values import Group, Problem
+from workflows.step.services import Services
+
+
+class GateStage(GroupStage):
+    """Its part has p and J of each draft."""
+
+    name = "gate"
+    after = ()
+    axis = "draft"
+    columns: ClassVar = {"p": pa.float64(), "accepted": pa.bool_()}
+
+    def __init__(self, config: Config, objective: Objective) -> None:
+        super().__init__(config, objective)
+        if self.used:
+            self._gate = gates.of_run(config)
+            self._methods = programs.of_run(config).methods_of_plan
+
+    @property
+    def used(self) -> bool:
+        return self.name in needed_stages(self.objective)
+
+    async def run(self, group: Group, problem: Problem, services: Services) -> Any:
+        found = await self._gate.probabilities(problem, group.drafts, self._methods)
+        return {"p": found, "accepted": found >= self._gate.config.tau}
