@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raypoly import objectives
 from raypoly.config import Config
 from raypoly.losses.loss import Loss
 from raypoly.losses.loss_config import LossConfig
@@ -38,6 +37,8 @@ def build(name: str, **params: Any) -> Loss:
 def of_run(config: Config) -> Loss:
     """The loss of a run's config, with the objective's defaults. In bf16 a loss without a ratio gets a cap, unless the
     config or the objective sets it (or null)."""
+    from raypoly import objectives  # brings the config's reader, which a loss alone does not need
+
     given = {**objectives.of_run(config).loss_defaults, **(config.loss.model_extra or {})}
     loss = build(config.loss.name, **given)
     if config.model.dtype == "float32" or loss.takes_ratio or "importance_cap" in given:

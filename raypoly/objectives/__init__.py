@@ -15,7 +15,6 @@ from typing import Any
 from raypoly.config import Config
 from raypoly.objectives.objective import Batch, Objective, ScoredGroup
 from raypoly.plugins import load_configured_plugin
-from raypoly.settings import objective_parameters
 
 KNOWN: Mapping[str, str] = {
     "poly_epo": "raypoly.objectives.poly_epo:PolyEPO",
@@ -48,4 +47,4 @@ def build(name: str, **params: Any) -> Objective:
 
 def of_run(config: Config) -> Objective:
     """The objective of a run's config. Raises `UsageError` as `build` does."""
-    return build(config.objective.name, **objective_parameters(config))
+    return build(config.objective.name, **(config.objective.model_extra or {}))
