@@ -96,10 +96,15 @@ async def measure(
     weights = await opened.services.learner.digest()
     usage, measured, tables = observers.judge_usage, [], []
     for name, program in chosen.items():
-        results, table = await _measured(opened, step, split, samples, problems, (name, program))
+        results, table, sound = await _measured(opened, step, split, samples, problems, program)
+        if list(chosen) != ["direct"]:
+            encode = None if name == "direct" else _encoder(opened)
+            results |= await asyncio.to_thread(
+                program_results, sound, name, program, samples, config.evaluate.select, encode
+            )
         measured.append(results)
         tables.append(table)
-    (first, *others), plain = measured, list(chosen) == ["direct"]
+    first, *others = measured
     payload = {
         "step": step,
         "split": split,
@@ -108,7 +113,7 @@ async def measure(
         "problem_set": opened.problems.hash,
         "weights": weights,
         "raypoly": __version__,
-        **({key: value for key, value in first.items() if not plain or key not in _OF_PROGRAMS}),
+        **first,
         **({"programs": others} if others else {}),
         **({"shown_tests": shown} if shown else {}),
         "seconds": round(time.monotonic() - started, 3),
@@ -119,11 +124,12 @@ async def measure(
 
 
 async def _measured(
-    opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], asked: tuple[str, Program]
-) -> tuple[dict[str, Any], pa.Table]:
-    """The results of one program, and its table. Raises `TooManySetAside` where no problem's tests can be run."""
+    opened: OpenRun, step: int, split: Split, samples: int, problems: Sequence[Problem], program: Program
+) -> tuple[dict[str, Any], pa.Table, Sequence[Group]]:
+    """The results of one program, its table, and the groups that count. Raises `TooManySetAside` where no problem's
+    tests can be run."""
     watch = Stopwatch(lambda stage, groups: opened.observers.progress.stage(stage, groups, len(problems)))
-    rounds = _rounds(opened, asked[1], split, samples)
+    rounds = _rounds(opened, program, split, samples)
     async with asyncio.TaskGroup() as tasks:
         flows: dict[int, asyncio.Task[Group]] = {}
         async for solved in rounds.run(dict(enumerate(problems)), {}, ()):
@@ -137,14 +143,12 @@ async def _measured(
         raise TooManySetAside(f"{skip_reason(groups[0])} No tests of the {len(groups)} problems of {split} can be run.")
     at_once, metadata = judged_at_once(opened.config), _metadata(problems)
     sound = [group for group in groups if group.problem_id not in set_aside]
-    results = evaluation_results(groups, set_aside, metadata, at_once) | program_results(
-        sound, *asked, samples, opened.config.evaluate.select, None if asked[0] == "direct" else _encoder(opened)
-    )
+    results = evaluation_results(groups, set_aside, metadata, at_once)
     if opened.config.evaluate.choose == "majority":
         by_id = {problem.id: problem for problem in problems}
         asking = [signatures(opened.services, group, by_id[group.problem_id]) for group in sound]
         results |= majority_results(sound, await asyncio.gather(*asking))
-    return results, sample_table(groups, metadata, at_once)
+    return results, sample_table(groups, metadata, at_once), sound
 
 
 def _encoder(opened: OpenRun) -> Encode | None:
@@ -164,22 +168,6 @@ def _sentence_encoder() -> SentenceEncoder | str:
         return SentenceEncoder.open()
     except UsageError as why:
         return str(why)
-
-
-_OF_PROGRAMS = frozenset(
-    {
-        "program",
-        "block",
-        "decoded_tokens",
-        "pass_per_10k",
-        "diversity_of",
-        "surface_diversity",
-        "semantic_diversity",
-        "duplicates",
-        "followed",
-    }
-)
-"""What `program_results` adds, and an evaluation by `direct` alone leaves out."""
 
 
 def _joined(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:

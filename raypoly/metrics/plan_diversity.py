@@ -41,23 +41,13 @@ def bleu_4(candidate: str, reference: str) -> float:
     Words are what white space divides. Not smoothed: without a match of some length it is 0, and so it is for fewer
     than four words, unless both are the same words.
     """
-    words, others = candidate.split(), reference.split()
-    if words == others:
-        return 1.0
-    logs = 0.0
-    for length in range(1, _LONGEST + 1):
-        grams, known = _grams(words, length), _grams(others, length)
-        matches = (grams & known).total()
-        if not matches:
-            return 0.0
-        logs += math.log(matches / grams.total()) / _LONGEST
-    return math.exp(min(0.0, 1 - len(others) / len(words)) + logs)
+    return _bleu_4(_Grams(candidate.split()), _Grams(reference.split()))
 
 
 def surface_diversity(texts: Sequence[str]) -> float | None:
     """D_surf: 1 minus the mean `bleu_4` over ordered pairs of the texts; None below two. 0: all are the same."""
-    pairs = list(permutations(texts, 2))
-    return 1 - math.fsum(bleu_4(one, other) for one, other in pairs) / len(pairs) if pairs else None
+    pairs = list(permutations([_Grams(text.split()) for text in texts], 2))
+    return 1 - math.fsum(_bleu_4(one, other) for one, other in pairs) / len(pairs) if pairs else None
 
 
 def semantic_diversity(vectors: Float64) -> float | None:
@@ -88,5 +78,24 @@ def has_duplicate(methods: Sequence[str]) -> bool:
     return len(set(map(wording, methods))) < len(methods)
 
 
-def _grams(words: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
-    return Counter(zip(*(words[start:] for start in range(length)), strict=False))
+class _Grams:
+    """A text's words, and how often each n-gram is among them, by n - 1."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+        self.counts = [
+            Counter(zip(*(words[start:] for start in range(length)), strict=False)) for length in range(1, _LONGEST + 1)
+        ]
+
+
+def _bleu_4(candidate: _Grams, reference: _Grams) -> float:
+    words, others = candidate.words, reference.words
+    if words == others:
+        return 1.0
+    logs = 0.0
+    for grams, known in zip(candidate.counts, reference.counts, strict=True):
+        matches = (grams & known).total()
+        if not matches:
+            return 0.0
+        logs += math.log(matches / grams.total()) / _LONGEST
+    return math.exp(min(0.0, 1 - len(others) / len(words)) + logs)
