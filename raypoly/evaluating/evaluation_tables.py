@@ -33,7 +33,8 @@ def evaluation_tables(
 
 def _measures(results: Mapping[str, Any], counts: ProblemCounts, model: str, shown: Sequence[str]) -> ReportTable:
     tried = [(n, right) for n, right in zip(counts.samples, counts.correct, strict=True) if right is not None]
-    curves = [(k, counts.of_known().pass_at_k(int(k))) for k in shown]
+    select = results.get("select", "first")
+    curves = [(k, counts.of_known().pass_at_k(int(k), select)) for k in shown]
     rows = [(f"pass@{k}", mean_text(share_interval(list(values.values())))) for k, values in curves if values]
     rows.append(("problems solved at least once", f"{sum(right > 0 for _, right in tried):,} of {len(tried):,}"))
     for name, column in (("cut off at generator.max_tokens", counts.truncated), ("without a program", counts.no_code)):

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from raypoly.metrics.block_pass_at_k import block_pass_at_k
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.reports.tables import ReportTable, mean_text, number
 from raypoly.statistics.intervals import share_interval
 from raypoly.statistics.paired_differences import PairedDifferences
 
 _SHOWN = ("1", "4", "8", "16", "64")
+Values = Mapping[str, float]
+"""By problem id."""
 
 
 def program_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:
@@ -23,29 +25,29 @@ def program_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportTa
     measured = [payload, *payload.get("programs", ())]
     if "program" not in payload:
         return []
-    passed = {each["program"]: _passed(table, each["program"]) for each in measured}
     shared = [k for k in _SHOWN if all(k in each["pass_at_k"] for each in measured)]
-    tables = [_side_by_side(measured, passed, shared)]
+    values = [_values(table, each, shared) for each in measured]
+    tables = [_side_by_side(measured, values, shared)]
     if len(measured) > 1:
-        tables.append(_differences(measured, passed, shared))
+        tables.append(_differences(measured, values, shared))
     return tables
 
 
 def _side_by_side(
-    measured: Sequence[Mapping[str, Any]], passed: Mapping[str, Mapping[str, list[bool]]], shared: Sequence[str]
+    measured: Sequence[Mapping[str, Any]], values: Sequence[Sequence[Values]], shared: Sequence[str]
 ) -> ReportTable:
     rows = [
         (
             each["program"],
             f"{each['block']:,}",
             f"{sum(each['decoded_tokens'].values()):,.0f}",
-            *(mean_text(share_interval(_values(passed[each["program"]], each["block"], int(k)))) for k in shared),
+            *(mean_text(share_interval(list(by_problem.values()))) for by_problem in own),
             number(each["pass_per_10k"][shared[-1]]) if shared else number(None),
             number(each["surface_diversity"]),
             number(each["duplicates"]),
             number(each["followed"]),
         )
-        for each in measured
+        for each, own in zip(measured, values, strict=True)
     ]
     head = (
         *("program", "block", "tokens a problem"),
@@ -58,36 +60,22 @@ def _side_by_side(
 
 
 def _differences(
-    measured: Sequence[Mapping[str, Any]], passed: Mapping[str, Mapping[str, list[bool]]], shared: Sequence[str]
+    measured: Sequence[Mapping[str, Any]], values: Sequence[Sequence[Values]], shared: Sequence[str]
 ) -> ReportTable:
-    first, *others = measured
     rows = []
-    for other in others:
+    for other, own in zip(measured[1:], values[1:], strict=True):
         cells = []
-        for k in shared:
-            both = [name for name in passed[first["program"]] if name in passed[other["program"]]]
-            values = [
-                [block_pass_at_k(passed[each["program"]][name], each["block"], int(k)) for name in both]
-                for each in (other, first)
-            ]
-            found = PairedDifferences.of([values[0]], [values[1]]).over_problems()
+        for one, two in zip(own, values[0], strict=True):
+            both = [name for name in two if name in one]
+            found = PairedDifferences.of([[one[name] for name in both]], [[two[name] for name in both]]).over_problems()
             cells.append(f"{mean_text(found.interval)}, p {found.p_value:.3f}")
-        rows.append((f"{other['program']} less {first['program']}", *cells))
+        rows.append((f"{other['program']} less {measured[0]['program']}", *cells))
     return ReportTable(("difference", *(f"pass@{k}" for k in shared)), rows)
 
 
-def _values(passed: Mapping[str, list[bool]], block: int, k: int) -> list[float]:
-    return [block_pass_at_k(each, block, k) for each in passed.values()]
-
-
-def _passed(table: pa.Table, program: str) -> dict[str, list[bool]]:
-    """Whether each attempt passed, by problem; problems whose tests can't be run are left out."""
-    found: dict[str, list[bool]] = {}
-    aside = set()
-    names = table["program"].to_pylist() if "program" in table.column_names else [program] * table.num_rows
-    for name, problem, status in zip(names, table["problem_id"].to_pylist(), table["status"].to_pylist(), strict=True):
-        if name == program:
-            found.setdefault(problem, []).append(status == "passed")
-            if status == "infra":
-                aside.add(problem)
-    return {problem: passed for problem, passed in found.items() if problem not in aside}
+def _values(table: pa.Table, measured: Mapping[str, Any], shared: Sequence[str]) -> list[Values]:
+    """pass@k of one program, for each k; problems whose tests can't be run are left out."""
+    counts = ProblemCounts.of(table, measured["block"], measured["program"])
+    assert counts is not None, "a sample table has verdicts"
+    known, select = counts.of_known(), measured.get("select", "first")
+    return [known.pass_at_k(int(k), select) or {} for k in shared]

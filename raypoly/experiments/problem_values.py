@@ -27,7 +27,7 @@ def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | 
         return None
     counts = numbers.problems
     if measure != STRATEGIES:
-        return counts.pass_at_k(int(measure))
+        return counts.pass_at_k(int(measure), numbers.select)
     found: dict[str, float] = {}
     for name, samples, sizes in zip(counts.id, counts.samples, counts.strategies, strict=True):
         if sizes is None or samples < STRATEGY_DRAWS:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.metrics.block_pass_at_k import Select
 from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.plateau import has_ended
 from raypoly.reports.run_table import first_and_last, shown_ks
@@ -50,6 +51,8 @@ class EvaluationNumbers:
     raypoly: str | None
     """The version that measured."""
     problems: ProblemCounts | None
+    select: Select = "first"
+    """Which attempts of a block count in pass@k for k below the block."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,7 @@ def evaluation_numbers(
         evaluation.get("weights", digests.get(step)),
         evaluation.get("raypoly", _the_only(files.versions)),
         problems,
+        evaluation.get("select", "first"),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raypoly.metrics.block_pass_at_k import block_pass_at_k
+from raypoly.metrics.block_pass_at_k import Select, block_pass_at_k
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import pass_at_k
 
@@ -54,8 +54,8 @@ class ProblemCounts:
     """Which attempts passed, in order, as `0100 0001`: a word for each block of attempts that were drawn jointly.
     Empty where all are independent: then `correct` says all."""
 
-    def pass_at_k(self, k: int) -> dict[str, float] | None:
-        """pass@k by problem id; None where it is unknown of any, or not defined."""
+    def pass_at_k(self, k: int, select: Select = "first") -> dict[str, float] | None:
+        """pass@k by problem id; None where it is unknown of any, or not defined. `select`: as `block_pass_at_k`."""
         found: dict[str, float] = {}
         words = self.blocks or (None,) * len(self.id)
         for name, samples, correct, word in zip(self.id, self.samples, self.correct, words, strict=True):
@@ -65,7 +65,7 @@ class ProblemCounts:
             if k > block and k % block:
                 return None
             passed = [letter == "1" for letter in word or "" if letter != " "]
-            found[name] = block_pass_at_k(passed, block, k) if word else pass_at_k(samples, correct, k)
+            found[name] = block_pass_at_k(passed, block, k, select) if word else pass_at_k(samples, correct, k)
         return found
 
     def of_known(self) -> Self:
@@ -75,14 +75,17 @@ class ProblemCounts:
         return type(self)(**{name: tuple(own[i] for i in kept) if own else () for name, own in columns.items()})
 
     @classmethod
-    def of(cls, table: pa.Table, block: int = 1) -> Self | None:
-        """From an evaluation's table of one row a sample, of its own program where it asked several; None where it
-        keeps no verdicts. `block`: how many samples were drawn jointly."""
+    def of(cls, table: pa.Table, block: int = 1, program: str | None = None) -> Self | None:
+        """From an evaluation's table of one row a sample; None where it keeps no verdicts.
+
+        `block`: how many samples were drawn jointly. `program`: whose samples, where the evaluation asked several;
+        default: its own.
+        """
         if not set(table.column_names) >= set(_NEEDED):
             return None
         columns = [name for name in _KNOWN if name in table.column_names]
         problems: dict[str, list[dict[str, Any]]] = {}
-        for row in own_samples(table).select(columns).to_pylist():
+        for row in own_samples(table, program).select(columns).to_pylist():
             problems.setdefault(row["problem_id"], []).append(row)
         found = [_count(rows) for rows in problems.values()]
         names = [name for name in cls.__dataclass_fields__ if name not in ("id", "blocks")]
@@ -96,11 +99,11 @@ def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:
     return " ".join("".join(letters[start : start + block]) for start in range(0, len(letters), block))
 
 
-def own_samples(table: pa.Table) -> pa.Table:
-    """The samples that an evaluation's numbers are of: those of the first program, where it asked several."""
+def own_samples(table: pa.Table, program: str | None = None) -> pa.Table:
+    """The samples of a program, where an evaluation asked several; default: of the first, which its numbers are of."""
     if "program" not in table.column_names or not table.num_rows:
         return table
-    return table.filter(pc.equal(table["program"], table["program"][0]))
+    return table.filter(pc.equal(table["program"], program or table["program"][0]))
 
 
 def _count(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _evaluation_numbers(
     if (block := reported.get("block", 1)) > 1:
         sides = zip(*((group.then.statuses, group.now.statuses) for group in held), strict=True)
         passed = [[[status == "passed" for status in each] for each in side] for side in sides]
-        curves[1:] = [blocks_curve(each, block) for each in passed]
+        curves[1:] = [blocks_curve(each, block, reported.get("select", "first")) for each in passed]
     for k in curves[1]:
         yield ChangedNumber(name, f"pass@{k}", len(held), *(curve.get(k) for curve in curves))
     for key in _REPORTED:

@@ -11,6 +11,7 @@ import pytest
 from raypoly import programs
 from raypoly.evaluating.program_results import majority_results, program_results
 from raypoly.evaluating.program_tables import program_tables
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.values import Draft, Evidence, Float64, Group, Rollout, Verdict
 
 PLAN = "A: Add in a loop.\nB: Recurse on the tail.\n"
@@ -95,3 +96,27 @@ def test_programs_stand_side_by_side_with_their_differences() -> None:
     assert differences.rows[0][0] == "tuple less direct"
     assert str(differences.rows[0][1]).startswith("-0.375")
     assert program_tables({"pass_at_k": {}}, pa.Table.from_pylist(rows)) == []
+
+
+def test_tables_count_the_attempts_of_a_block_that_the_evaluation_selects() -> None:
+    table = pa.Table.from_pylist(
+        [
+            {"problem_id": each.problem_id, "status": verdict.status}
+            for each in TUPLES
+            for verdict in each.verdicts or ()
+        ]
+    )
+    for select in ("first", "last", "random"):
+        found = program_results(TUPLES, "tuple", programs.build("tuple", methods=2), 4, select)
+        counts = ProblemCounts.of(table, 2)
+        assert counts is not None
+        by_problem = counts.pass_at_k(1, select)
+        assert by_problem is not None
+        assert sum(by_problem.values()) / len(by_problem) == found["pass_at_k"]["1"], select
+        shown = program_tables(found, table)[0].rows[0][3]
+        assert str(shown).startswith(f"{found['pass_at_k']['1']:.3f}"), select
+    firsts = {
+        program_results(TUPLES, "tuple", programs.build("tuple", methods=2), 4, it)["pass_at_k"]["1"]
+        for it in ("first", "last", "random")
+    }
+    assert len(firsts) == 3, "the three would count differently"

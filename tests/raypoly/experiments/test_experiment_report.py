@@ -98,7 +98,8 @@ def test_results_hold_the_numbers_of_each_problem_and_older_files_stay_readable(
     results = folder / "out" / "results.json"
     values = json.loads(results.read_text())
     whole = values["runs"][0]
-    assert whole["problems_before"] | {"problems": {}} == {"step": 0, "split": "test", **said, "problems": {}}
+    expected = {"step": 0, "split": "test", **said, "problems": {}, "select": "first"}
+    assert whole["problems_before"] | {"problems": {}} == expected
     assert whole["problems_before"]["problems"] == {
         "id": ["one", "two"],
         "samples": [8, 8],
@@ -113,6 +114,7 @@ def test_results_hold_the_numbers_of_each_problem_and_older_files_stay_readable(
     }
     after = {key: value for key, value in whole["problems_after"].items() if key != "problems"}
     known = {"step": 12, "split": "test", "problem_set": None, "weights": "beef", "raypoly": __version__}
+    known["select"] = "first"
     assert after == known, "the run says what its evaluation does not, and what nobody says is null"
     kept = values["runs"][1]
     assert (kept["finished"], kept["problems_before"]["problems"]) == (True, None), "it kept no samples"
