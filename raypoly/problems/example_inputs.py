@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from raypoly.problems.formats.long_integers import dumps, loads
 from raypoly.problems.public_tests import set_apart
 from raypoly.values import Problem
 
@@ -16,15 +16,20 @@ _NOBODY_KNOWS = "no program gives this: raypoly asks what is given"
 
 def example_inputs(problem: Problem) -> Sequence[Problem]:
     """The problem once for each of its first public tests, or else of its first tests, with that input alone and
-    nothing that is known to be right. Empty where tests state no inputs, as a `check` does."""
+    nothing that is known to be right. Empty where tests state no inputs, as a `check` does, or are broken."""
     suite = problem.public_tests or set_apart(problem, _MOST).public_tests or problem.tests
     if suite.kind not in ("calls", "stdin", "operations"):
         return ()
+    try:
+        cases = loads(suite.source)
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(cases, list) or not all(isinstance(case, Mapping) for case in cases):
+        return ()
     key = "output" if suite.kind == "stdin" else "expected"
     found = []
-    for place, case in enumerate(json.loads(suite.source)[:_MOST]):
-        expected = [*case[key][:-1], _NOBODY_KNOWS] if suite.kind == "operations" else _NOBODY_KNOWS
-        tests = replace(suite, source=json.dumps([{**case, key: expected}]), checker="")
+    for place, case in enumerate(cases[:_MOST]):
+        tests = replace(suite, source=dumps([{**case, key: _NOBODY_KNOWS}]), checker="")
         name = f"{problem.id} (example {place + 1})"
         found.append(replace(problem, id=name, tests=tests, public_tests=None, solution="", reference_seconds=None))
     return found

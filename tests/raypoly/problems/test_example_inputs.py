@@ -9,6 +9,7 @@ import pytest
 
 from raypoly.config import ProblemsConfig, ScorerConfig
 from raypoly.problems.example_inputs import example_inputs
+from raypoly.problems.formats.long_integers import long_integers
 from raypoly.problems.puzzles import load_puzzles
 from raypoly.scoring import LocalPool
 from raypoly.values import Problem, TestSuite, Verdict
@@ -37,6 +38,8 @@ def test_whole_programs_and_operations_show_what_they_give() -> None:
     found = problem("operations", [calls, {**calls, "args": [[], [5]]}])
     code = "class Twice:\n    def of(self, x):\n        return 2 * x\n"
     assert [v.failure is not None and "8" in v.failure.got for v in gave(found, code)] == [True]
+    (example,) = example_inputs(found)
+    assert json.loads(example.tests.source)[0]["expected"] == "no program gives this: raypoly asks what is given"
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -46,6 +49,24 @@ def test_nothing_that_is_expected_is_in_what_is_run(place: int) -> None:
         (case,) = json.loads(example.tests.source)
         assert "no program gives this" in case["expected"]
         assert example.solution == ""
+
+
+@pytest.mark.parametrize("source", ["[{", "{}", "[3, 4]"])
+def test_broken_tests_state_no_inputs(source: str) -> None:
+    assert not example_inputs(Problem("p", "", "f", TestSuite("calls", source)))
+
+
+def test_integers_of_any_length_are_inputs() -> None:
+    long = 10**5000
+    found = Problem(
+        "p",
+        "",
+        "f",
+        TestSuite("calls", f'[{{"args": [1{"0" * 5000}], "expected": 1}}, {{"args": [1], "expected": 1}}]'),
+    )
+    (example,) = example_inputs(found)
+    with long_integers():
+        assert json.loads(example.tests.source)[0]["args"] == [long]
 
 
 def test_a_check_states_no_inputs() -> None:
