@@ -384,19 +384,28 @@ class JudgeConfig(Section):
     canary_groups: int = resumable(4, ge=1, description="Gold groups in each check, always the same ones.")
 
 
-class ObjectiveSection(Section):
-    """The advantage estimator: how a group's rewards and labels become advantages. It owns the parameters beside it."""
+class PluginSection(Section):
+    """A part of the run that is found by name. It owns the parameters beside its name."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The keys beside the name."""
+        return dict(self.model_extra or {})
+
+
+class ObjectiveSection(PluginSection):
+    """The advantage estimator: how a group's rewards and labels become advantages. It owns the parameters beside it."""
+
     name: str = Field(
         "poly_epo", description="`poly_epo`, `grpo`, another of docs/objectives.md, or package.module:Class."
     )
 
 
-class LossSection(Section):
+class LossSection(PluginSection):
     """How advantages meet log-probabilities. The loss owns the parameters beside its name."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
     name: str = Field(
         "policy_gradient",
         description="`policy_gradient` (equation 4), `clipped_surrogate`, `gspo`, `cispo`, `flowrl`, or "
@@ -404,10 +413,9 @@ class LossSection(Section):
     )
 
 
-class ProgramSection(Section):
+class ProgramSection(PluginSection):
     """How rollouts are asked for. The program owns the parameters beside its name."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
     name: str | None = Field(
         None,
         description="`direct`, `tuple`, `repair`, another of docs/programs.md, or package.module:Class. Default: the "
@@ -428,10 +436,9 @@ class StopSection(Section):
     least_gain: float = resumable(0.01, description="A plateau is reached where the later mean gains less than this.")
 
 
-class GateSection(Section):
+class GateSection(PluginSection):
     """Which plans are accepted. The gate owns the parameters beside its name."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
     name: str = Field(
         "contract",
         description="For objectives that pay plans: `contract` (what breaches nothing), or package.module:Class.",

@@ -87,7 +87,7 @@ def load(
 ) -> Config:
     """The config of `path` (None: configs/tiny.yaml) with `overrides` (`section.key=value`) applied.
 
-    A new `objective.name`, `loss.name` or `program.name` drops the parameters that the file gives to the old one;
+    A new name of an objective, a loss, a program or a gate drops the parameters that the file gives to the old one;
     `note` reports it. Raises `UsageError`.
     """
     file = Path(path) if path is not None else DEFAULT
@@ -112,11 +112,6 @@ def dump(config: Config, changed: bool = False) -> str:
     """The config as YAML that `load` reads back to an equal one; `changed`: only keys that are not at their default."""
     values = config.model_dump(mode="json", exclude_defaults=changed)
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
-
-
-def objective_parameters(config: Config) -> dict[str, Any]:
-    """The keys beside `objective.name`."""
-    return dict(config.objective.model_extra or {})
 
 
 def read_yaml(file: Path) -> Any:

@@ -26,4 +26,4 @@ def build(name: str, **params: Any) -> Gate:
 
 def of_run(config: Config) -> Gate:
     """The gate of a run's config. Raises `UsageError` as `build` does."""
-    return build(config.gate.name, **(config.gate.model_extra or {}))
+    return build(config.gate.name, **config.gate.parameters)

@@ -39,7 +39,7 @@ def of_run(config: Config) -> Loss:
     config or the objective sets it (or null)."""
     from raypoly import objectives  # brings the config's reader, which a loss alone does not need
 
-    given = {**objectives.of_run(config).loss_defaults, **(config.loss.model_extra or {})}
+    given = {**objectives.of_run(config).loss_defaults, **config.loss.parameters}
     loss = build(config.loss.name, **given)
     if config.model.dtype == "float32" or loss.takes_ratio or "importance_cap" in given:
         return loss

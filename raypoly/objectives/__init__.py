@@ -47,4 +47,4 @@ def build(name: str, **params: Any) -> Objective:
 
 def of_run(config: Config) -> Objective:
     """The objective of a run's config. Raises `UsageError` as `build` does."""
-    return build(config.objective.name, **(config.objective.model_extra or {}))
+    return build(config.objective.name, **config.objective.parameters)

@@ -80,7 +80,7 @@ def name_of_run(config: Config) -> str:
 def of_run(config: Config) -> Program:
     """The program that a run's config trains with. Raises `UsageError` as `build` and `name_of_run` do."""
     name, objective = name_of_run(config), objectives.of_run(config)
-    params = dict(config.program.model_extra or {})
+    params = config.program.parameters
     if name == objective.program:
         params |= objective.program_parameters()
     return build(name, config.problems.chat_template, **params)

@@ -115,7 +115,7 @@ def test_the_pages_config_and_words_are_taken(tmp_path: Path) -> None:
     config = settings.load(str(tmp_path / "mine.yaml"), words[1].split(), lambda text: None)
     assert config.problems.source == "verl"
     assert of_run(config).config.model_dump()["clip_high"] == 0.2
-    assert objectives.build(config.objective.name, **settings.objective_parameters(config)).needs == frozenset()
+    assert objectives.build(config.objective.name, **config.objective.parameters).needs == frozenset()
 
 
 def words_of(method: str) -> list[str]:

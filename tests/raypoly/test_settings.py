@@ -10,7 +10,7 @@ import pytest
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.run_identity import dotted_values
-from raypoly.settings import CONFIGS, config_keys, dump, load, objective_parameters
+from raypoly.settings import CONFIGS, config_keys, dump, load
 
 
 def refused(*overrides: str, path: str | None = None) -> str:
@@ -23,7 +23,7 @@ def test_without_arguments_the_embedded_default_is_loaded() -> None:
     config = load(None)
     assert config.run.name == "tiny"
     assert config.objective.name == "poly_epo"
-    assert objective_parameters(config)["set_size"] < config.train.rollouts
+    assert config.objective.parameters["set_size"] < config.train.rollouts
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
@@ -53,7 +53,7 @@ def test_overrides_win_over_the_file() -> None:
 
 
 def test_numbers_like_1e_3_are_numbers_for_a_users_objective_too() -> None:
-    assert objective_parameters(load(None, ["objective.name=mine:Own", "objective.weight=1e-3"])) == {"weight": 1e-3}
+    assert load(None, ["objective.name=mine:Own", "objective.weight=1e-3"]).objective.parameters == {"weight": 1e-3}
 
 
 def test_off_is_a_word_where_a_key_takes_words_and_false_where_it_takes_that(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_missing_file_is_named() -> None:
 def test_another_objective_by_override_drops_the_old_ones_parameters_and_says_which() -> None:
     said: list[str] = []
     config = load(None, ["objective.name=grpo", "objective.std=sample"], said.append)
-    assert objective_parameters(config) == {"std": "sample"}
+    assert config.objective.parameters == {"std": "sample"}
     assert len(said) == 1
     assert re.search(r"the parameters of poly_epo were dropped \(set_size=4", said[0])
 
@@ -131,7 +131,7 @@ def test_another_objective_by_override_drops_the_old_ones_parameters_and_says_wh
 def test_the_same_objective_by_override_keeps_the_files_parameters() -> None:
     said: list[str] = []
     config = load(None, ["objective.name=poly_epo", "objective.set_size=3"], said.append)
-    assert objective_parameters(config) == {**objective_parameters(load(None)), "set_size": 3}
+    assert config.objective.parameters == {**load(None).objective.parameters, "set_size": 3}
     assert said == []
 
 

@@ -23,7 +23,7 @@ def test_an_arms_values_reach_its_run_as_they_were_written(tmp_path: Path) -> No
       train.betas: [0.9, 0.95], evaluate.judge: false, train.mini_batch_prompts: null}"""
     (run,) = plan_runs(experiment(tmp_path, f"arms:\n  one: {arm}\n"), tmp_path, [])
     given = {"word": "off", "digits": "12", "none": None, "odd": "a: b: [", "list": [1, 2.5]}
-    assert settings.objective_parameters(run.config) == given
+    assert run.config.objective.parameters == given
     assert run.config.run.on_pause == "echo 'gone', $HOME"
     assert (run.config.train.lr, run.config.train.betas) == (1e-5, (0.9, 0.95))
     assert (run.config.evaluate.judge, run.config.train.mini_batch_prompts) == (False, None)

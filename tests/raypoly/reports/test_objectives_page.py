@@ -54,6 +54,6 @@ def test_what_the_page_says_of_a_wrong_novelty_and_of_no_attempt_is_so() -> None
 @pytest.mark.parametrize("command", re.findall(r"`(objective\.name=\S+ [^`]*)`", TEXT))
 def test_a_published_combination_is_one_that_a_config_takes(command: str) -> None:
     config = settings.load(None, command.split(), note=lambda text: None)
-    build(config.objective.name, **settings.objective_parameters(config)).check(config.train.rollouts)
-    taken, given = losses.of_run(config).config.model_dump(), config.loss.model_extra or {}
+    build(config.objective.name, **config.objective.parameters).check(config.train.rollouts)
+    taken, given = losses.of_run(config).config.model_dump(), config.loss.parameters
     assert {key: taken[key] for key in given} == given
