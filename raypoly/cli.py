@@ -271,7 +271,7 @@ def _evaluate_run(
         )
     opened = Run(run)
     Crash.run_dir = opened.store.location.folder
-    from raypoly.programs import named_programs
+    from raypoly.programs.run_programs import named_programs
     from workflows.evaluate import evaluate_run
 
     asked = named_programs(opened.config, program, overrides)

@@ -25,6 +25,7 @@ from raypoly.problems.formats import files_of
 from raypoly.problems.hub import hub_split
 from raypoly.problems.verl_rows import NO_TEMPLATE
 from raypoly.programs.planned_prompts import distinct_prompts
+from raypoly.programs.run_programs import is_sampled, of_evaluations
 from raypoly.rewards import reward_function
 
 BASE_MEMORY = 4.0
@@ -127,7 +128,7 @@ def _program(config: Config) -> None:
         )
     if evaluate.every:
         for samples in (evaluate.samples, evaluate.validation_samples):
-            for asked in programs.of_evaluations(config).values():
+            for asked in of_evaluations(config).values():
                 asked.check(samples)
 
 
@@ -290,7 +291,7 @@ def check_room(config: Config, here: FreeResources, remote: bool = False) -> Non
     more_engines = (config.generator.engines - 1) * (_ENGINE_MEMORY + config.generator.memory_gib)
     more_ranks = _RANK_MEMORY * (config.train.ranks - 1)
     memory = BASE_MEMORY + more_ranks
-    if programs.is_sampled(config):
+    if is_sampled(config):
         memory += config.generator.memory_gib + more_engines + workers
     if here.memory < memory * GIB:
         raise UsageError(

@@ -16,7 +16,6 @@ from typing import Any, cast
 import pyarrow as pa
 from rich.console import Console
 
-from raypoly import programs
 from raypoly.config import Config
 from raypoly.errors import TooManySetAside, UsageError
 from raypoly.evaluating.evaluation_results import evaluation_results, sample_table
@@ -28,6 +27,7 @@ from raypoly.metrics.sentence_encoder import SentenceEncoder
 from raypoly.problems.public_tests import set_apart
 from raypoly.problems.without_tests import with_tests
 from raypoly.programs import Program
+from raypoly.programs.run_programs import of_evaluations
 from raypoly.reports.tables import ReportTable
 from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
@@ -85,7 +85,7 @@ async def measure(
     """An evaluation's results (JSON values), and its table of one row a sample. `asked`: programs by name, the first
     one is the evaluation's own; default: the config's."""
     config, observers = opened.config, opened.observers
-    chosen = asked or programs.of_evaluations(config)
+    chosen = asked or of_evaluations(config)
     shown = max(program.shown_tests for program in chosen.values())
     problems = with_tests([set_apart(it, shown) if shown else it for it in opened.problems.splits[split]])
     if not problems:

@@ -27,6 +27,7 @@ from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_se
 from raypoly.problems import ProblemSet
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.without_tests import require_tests
+from raypoly.programs.run_programs import fit_problems
 from raypoly.reports.tables import ReportTable, duration
 from raypoly.run_identity import RunDirectory
 from raypoly.settings import dump
@@ -42,7 +43,7 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     run can't fit.
     """
     device = choose_device(gpu, this_machine(directory.path).memory)
-    source = programs.fit_problems(problems.build_problem_set(config.problems), config)
+    source = fit_problems(problems.build_problem_set(config.problems), config)
     require_tests(source, config)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)

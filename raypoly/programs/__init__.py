@@ -9,21 +9,14 @@ To add one, write a file like `direct.py` and name it in KNOWN, or keep it outsi
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.plugins import load_configured_plugin, load_plugin
-from raypoly.problems import ProblemSet
-from raypoly.problems.problem_set import check_apart
-from raypoly.problems.public_tests import set_apart
-from raypoly.programs.program import Ask, Program, ProgramConfig, checked_asks
-from raypoly.settings import parse_value
-from raypoly.values import Split
+from raypoly.plugins import load_configured_plugin
+from raypoly.programs.program import Ask, Program, ProgramConfig
 
 KNOWN: Mapping[str, str] = {
     "direct": "raypoly.programs.direct:Direct",
@@ -38,21 +31,7 @@ KNOWN: Mapping[str, str] = {
     "given": "raypoly.programs.given:Given",
 }
 
-__all__ = [
-    "KNOWN",
-    "Ask",
-    "Program",
-    "ProgramConfig",
-    "build",
-    "check_first_asks",
-    "fit_problems",
-    "is_sampled",
-    "name_of_run",
-    "named_programs",
-    "of_evaluations",
-    "of_run",
-    "with_public_tests",
-]
+__all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_run"]
 
 
 def build(name: str, chat_template: str | None = None, **params: Any) -> Program:
@@ -84,85 +63,3 @@ def of_run(config: Config) -> Program:
     if name == objective.program:
         params |= objective.program_parameters()
     return build(name, config.problems.chat_template, **params)
-
-
-def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """The problems of `problems.source` as the run's programs need them: with the program's own ones to train on, if it
-    brings some, and `with_public_tests`.
-
-    Raises `UsageError` where a problem would be in two splits.
-    """
-    program = of_run(config)
-    if (own := program.own_problems()) is not None:
-        splits = {**problem_set.splits, "train": own}
-        check_apart(splits, "give it another name in program.rows, if it is another problem")
-        said = json.dumps([problem_set.hash, program.content])
-        problem_set = ProblemSet(splits, hashlib.sha256(said.encode()).hexdigest())
-    return with_public_tests(problem_set, config)
-
-
-def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
-    """The problems with their public tests set apart from those that decide, if a program of the run shows any: then
-    all that the run measures is measured on the others."""
-    shown = max(program.shown_tests for program in (of_run(config), *of_evaluations(config).values()))
-    if not shown:
-        return problem_set
-    apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
-    return ProblemSet(apart, problem_set.hash)
-
-
-def check_first_asks(problem_set: ProblemSet, config: Config) -> None:
-    """Ask each of the run's programs for the first problem of each split. Raises `UsageError` as `checked_asks` does,
-    before anything starts."""
-    evaluate = config.evaluate
-    asked = [(of_run(config), "train", config.train.rollouts)]
-    for split, samples in (("test", evaluate.samples), ("validation", evaluate.validation_samples)):
-        asked += [(program, split, samples) for program in of_evaluations(config).values() if evaluate.every]
-    for program, split, attempts in asked:
-        for problem in problem_set.splits[cast(Split, split)][:1]:
-            checked_asks(program, problem, (), attempts)
-
-
-def of_evaluations(config: Config) -> dict[str, Program]:
-    """The programs that evaluations ask, by name: those of `evaluate.programs`, or else the run's own."""
-    if not config.evaluate.programs:
-        named = config.program.name is not None and of_run(config).samples
-        return {str(config.program.name) if named else "direct": of_evaluation(config)}
-    return {name: _named(config, name) for name in config.evaluate.programs}
-
-
-def named_programs(config: Config, names: Sequence[str], overrides: Sequence[str]) -> dict[str, Program] | None:
-    """The programs of a command, by name; None where it names none. An override `program.key=value` is for those that
-    have the key.
-
-    Raises `UsageError` for an unknown name, and for a key that none of them has.
-    """
-    given = {key.removeprefix("program."): value for key, _, value in (each.partition("=") for each in overrides)}
-    kinds = {name: load_plugin(name, KNOWN, "--program") for name in names}
-    for key in given:
-        if not any(key in kind.Config.model_fields for kind in kinds.values()):
-            raise UsageError(f"program.{key}={given[key]} is no parameter of {', '.join(names)}.")
-    found = {}
-    for name, kind in kinds.items():
-        fields = kind.Config.model_fields
-        params = {key: parse_value(f"program.{key}", text, fields[key]) for key, text in given.items() if key in fields}
-        found[name] = build(name, config.problems.chat_template, **params)
-    return found or None
-
-
-def _named(config: Config, name: str) -> Program:
-    """The run's own program with its parameters, or another one with its defaults."""
-    return of_run(config) if name == name_of_run(config) else build(name, config.problems.chat_template)
-
-
-def of_evaluation(config: Config) -> Program:
-    """The program that a run's evaluations use: its own, but `direct` where the objective brought it, or where it
-    samples nothing."""
-    if config.program.name is not None and (program := of_run(config)).samples:
-        return program
-    return build("direct", config.problems.chat_template)
-
-
-def is_sampled(config: Config) -> bool:
-    """Whether a run samples anything, in training or to be measured. If not, it needs no engine."""
-    return config.evaluate.every > 0 or of_run(config).samples

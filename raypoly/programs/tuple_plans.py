@@ -48,7 +48,7 @@ class TuplePlans(Program):
             return [Ask(self._plan_prompt(problem), "plan", self._plans(attempts), max_tokens=config.plan_tokens)]
         if not config.solve:
             return []
-        return [self._attempt(problem, drafts, place) for place in range(attempts)]
+        return [self._attempt(problem, *found) for found in self._methods(drafts, attempts)]
 
     def block(self, attempts: int) -> int:
         return self.config.methods if self.config.history == "joint" else 1
@@ -75,19 +75,19 @@ class TuplePlans(Program):
         return self.config.methods
 
     def methods(self, drafts: Sequence[Draft], attempts: int) -> Sequence[str | None]:
-        return [self.method(drafts, place)[1] for place in range(self.planned_attempts(attempts))]
+        return [method for _, method in self._methods(drafts, self.planned_attempts(attempts))]
 
-    def method(self, drafts: Sequence[Draft], place: int) -> tuple[int, str | None]:
-        """The draft of the attempt at that place, and its method there; None where it has none. The last line of a plan
-        that was cut by its limit is no method."""
-        joint = self.config.history == "joint"
-        number = place // self.config.methods if joint else place
-        rollout = drafts[number].rollout
-        found = read_plan(rollout.text, self.config.methods, cut=rollout.finish_reason == "length")
-        return number, found.branches[place % self.config.methods if joint else 0]
+    def _methods(self, drafts: Sequence[Draft], attempts: int) -> list[tuple[int, str | None]]:
+        """The draft of each attempt, and its method there; None where it has none. The last line of a plan that was cut
+        by its limit is no method."""
+        taken = self.config.methods if self.config.history == "joint" else 1
+        found = []
+        for number, draft in enumerate(drafts[: self._plans(attempts)]):
+            plan = read_plan(draft.rollout.text, self.config.methods, cut=draft.rollout.finish_reason == "length")
+            found += [(number, method) for method in plan.branches[:taken]]
+        return found
 
-    def _attempt(self, problem: Problem, drafts: Sequence[Draft], place: int) -> Ask:
-        number, method = self.method(drafts, place)
+    def _attempt(self, problem: Problem, number: int, method: str | None) -> Ask:
         if method is not None:
             return Ask(with_instruction(problem, f"Use this method: {shown(method)}"), parent=number)
         return self._without_method(problem, number)

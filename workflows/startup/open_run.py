@@ -31,6 +31,7 @@ from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.without_tests import require_tests, with_tests
 from raypoly.programs.planned_prompts import first_prompts
+from raypoly.programs.run_programs import check_first_asks, fit_problems, is_sampled
 from raypoly.run_identity import RunDirectory, problem_sets, run_id
 from raypoly.store import Lease, Store
 from raypoly.store.catalogue import completed_steps
@@ -134,7 +135,7 @@ async def open_run(
     that includes engines and scorers; None for whether the run's config needs them."""
     config, shutdown = directory.config, shutdown or Shutdown()
     objective, program = objectives.of_run(config), programs.of_run(config)
-    samples = programs.is_sampled(config) if samples is None else samples
+    samples = is_sampled(config) if samples is None else samples
     stages = build_stages(config, objective)  # first, so that a missing stage is reported before anything starts
     async with AsyncExitStack() as stack:
         stack.enter_context(shutdown.guard())
@@ -142,8 +143,8 @@ async def open_run(
         stack.callback(progress.finish)
         progress.note("Loading the problems ...")
         source = await asyncio.to_thread(problems.build_problem_set, config.problems)
-        problem_set = await asyncio.to_thread(programs.fit_problems, source, config)
-        programs.check_first_asks(problem_set, config)
+        problem_set = await asyncio.to_thread(fit_problems, source, config)
+        check_first_asks(problem_set, config)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)

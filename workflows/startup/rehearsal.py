@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from raypoly import programs
 from raypoly.config import Config
 from raypoly.crash import describe_error, root_cause
 from raypoly.errors import RaypolyError, RunStopped, UsageError
@@ -26,6 +25,7 @@ from raypoly.free_resources import existing_parent, this_machine
 from raypoly.planning.dry_run import refuse_unfit
 from raypoly.planning.gpus import MemoryPeak, choose_device
 from raypoly.planning.memory_parts import format_bytes
+from raypoly.programs.run_programs import is_sampled
 from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow
@@ -115,7 +115,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve_run(small), shutdown, probe.part, programs.is_sampled(config)) as opened:
+            async with open_run(resolve_run(small), shutdown, probe.part, is_sampled(config)) as opened:
                 measured = await Rehearsal(opened, config, probe).run()
                 problems: dict[str, int] = {name: len(split) for name, split in opened.problems.splits.items()}
             whole_run = forecast(config, device, measured, problems)

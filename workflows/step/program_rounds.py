@@ -147,8 +147,9 @@ class ProgramRounds:
         drafts: Mapping[int, Sequence[Draft]],
     ) -> AsyncIterator[tuple[int, tuple[Rollout, ...]]]:
         """The rollouts of each group's asks, groups as they finish: one submission."""
-        asks = {slot: self._places(number, slot, asked[slot], problems[slot], drafts[slot]) for slot in problems}
-        await self._encode(problems, asks, drafts)
+        asks = {slot: self._places(number, slot, asked[slot], problem) for slot, problem in problems.items()}
+        await self._encode_prompts(problems, asks, drafts)
+        await self._encode_given(problems, asks)
         pieces = [piece for slot in problems for piece in _pieces(slot, asks[slot])]
         # a piece is known to the generator by its number: the slot where every group is one piece
         first = min(problems)
@@ -174,9 +175,7 @@ class ProgramRounds:
             if len(found[slot]) == len(asks[slot]):
                 yield slot, _in_order(found[slot])
 
-    def _places(
-        self, number: int, slot: int, asks: Sequence[Ask], problem: Problem, drafts: Sequence[Draft]
-    ) -> list[_Place]:
+    def _places(self, number: int, slot: int, asks: Sequence[Ask], problem: Problem) -> list[_Place]:
         """One for each rollout that is asked for."""
         final = is_final(asks)
         places = [ask for ask in asks for _ in range(ask.count)]
@@ -185,13 +184,13 @@ class ProgramRounds:
             for i, ask in enumerate(places)
         ]
 
-    async def _encode(
+    async def _encode_prompts(
         self,
         problems: Mapping[int, Problem],
         places: Mapping[int, list[_Place]],
         drafts: Mapping[int, Sequence[Draft]],
     ) -> None:
-        """Give every place its tokens, each distinct prompt of a group encoded once, and given responses theirs."""
+        """Give every place its tokens, each distinct prompt of a group encoded once."""
         by_prompt: dict[tuple[int, str], list[_Place]] = {}
         for slot, own in places.items():
             for place in own:
@@ -210,7 +209,10 @@ class ProgramRounds:
             for place in found:
                 place.tokens = tokens
         if again:
-            await self._encode(problems, again, drafts)
+            await self._encode_prompts(problems, again, drafts)
+
+    async def _encode_given(self, problems: Mapping[int, Problem], places: Mapping[int, list[_Place]]) -> None:
+        """Give every response that is given its tokens."""
         texts = [place for own in places.values() for place in own if place.ask.text]
         if texts:
             responses = await self.generator.encode_responses([place.ask.text or "" for place in texts])

@@ -25,7 +25,7 @@ from raypoly.metrics.problem_counts import own_samples
 from raypoly.offline.command_output import NOTES, say
 from raypoly.problems import ProblemSet
 from raypoly.problems.formats import read_problems
-from raypoly.programs import fit_problems, with_public_tests
+from raypoly.programs.run_programs import fit_problems, with_public_tests
 from raypoly.run import Run
 from raypoly.run_files import EVALUATIONS
 from raypoly.scoring.score_programs import by_id

@@ -19,6 +19,7 @@ from raypoly.problems.puzzles import load_puzzles
 from raypoly.programs import Ask, Program
 from raypoly.programs.plan_search import observed, subsets
 from raypoly.programs.program import checked_asks, is_final
+from raypoly.programs.run_programs import of_evaluations
 from raypoly.settings import load
 from raypoly.values import Draft, Failure, Problem, Rollout, TestSuite, Verdict
 
@@ -250,7 +251,7 @@ def test_a_repair_that_does_not_fit_is_the_try_itself() -> None:
 def test_upskill_names_its_program_and_owns_its_number_of_skills() -> None:
     config = load(None, ["objective.name=upskill", "objective.skills=3"], str)
     assert len({ask.prompt for ask in programs.of_run(config).ask(PROBLEM, (), 8)}) == 3
-    assert len(programs.of_evaluation(config).ask(PROBLEM, (), 8)) == 1, "evaluations are direct unless told"
+    assert len(of_evaluations(config)["direct"].ask(PROBLEM, (), 8)) == 1, "evaluations are direct unless told"
     with pytest.raises(UsageError, match=r"upskill trains with program\.name=skills, not with program\.name=direct"):
         programs.of_run(load(None, ["objective.name=upskill", "program.name=direct"], str))
 

@@ -20,6 +20,7 @@ from raypoly.engines import SampleRequest
 from raypoly.errors import UsageError
 from raypoly.plateau import stops_after
 from raypoly.policy.update_stats import UpdateStats
+from raypoly.programs.run_programs import fit_problems, is_sampled, of_evaluations
 from raypoly.settings import load
 from raypoly.store.step_records import CompletedStep
 from raypoly.values import Rollout
@@ -208,11 +209,11 @@ def test_the_problem_sets_hash_says_what_the_responses_are(tmp_path: Path) -> No
     from raypoly.problems import ProblemSet
 
     file, source = rows_file(tmp_path), ProblemSet({"train": (), "validation": (), "test": ()}, "source")
-    before = programs.fit_problems(source, config_of(file))
+    before = fit_problems(source, config_of(file))
     assert len(before.splits["train"]) == 12
     other = tmp_path / "other.jsonl"
     other.write_text(file.read_text().replace("1103", "1104"))
-    assert programs.fit_problems(source, config_of(other)).hash != before.hash
+    assert fit_problems(source, config_of(other)).hash != before.hash
 
 
 def test_a_response_that_is_too_long_is_refused_before_the_first_step(tmp_path: Path) -> None:
@@ -231,9 +232,9 @@ def test_a_response_that_is_too_long_is_refused_before_the_first_step(tmp_path: 
 
 def test_evaluations_of_a_run_on_given_responses_sample_by_direct(tmp_path: Path) -> None:
     config = config_of(rows_file(tmp_path), "program.name=given")
-    assert type(programs.of_evaluation(config)).__name__ == "Direct"
-    assert programs.is_sampled(config)
-    assert not programs.is_sampled(config_of(rows_file(tmp_path), "evaluate.every=0"))
+    assert [type(it).__name__ for it in of_evaluations(config).values()] == ["Direct"]
+    assert is_sampled(config)
+    assert not is_sampled(config_of(rows_file(tmp_path), "evaluate.every=0"))
 
 
 FALLING = (5.0, 4.0, 3.0, 2.0, 1.5, 1.5, 1.49, 1.49, 1.49, 1.49)

@@ -15,7 +15,8 @@ import pytest
 from raypoly.errors import UsageError
 from raypoly.objectives import ScoredGroup
 from raypoly.objectives.grpo import GRPO
-from raypoly.programs import Ask, Program, named_programs
+from raypoly.programs import Ask, Program
+from raypoly.programs.run_programs import named_programs
 from raypoly.settings import load
 from raypoly.store.record_encoding import decode, encode
 from raypoly.store.step_records import CompletedStep, Drafted
