@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -16,8 +15,15 @@ from raypoly.gates import Gate, build
 from raypoly.store.local_store import LocalStore
 from raypoly.store.rollout_files import RolloutFiles
 from raypoly.values import Draft, Float64, Problem
-from tests.workflows.step.test_program_rounds import PlansAlone, TwoRounds, facts, finished, named, number, run
-from tests.workflows.step.virtual_run import open_virtual, stopped_after
+from tests.workflows.step.test_program_rounds import (
+    PlansAlone,
+    TwoRounds,
+    assert_the_same_bits_after_kills,
+    finished,
+    named,
+    number,
+    run,
+)
 
 
 class Even(Gate):
@@ -69,17 +75,7 @@ def test_its_part_is_of_drafts_and_pays_plans(tmp_path: Path) -> None:
 
 
 def test_a_run_killed_anywhere_ends_with_the_same_bits(tmp_path: Path) -> None:
-    whole, _, _, kinds = finished(tmp_path / "whole", *OWN)
-    rng = random.Random(5)
-    for trial in range(20):
-        folder, left = tmp_path / f"killed-{trial}", len(kinds) - 1
-        for _ in range(rng.randrange(1, 4)):
-            commits = rng.randrange(left)
-            run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, OWN), commits))
-            left = max(1, left - commits)
-        again, *_ = finished(folder, *OWN)
-        assert facts(again.groups) == facts(whole.groups)
-        assert again.applied.digest == whole.applied.digest
+    assert_the_same_bits_after_kills(tmp_path, OWN, seed=5)
 
 
 def test_a_gate_that_is_away_is_waited_for_and_nobody_is_refused(

@@ -108,6 +108,21 @@ def finished(folder: Path, *overrides: str) -> tuple[CompletedStep, Recorder, li
     return run(work)
 
 
+def assert_the_same_bits_after_kills(folder: Path, own: Sequence[str], seed: int) -> None:
+    """Kill a step after random commits, 1 to 3 times, 20 times over: the rest must be as if nothing had happened."""
+    whole, _, _, kinds = finished(folder / "whole", *own)
+    rng = random.Random(seed)
+    for trial in range(20):
+        killed, left = folder / f"killed-{trial}", len(kinds) - 1
+        for _ in range(rng.randrange(1, 4)):
+            commits = rng.randrange(left)
+            run(lambda killed=killed, commits=commits: stopped_after(open_virtual(killed, {"p1"}, own), commits))
+            left = max(1, left - commits)
+        again, *_ = finished(killed, *own)  # the journal refuses a second record of a kind
+        assert facts(again.groups) == facts(whole.groups)
+        assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
+
+
 def facts(groups: Sequence[Group]) -> list[Any]:
     def of(rollout: Any) -> Any:
         return rollout.seed, rollout.prompt_tokens.tolist(), rollout.tokens.tolist()
@@ -164,17 +179,7 @@ def test_a_run_killed_anywhere_ends_with_the_same_bits_and_commits_no_draft_twic
     own = (f"program.name={named(program)}", f"objective.name={named(PaysDrafts)}")
     if program is Ragged:
         own = own[:1]
-    whole, _, _, kinds = finished(tmp_path / "whole", *own)
-    rng = random.Random(3)
-    for trial in range(20):
-        folder, left = tmp_path / f"killed-{trial}", len(kinds) - 1
-        for _ in range(rng.randrange(1, 4)):
-            commits = rng.randrange(left)
-            run(lambda folder=folder, commits=commits: stopped_after(open_virtual(folder, {"p1"}, own), commits))
-            left = max(1, left - commits)
-        again, *_ = finished(folder, *own)  # the journal refuses a second record of a kind
-        assert facts(again.groups) == facts(whole.groups)
-        assert again.applied.digest == whole.applied.digest, "the same rows, in the same order"
+    assert_the_same_bits_after_kills(tmp_path, own, seed=3)
 
 
 def test_what_a_killed_round_has_kept_is_not_sampled_into_another_prompt(tmp_path: Path) -> None:
