@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 from pydantic import Field
 
@@ -21,6 +20,7 @@ from raypoly.config import (
     TrainConfig,
     resumable,
 )
+from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import UsageError
 from raypoly.preparing.prepare_config import SamplingConfig, SourceConfig
 from raypoly.preparing.prepare_settings import load_config_of
@@ -56,31 +56,6 @@ class EvaluationGeneratorConfig(GeneratorConfig):
     max_tokens: int = Field(512, ge=1, description="Longest response, in tokens.")
 
 
-class EndpointConfig(Section):
-    """An OpenAI-compatible server that is measured in place of a model here."""
-
-    url: str | None = resumable(None, description="Its address, such as http://127.0.0.1:8000/v1: `--endpoint`.")
-    name: str | None = Field(None, description="The model's name there: `--name`.")
-    api_key_env: str | None = resumable(
-        None,
-        description="Environment variable that holds the server's key. Default at OpenAI's public address: "
-        "OPENAI_API_KEY.",
-    )
-    timeout: float = resumable(600.0, gt=0, description="Most seconds for one response in all.")
-    concurrency: int = resumable(64, ge=1, description="Most requests in flight; it adapts.")
-    requests_per_minute: int | None = resumable(None, ge=1, description="Your own limit, on top of the server's.")
-    tokens_per_minute: int | None = resumable(None, ge=1, description="Your own limit, on top of the server's.")
-    max_pause: float | None = resumable(
-        None,
-        gt=0,
-        description="Seconds of outage after which the command exits with 75. Default: wait without end.",
-    )
-    extra: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Further fields of each request, such as {top_p: 0.95}. `seed: null` sends no seed.",
-    )
-
-
 class ModelEvaluationConfig(Section):
     """One evaluation of one model on one file of problems."""
 
@@ -97,20 +72,9 @@ class ModelEvaluationConfig(Section):
     @property
     def judge_of_a_run(self) -> JudgeConfig:
         """The endpoint, in the words of a judge that is a server: limits, deadline, and where its key is."""
-        endpoint = self.endpoint
-        if endpoint.url is None:
+        if self.endpoint.url is None:
             return JudgeConfig()
-        return JudgeConfig(
-            name="openai",
-            base_url=endpoint.url,
-            model=endpoint.name or "",
-            api_key_env=endpoint.api_key_env,
-            temperature=0.0 if self.sampling.greedy else self.generator.temperature,
-            timeout=endpoint.timeout,
-            concurrency=endpoint.concurrency,
-            requests_per_minute=endpoint.requests_per_minute,
-            tokens_per_minute=endpoint.tokens_per_minute,
-        )
+        return self.endpoint.as_judge(0.0 if self.sampling.greedy else self.generator.temperature)
 
     def of_a_run(self) -> Config:
         """A training config for the actors, and for Ray's connection, which hides the endpoint's key from Ray."""

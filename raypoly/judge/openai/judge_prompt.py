@@ -169,11 +169,11 @@ def render_messages(system: str, problem: str, programs: Sequence[str]) -> list[
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
 
 
-def repair_messages(messages: Sequence[Message], answer: str, fault: str) -> list[Message]:
+def repair_messages(
+    messages: Sequence[Message], answer: str, fault: str, about: str = " for the same programs"
+) -> list[Message]:
     """The conversation that asks once more after an answer that can't be used."""
-    again = (
-        f"That answer can't be used: {fault}. Answer again for the same programs, with the whole JSON and nothing else."
-    )
+    again = f"That answer can't be used: {fault}. Answer again{about}, with the whole JSON and nothing else."
     return [*messages, {"role": "assistant", "content": answer[:4000]}, {"role": "user", "content": again}]
 
 

@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 DEGENERATE = 0
 _OTHER_DEGENERATE = 100
 _STRATEGY_CHARS = 200
+M = TypeVar("M", bound=BaseModel)
 _FENCE = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
 
 
@@ -53,17 +54,17 @@ def answer_schema(count: int, indexed: bool) -> dict[str, Any]:
     cached. The indexed one fixes index and number of the entries in the grammar.
     """
     if not indexed:
-        return _object(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
+        return object_schema(programs={"type": "array", "items": _entry({"type": "integer"}, {"type": "integer"}, {})})
     cluster = {"type": "integer", "enum": list(range(count + 1))}
     entries = [_entry({"type": "integer", "const": index}, cluster, {"maxLength": 80}) for index in range(1, count + 1)]
-    return _object(
+    return object_schema(
         programs={"type": "array", "prefixItems": entries, "items": False, "minItems": count, "maxItems": count}
     )
 
 
 def parse_answer(text: str, count: int) -> list[AssignedCluster]:
     """The clusters of programs 1..count, in that order. Raises `InvalidAnswer`, which says what is wrong."""
-    entries = _entries(text)
+    entries = read_reply(text, _Reply).programs
     by_index = {entry.index: entry for entry in entries}
     wanted = set(range(1, count + 1))
     if len(entries) != count or set(by_index) != wanted:
@@ -97,12 +98,12 @@ def merge_votes(runs: Sequence[Sequence[int]]) -> list[int]:
     return ids
 
 
-def _entries(text: str) -> list[_Entry]:
+def read_reply(text: str, kind: type[M]) -> M:
+    """The JSON object of an answer, with or without a fence. Raises `InvalidAnswer`, which says what is wrong."""
     fenced = _FENCE.fullmatch(text)
     try:
         # not strict: the grammars of vLLM's servers let a bare line end or control character into a string
-        found = json.loads(fenced.group(1) if fenced else text, strict=False)
-        return _Reply.model_validate(found).programs
+        return kind.model_validate(json.loads(fenced.group(1) if fenced else text, strict=False))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the start"
@@ -120,10 +121,11 @@ def _assigned(entry: _Entry, count: int) -> AssignedCluster:
 
 
 def _entry(index: dict[str, Any], cluster: dict[str, Any], strategy: dict[str, Any]) -> dict[str, Any]:
-    return _object(index=index, strategy={"type": "string", **strategy}, cluster_id=cluster)
+    return object_schema(index=index, strategy={"type": "string", **strategy}, cluster_id=cluster)
 
 
-def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with these properties and no others, as every server's strict mode takes it."""
     return {
         "type": "object",
         "properties": properties,

@@ -1,0 +1,92 @@
+"""An OpenAI-compatible server that is waited for while it is away.
+
+    server = WaitingEndpoint(endpoint, config, "endpoint.max_pause", note=print)
+    await server.ask(lambda endpoint: endpoint.respond(messages, 512), lambda endpoint: endpoint.respond(messages, 1))
+
+Requests go out from threads of this process, which alone holds the key. While the server is away, all requests wait,
+and one of them probes; an outage never becomes an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from raypoly.endpoint_config import EndpointConfig
+from raypoly.errors import Away, JudgeRefused, PausedTooLong
+from raypoly.judge.openai.completion_request import Completion
+from raypoly.judge.openai.endpoint import Endpoint
+
+FIRST_WAIT = 1.0
+"""Seconds before the first probe of a server that is away."""
+_LONGEST_WAIT = 60.0
+Ask = Callable[[Endpoint], Completion]
+"""One request."""
+
+
+class WaitingEndpoint:
+    """The server: requests in threads, and the pause while it is away."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        config: EndpointConfig,
+        pause_key: str,
+        note: Callable[[str], None],
+        first_wait: float = FIRST_WAIT,
+    ) -> None:
+        """`pause_key`: the key of `config.max_pause`, for messages."""
+        self._endpoint, self._config, self._pause_key = endpoint, config, pause_key
+        self._note, self._first_wait = note, first_wait
+        self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="endpoint")
+        self._back = asyncio.Event()
+        self._back.set()
+
+    async def ask(self, call: Ask, probe: Ask) -> Completion:
+        """The server's answer, after any outage. `probe`: a small request that finds out whether it is back.
+
+        Raises `JudgeRefused` where it will never give one, `PausedTooLong`.
+        """
+        while True:
+            await self._back.wait()
+            try:
+                return await self.once(call)
+            except Away as error:
+                if self._back.is_set():
+                    await self._pause(error, probe)
+
+    async def once(self, call: Ask) -> Completion:
+        """The answer to one request. Raises `Away` and `JudgeRefused`."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, self._endpoint)
+
+    def close(self) -> None:
+        self._endpoint.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _pause(self, error: Away, probe: Ask) -> None:
+        """Wait until the server answers again. Raises `PausedTooLong`."""
+        self._back.clear()
+        self._note(f"paused: {error}")
+        limit = self._config.max_pause
+        since, wait = time.monotonic(), self._first_wait
+        while True:
+            paused = time.monotonic() - since
+            if limit is not None and paused >= limit:
+                raise PausedTooLong(
+                    f"{error} It stayed away for {self._pause_key}={limit:g} s; everything is committed, resume with "
+                    "the same command."
+                )
+            await asyncio.sleep(wait if limit is None else min(wait, limit - paused))
+            wait = min(2 * wait, _LONGEST_WAIT)
+            try:
+                await self.once(probe)
+            except Away as still:
+                error = still
+                continue
+            except JudgeRefused:
+                pass  # it answers; what it says of this prompt is found out by who asked
+            break
+        self._note(f"the endpoint answers again after {time.monotonic() - since:,.0f} s")
+        self._back.set()
