@@ -10,6 +10,7 @@ from typing import Any
 
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.decision_log import STAGES, Decision, StageName
+from raypoly.preparing.plan_proposals import PlanOutcome, funnel
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.sources import LoadedSources
@@ -32,6 +33,8 @@ class PreparationResult:
     decisions: Decisions
     splits: Mapping[str, Sequence[Candidate]]
     """The splits that are not empty, in the order train, validation, test."""
+    plans: Sequence[PlanOutcome] | None = None
+    """Of the training problems; None where none were asked for."""
 
     @property
     def kept(self) -> list[Candidate]:
@@ -61,6 +64,7 @@ def card_values(result: PreparationResult) -> dict[str, Any]:
         "licences": _counted(it.facts.licence or "unknown" for it in kept),
         "dates": [min(days), max(days)] if days else None,
         "solutions": sum(it.has_solution for it in kept),
+        **({} if result.plans is None else {"plans": funnel(result.plans, config.plans.methods)}),
         "config": influential(config),
     }
 

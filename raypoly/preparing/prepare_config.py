@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from raypoly.config import (
     Config,
     GeneratorConfig,
+    JudgeConfig,
     ModelConfig,
     RayConfig,
     RunConfig,
@@ -19,6 +20,8 @@ from raypoly.config import (
     TrainConfig,
     WarmStartConfig,
 )
+from raypoly.endpoint_config import EndpointConfig
+from raypoly.errors import UsageError
 from raypoly.preparing.row_conditions import RowConditions
 
 
@@ -163,6 +166,42 @@ class SplitConfig(Section):
     rest: Literal["train", "test"] = Field("train", description="Where all other problems go.")
 
 
+class PlansConfig(Section):
+    """Gold plans of the training problems, for supervised training of a planner (docs/cppo.md)."""
+
+    methods: int = Field(4, ge=1, le=26, description="K, the methods of a plan.")
+    proposals: int = Field(6, ge=1, le=26, description="Methods that the teacher is asked for, at least `methods`.")
+    answer_tokens: int = Field(1024, ge=16, description="Longest answer of the teacher and of the judge, in tokens.")
+    temperature: float | None = Field(
+        0.7, ge=0, description="The teacher's sampling temperature; null leaves it to the server. The judge has 0."
+    )
+    teacher: EndpointConfig = Field(default_factory=EndpointConfig)
+    """Of the model that proposes methods. Without its name no plans are made."""
+    judge: EndpointConfig = Field(default_factory=EndpointConfig)
+    """Of the model that judges them."""
+
+    @model_validator(mode="after")
+    def _asks_enough(self) -> PlansConfig:
+        if self.proposals < self.methods:
+            raise ValueError(f"proposals={self.proposals} are too few for plans of methods={self.methods}")
+        return self
+
+    @property
+    def wanted(self) -> bool:
+        """Whether plans are made: some server is named."""
+        return any(it.url or it.name for it in (self.teacher, self.judge))
+
+    def check_servers(self) -> None:
+        """Raise `UsageError` where plans are wanted and a server can't be asked."""
+        for name, endpoint in (("teacher", self.teacher), ("judge", self.judge)):
+            if self.wanted and not endpoint.name:
+                raise UsageError(f"plans.{name}.name is missing: name the model of the {name}'s server.")
+            if self.wanted and not (endpoint.url or "").startswith(("http://", "https://")):
+                raise UsageError(
+                    f"plans.{name}.url={endpoint.url or 'null'} is no http(s) address of the {name}'s server."
+                )
+
+
 class PrepareConfig(Section):
     """One preparation."""
 
@@ -174,6 +213,7 @@ class PrepareConfig(Section):
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     band: BandConfig = Field(default_factory=BandConfig)
     split: SplitConfig = Field(default_factory=SplitConfig)
+    plans: PlansConfig = Field(default_factory=PlansConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
     generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
@@ -194,13 +234,17 @@ class PrepareConfig(Section):
         return values
 
     def of_a_run(self) -> Config:
-        """A training config for the actors and Ray's connection. Programs need no evidence here."""
+        """A training config for the actors and for Ray's connection, which hides the endpoints' keys from Ray. Programs
+        need no evidence here."""
+        teacher, judge = self.plans.teacher.api_key_env, self.plans.judge.api_key_env
+        keys = JudgeConfig(name="openai", api_key_env=teacher, failover_key_env=judge or "OPENAI_API_KEY")
         return Config(
             run=self.run,
             model=self.model,
             warm_start=self.warm_start,
             generator=self.generator,
             scorer=self.scorer.model_copy(update={"evidence": False, "all_tests": False}),
+            judge=keys if self.plans.wanted else JudgeConfig(),
             train=TrainConfig(seed=self.sampling.seed, rollouts=max(1, self.sampling.samples)),
             ray=self.ray,
         )

@@ -47,6 +47,21 @@ def stage_table(values: Values) -> ReportTable:
     return ReportTable(("stage", "came", "left out", "went on"), rows)
 
 
+def plan_table(values: Values) -> ReportTable:
+    """From the training problems that a teacher was asked about to gold plans."""
+    plans = values["plans"]
+    rows = [
+        ("training problems", plans["problems"]),
+        *((f"the {who}", count) for who, count in plans["unanswered"].items()),
+        ("methods proposed", plans["proposed"]),
+        *((f"left out: {why}", count) for why, count in plans["left_out"].items() if count),
+        ("methods kept", plans["kept"]),
+        ("problems with too few", plans["too_few"]),
+        ("gold plans", plans["plans"]),
+    ]
+    return ReportTable(("plans", ""), [(name, f"{count:,}") for name, count in rows])
+
+
 def _page_parts(values: Values, figure: str) -> Iterator[str]:
     yield f"# {values['name']}\n"
     yield f"Made by `raypoly prepare`, raypoly {values['raypoly']}.\n"
@@ -55,6 +70,8 @@ def _page_parts(values: Values, figure: str) -> Iterator[str]:
     for title, key in (("Sources", "sources"), ("Sets that nothing is shared with", "against")):
         if values[key]:
             yield f"## {title}\n\n{_sources(values[key])}"
+    if "plans" in values:
+        yield f"## Plans\n\n{plan_table(values).markdown()}"
     yield f"## Splits\n\n{_splits(values)}"
     if values["dates"]:
         yield f"Problems are of {values['dates'][0]} to {values['dates'][1]}.\n"

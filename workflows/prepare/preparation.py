@@ -17,6 +17,7 @@ from raypoly.preparing import output_files, prompt_lengths
 from raypoly.preparing.candidates import Candidate, PromptMaker, apply_decisions
 from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
+from raypoly.preparing.plan_proposals import PlanOutcome, encode_plans, gold_plan
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
@@ -27,8 +28,9 @@ from raypoly.store.sealed_json import seal
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
+from workflows.prepare.plan_questions import PlanQuestions
 from workflows.prepare.preparation_actors import Workers
-from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, is_done, show
+from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, PLANS, is_done, show
 from workflows.prepare.problem_chunks import (
     ChunkOutcome,
     Chunks,
@@ -50,6 +52,7 @@ Read = tuple[LoadedSources, LoadedSources | None]
 
 def prepare(config: PrepareConfig) -> None:
     """Begin a preparation, go on with it, or show a finished one. Raises the errors of `raypoly.errors`."""
+    config.plans.check_servers()
     folder = PreparationFolder.of(config)
     print(folder.uri, flush=True)
     console = Console()
@@ -118,8 +121,10 @@ class Preparation:
         candidates = _left(candidates, decided, "same")
         candidates = await self._prompts(prompt_lengths.use_templates(candidates, makers))
         candidates = await self._sampling(candidates)
-        self._log.keep("split", decide_splits(candidates, config.split))
-        await asyncio.to_thread(self._write, loaded, against, candidates)
+        split = self._log.keep("split", decide_splits(candidates, config.split))
+        train = {decision.problem_id for decision in split if decision.facts["split"] == "train"}
+        plans = await self._plans([it for it in candidates if it.id in train]) if config.plans.wanted else None
+        await asyncio.to_thread(self._write, loaded, against, candidates, plans)
 
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
         """Decide by the problems' own solutions."""
@@ -179,6 +184,23 @@ class Preparation:
         decided = self._log.keep("sampling", decide_band(rates, self._config.band))
         return _left(candidates, decided, "sampling")
 
+    async def _plans(self, candidates: Sequence[Candidate]) -> list[PlanOutcome]:
+        """Methods for the training problems alone: nothing that is held out is shown to a teacher."""
+        config = self._config
+        questions = PlanQuestions(config.plans, config.prompts.chat_template, self._store, self._lease, self._note)
+        done = plans = 0
+
+        def count(outcome: PlanOutcome) -> None:
+            nonlocal done, plans
+            done, plans = done + 1, plans + (gold_plan(outcome, config.plans.methods) is not None)
+
+        self._note(f"plans: {len(candidates):,} training problems")
+        try:
+            with show_progress("problems", len(candidates), lambda: (done, plans), self._console):
+                return await questions.outcomes(candidates, count)
+        finally:
+            questions.close()
+
     def _seeds(self, problem_id: str) -> tuple[int, ...]:
         sampling = self._config.sampling
         return tuple(derive(sampling.seed, "prepare", problem_id, i) for i in range(sampling.samples))
@@ -192,7 +214,13 @@ class Preparation:
         with show_progress("programs", total, count.so_far, self._console):
             return await self._chunks.outcomes(first, candidates, size, work, count)
 
-    def _write(self, loaded: LoadedSources, against: LoadedSources | None, candidates: Sequence[Candidate]) -> None:
+    def _write(
+        self,
+        loaded: LoadedSources,
+        against: LoadedSources | None,
+        candidates: Sequence[Candidate],
+        plans: Sequence[PlanOutcome] | None,
+    ) -> None:
         """Write all result files. The card comes last and marks the preparation as done.
 
         Files of another band or split are replaced.
@@ -207,7 +235,9 @@ class Preparation:
             self._put_data(f"data/{name}.jsonl", part, output_files.write_jsonl)
             self._put_data(f"data/{name}.parquet", part, output_files.write_parquet)
         self._put(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
-        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits))
+        if plans is not None:
+            self._put(PLANS, encode_plans(plans, self._config.plans.methods))
+        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits, plans))
         self._put(FIGURE, draw_card(values))
         self._put(PAGE, card_page(values, FIGURE).encode())
         self._put(CARD, encode_card(values))

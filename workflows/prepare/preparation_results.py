@@ -9,7 +9,7 @@ from rich.console import Console
 
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.reports.data_card_page import stage_table
+from raypoly.reports.data_card_page import plan_table, stage_table
 from raypoly.store import Store
 from raypoly.store.sealed_json import unseal
 
@@ -17,6 +17,8 @@ CARD = "card.json"
 PAGE = "card.md"
 FIGURE = "card.png"
 EXCLUDED = "excluded.jsonl"
+PLANS = "data/plans.jsonl"
+"""Gold plans, as rows for supervised training."""
 MODEL = "model.json"
 """The tiny model's folder at the last start. It is local to this machine, so not part of the data."""
 
@@ -34,12 +36,15 @@ def show(store: Store, config: PrepareConfig, console: Console) -> None:
     """Print the card's table, the paths of the files, and how to train on them."""
     values = json.loads(store.read(CARD))
     console.print(stage_table(values).rich())
+    if "plans" in values:
+        console.print(plan_table(values).rich())
     splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
     lines = [
         f"data: {store.place('data')} ({splits})",
         f"left out: {store.place(EXCLUDED)}",
         f"data card: {store.place(PAGE)}",
         f"figure: {store.place(FIGURE)}",
+        *([_next_plans(store, config)] if "plans" in values else []),
         _next(store, config, "train" in values["splits"]),
     ]
     for line in lines:
@@ -59,6 +64,18 @@ def _next(store: Store, config: PrepareConfig, train: bool) -> str:
         words += [] if model is None else [f"model.path={model}"]
         words.append(f"generator.max_prompt_tokens={config.generator.max_prompt_tokens}")
     return f"{purpose}: {shlex.join(['python', '-m', 'raypoly.train', *words])}"
+
+
+def _next_plans(store: Store, config: PrepareConfig) -> str:
+    """The command that trains a planner on the plans."""
+    place = store.place(PLANS)
+    if store.location.folder is None:
+        return f"plans: {place}; to train on them copy them to a folder, and name them as program.rows"
+    words = ["objective.name=supervised", "program.name=given", f"program.rows={place}", "train.rollouts=1"]
+    if (model := _model(store, config)) is not None:
+        words.append(f"model.path={model}")
+    command = shlex.join(["python", "-m", "raypoly.train", *words, "evaluate.every=0"])
+    return f"plans: {place}; to train on them: {command}"
 
 
 def _model(store: Store, config: PrepareConfig) -> str | None:

@@ -93,11 +93,9 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self.model} at {self.base_url})"
 
-    def complete(
-        self, messages: Sequence[Message], schema: dict[str, Any], answer_tokens: int, name: str = "clusters"
-    ) -> Completion:
-        """The answer to `messages`, held to a JSON schema, which is called `name`, and `answer_tokens` tokens."""
-        wanted = {"name": name, "strict": True, "schema": schema}
+    def complete(self, messages: Sequence[Message], schema: dict[str, Any], answer_tokens: int) -> Completion:
+        """The answer to `messages`, held to a JSON schema and `answer_tokens` tokens."""
+        wanted = {"name": "clusters", "strict": True, "schema": schema}
         return self.respond(messages, answer_tokens, response_format={"type": "json_schema", "json_schema": wanted})
 
     def respond(self, prompt: str | Sequence[Message], answer_tokens: int, **fields: Any) -> Completion:

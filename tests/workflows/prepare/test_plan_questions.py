@@ -1,0 +1,205 @@
+"""Gold plans: exact counts from the first question to the plans, whatever servers do, and nothing is asked twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raypoly.errors import PausedTooLong, UsageError
+from raypoly.preparing import PrepareConfig
+from raypoly.preparing.plan_proposals import PlanOutcome, funnel
+from raypoly.programs import build
+from raypoly.programs.plan_contract import read_plan
+from tests.support.faulty_front import running
+from tests.support.planning_server import CUT, REFUSAL, PlanningServer, proposal
+from tests.support.preparation_rows import candidate, problem_row, write_rows
+from workflows.prepare import prepare
+
+FOUR = ("Sort by the end.", "Count with a heap.", "Sweep over the days.", "Search the smallest bound.")
+SCRIPT = {
+    "rivers": [proposal(*FOUR, "Guess a bit.", "Try it out.")],
+    "castles": [
+        proposal(*FOUR[:3], "sort, by the end", "Sweep; then return f(x)", "Hash every name. Then look it up.")
+    ],
+    "engines": [REFUSAL],
+    "orchards": ["Here you are: methods", proposal(*FOUR)],
+    "lanterns": ["not JSON", "{}"],
+    "violins": [proposal(*FOUR[:3], "Sort the ends in order.", "Cut it in halves.", "Walk a tree of days.")],
+    "glaciers": [proposal(*FOUR, "Number five."), CUT],
+    "harbours": [CUT],
+    "kettles": [proposal(*FOUR)],
+}
+VERDICTS: dict[str, dict[str, Any]] = {
+    "Guess": {"specific": False},
+    "Try": {"actionable": False, "hook": False},
+    "in order": {"same_as": 1},
+    "halves": {"code_or_answer": True},
+    "Number": {"hook": False},
+}
+JUDGE = {"kettles": [REFUSAL], "glaciers": ["{}", '{"methods": []}']}
+EXPECTED: dict[str, Any] = {
+    "problems": 9,
+    "unanswered": {"judge refused": 1, "judge unreadable": 1, "teacher refused": 1, "teacher unreadable": 2},
+    "proposed": 6 + 6 + 4 + 6 + 5 + 4,
+    "left_out": {
+        "breach": 2,
+        "repeated": 2,
+        "not specific": 1,
+        "not actionable": 1,
+        "no hook": 0,
+        "code or answer": 1,
+        "not judged": 3 + 5 + 4,
+    },
+    "kept": 4 + 4 + 4,
+    "too_few": 1,
+    "plans": 3,
+}
+
+
+def server(**more: Any) -> PlanningServer:
+    return PlanningServer(script=SCRIPT, verdicts=VERDICTS, judge_answers=JUDGE, **more)
+
+
+def words(url: str, folder: Path, rows: Path, **plans: Any) -> dict[str, Any]:
+    asked = {name: {"url": url, "name": name, "concurrency": 4, **plans} for name in ("teacher", "judge")}
+    return {
+        "sources": {"mine": {"path": str(rows)}},
+        "solutions": {"check": False},
+        "sampling": "off",
+        "run": {"dir": str(folder)},
+        "plans": asked,
+    }
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", [problem_row(f"p{n}", n) for n in range(len(SCRIPT))])
+
+
+def card(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "card.json").read_text())["plans"]
+    return found
+
+
+@pytest.mark.parametrize("faults", [(), ("429", "500", "503", "garbage", "429-retry-after", "cut", "reset")])
+def test_the_funnel_counts_every_method_once_whatever_the_servers_do(
+    tmp_path: Path, rows: Path, faults: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(server(faults=faults)) as found:
+        prepare(PrepareConfig.model_validate(words(found.url, tmp_path / "run", rows)))
+    assert card(tmp_path / "run") == EXPECTED
+    assert EXPECTED["proposed"] == EXPECTED["kept"] + sum(EXPECTED["left_out"].values())
+    shown = capsys.readouterr().out
+    assert "gold plans" in shown
+    assert "program.rows=" in shown
+    assert "## Plans" in (tmp_path / "run" / "card.md").read_text()
+
+
+def test_plans_are_rows_that_supervised_training_reads(tmp_path: Path, rows: Path) -> None:
+    with running(server()) as found:
+        prepare(PrepareConfig.model_validate(words(found.url, tmp_path / "run", rows)))
+    file = tmp_path / "run" / "data" / "plans.jsonl"
+    given = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["problem"] for row in given] == ["p0", "p3", "p5"]
+    assert all(read_plan(row["response"], 4).keeps for row in given)
+    assert given[0]["response"] == "".join(f"{label}: {text}\n" for label, text in zip("ABCD", FOUR, strict=True))
+    (asked,) = build("tuple", methods=4).ask(candidate("p", "x").problem, (), 4)
+    assert given[0]["prompt"].split("\n")[0] == asked.prompt.split("\n")[0], "the prompt of the program `tuple`"
+    problems = build("given", rows=str(file)).own_problems()
+    assert problems is not None
+    assert [it.prompt for it in problems] == [row["prompt"] for row in given]
+
+
+def test_a_finished_or_killed_preparation_asks_nothing_twice(tmp_path: Path, rows: Path) -> None:
+    with running(server()) as found:
+        config = PrepareConfig.model_validate(words(found.url, tmp_path / "run", rows))
+        prepare(config)
+        first, plans = found.asked.copy(), (tmp_path / "run" / "data" / "plans.jsonl").read_bytes()
+        for name in ("card.json", "data/plans.jsonl"):
+            (tmp_path / "run" / name).unlink()
+        answers = sorted((tmp_path / "run" / "plans").iterdir())
+        lost = next(path for path in answers if "walk a tree" in path.read_text().lower())
+        lost.unlink()  # as a kill before its commit would leave it
+        prepare(config)
+        assert (found.asked - first).total() == 1, "what was lost, and nothing else"
+    assert card(tmp_path / "run") == EXPECTED
+    assert (tmp_path / "run" / "data" / "plans.jsonl").read_bytes() == plans
+
+
+def test_nothing_that_is_held_out_is_asked(tmp_path: Path, rows: Path) -> None:
+    with running(server()) as found:
+        given = words(found.url, tmp_path / "run", rows)
+        prepare(PrepareConfig.model_validate({**given, "split": {"validation": 2, "test": 2}}))
+    train = (tmp_path / "run" / "data" / "train.jsonl").read_text()
+    assert {problem for _, problem in found.asked} == {word for word in SCRIPT if word in train}
+    assert card(tmp_path / "run")["problems"] == 5
+
+
+def test_a_server_that_stays_away_ends_the_command_and_keeps_what_was_answered(tmp_path: Path, rows: Path) -> None:
+    with running(server()) as found:
+        config = PrepareConfig.model_validate(words(found.url, tmp_path / "run", rows, max_pause=0.2))
+        asking = found.answer
+
+        def closing(body: Any, headers: Any) -> Any:
+            if sum(found.asked.values()) == 5:
+                found.faults, found.forever = ("503",), True
+            return asking(body, headers)
+
+        found.answer = closing  # type: ignore[method-assign]
+        with pytest.raises(PausedTooLong, match=r"stayed away for plans\.(teacher|judge)\.max_pause=0\.2 s"):
+            prepare(config)
+        found.faults, found.forever = (), False
+        prepare(config)
+        assert max(found.asked.values()) <= 2, "an answer that can't be used is asked for once more"
+    assert card(tmp_path / "run") == EXPECTED
+
+
+def test_a_key_is_in_no_file_and_no_message(
+    tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PLANS_KEY", "sk-secret-of-the-teacher")
+    with running(server(key="sk-secret-of-the-teacher")) as found:
+        given = words(found.url, tmp_path / "run", rows, api_key_env="PLANS_KEY")
+        prepare(PrepareConfig.model_validate(given))
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert b"sk-secret" not in kept
+    assert "sk-secret" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"teacher": {"url": "http://x", "name": "t"}}, r"plans\.judge\.name is missing"),
+        (
+            {"teacher": {"url": "x", "name": "t"}, "judge": {"url": "http://x", "name": "j"}},
+            r"plans\.teacher\.url=x is",
+        ),
+        ({"teacher": {"name": "t"}, "judge": {"url": "http://x", "name": "j"}}, r"plans\.teacher\.url=null is no http"),
+    ],
+)
+def test_what_cant_be_asked_is_said_before_anything_starts(tmp_path: Path, changes: Any, said: str) -> None:
+    words = {"sources": {"mine": {"path": "rows.jsonl"}}, "run": {"dir": str(tmp_path / "run")}, "plans": changes}
+    with pytest.raises(UsageError, match=said):
+        prepare(PrepareConfig.model_validate(words))
+    assert not (tmp_path / "run").exists()
+
+
+def test_plans_of_more_methods_than_are_proposed_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"proposals=6 are too few for plans of methods=7"):
+        PrepareConfig.model_validate({"sources": {"mine": {"path": "rows.jsonl"}}, "plans": {"methods": 7}})
+
+
+def test_a_key_that_is_not_there_is_said(tmp_path: Path, rows: Path) -> None:
+    given = words("http://127.0.0.1:9", tmp_path / "run", rows, api_key_env="NO_SUCH_KEY")
+    with pytest.raises(UsageError, match=r"plans\.teacher\.api_key_env='NO_SUCH_KEY' is not set"):
+        prepare(PrepareConfig.model_validate(given))
+
+
+def test_the_order_of_outcomes_is_that_of_the_problems(tmp_path: Path) -> None:
+    assert funnel([], 4)["plans"] == 0
+    outcomes = [PlanOutcome("p", "prompt", 4, FOUR), PlanOutcome("q", "prompt", unanswered="teacher refused")]
+    assert funnel(outcomes, 4)["plans"] == funnel(outcomes[::-1], 4)["plans"] == 1

@@ -1,0 +1,216 @@
+"""Asks a teacher for methods and a judge about them, and keeps every answer: none is paid for twice.
+
+    questions = PlanQuestions(config.plans, store, lease, note)
+    outcomes = await questions.outcomes(candidates)
+
+An answer is an object of the preparation's folder, named by what was asked of whom. A killed preparation asks only what
+has no answer. While a server is away the questions wait. A refusal, and an answer that can't be used after it was asked
+for once more, are results too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from raypoly import programs
+from raypoly.endpoint_config import EndpointConfig
+from raypoly.errors import JudgeRefused
+from raypoly.judge.judge_usage import JudgeCounters
+from raypoly.judge.openai.endpoint import Endpoint, EndpointWords, read_first_key
+from raypoly.judge.openai.judge_prompt import Message, repair_messages
+from raypoly.judge.openai.judge_reply import InvalidAnswer
+from raypoly.judge.openai.token_cost import BudgetLedger
+from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.plan_proposals import (
+    NOT_JUDGED,
+    PROPOSALS_SCHEMA,
+    VERDICTS_SCHEMA,
+    PlanOutcome,
+    faults,
+    judge_messages,
+    proposal_messages,
+    read_proposals,
+    read_verdicts,
+    without_breaches,
+)
+from raypoly.preparing.prepare_config import PlansConfig
+from raypoly.store import Lease, Store
+from raypoly.store.sealed_json import seal, unseal
+from raypoly.values import Problem
+from workflows.waiting_endpoint import FIRST_WAIT, WaitingEndpoint
+
+T = TypeVar("T")
+
+
+class _NoAnswer(Exception):
+    """`refused` or `unreadable`."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a server said."""
+
+    text: str
+    refused: bool = False
+    cut: bool = False
+
+    def read(self, reader: Callable[[str], T]) -> T:
+        """Raises `InvalidAnswer`."""
+        if self.cut:
+            raise InvalidAnswer("it was cut off: say it in fewer words")
+        return reader(self.text)
+
+
+class _Asked:
+    """One of the two servers."""
+
+    def __init__(
+        self,
+        role: str,
+        config: EndpointConfig,
+        temperature: float | None,
+        note: Callable[[str], None],
+        first_wait: float,
+    ) -> None:
+        """`role`: `teacher` or `judge`. Raises `MissingKey`."""
+        self.role, self.name = role, config.name or ""
+        judge = config.as_judge(temperature)
+        words = EndpointWords(
+            f"The {role}",
+            f"plans.{role}.timeout",
+            f"plans.{role}.url and plans.{role}.name",
+            f"plans.{role}.name, plans.{role}.extra and plans.answer_tokens",
+        )
+        self._endpoint = Endpoint(
+            config.url or "",
+            self.name,
+            read_first_key(judge, f"plans.{role}.api_key_env"),
+            None,
+            judge,
+            BudgetLedger(),
+            JudgeCounters(),
+            first_wait / 2,
+            words,
+        )
+        self._server = WaitingEndpoint(self._endpoint, config, f"plans.{role}.max_pause", note, first_wait)
+        extra = {name: value for name, value in config.extra.items() if value is not None}
+        self._extra: dict[str, Any] = {"extra_body": extra} if extra else {}
+
+    async def answer(self, messages: Sequence[Message], schema: dict[str, Any], tokens: int) -> _Answer:
+        """The server's answer, after any outage. Raises `PausedTooLong`."""
+        form = {"type": "json_schema", "json_schema": {"name": "methods", "strict": True, "schema": schema}}
+
+        def call(most: int) -> Callable[[Endpoint], Any]:
+            return lambda endpoint: endpoint.respond(messages, most, response_format=form, **self._extra)
+
+        try:
+            completion = await self._server.ask(call(tokens), probe=call(1))
+        except JudgeRefused:
+            return _Answer("", refused=True)
+        refused = bool(completion.refusal) or completion.finish_reason == "content_filter"
+        return _Answer(completion.text, refused, completion.finish_reason == "length")
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class PlanQuestions:
+    """Both servers, and the answers in the folder."""
+
+    def __init__(
+        self,
+        config: PlansConfig,
+        chat_template: str | None,
+        store: Store,
+        lease: Lease,
+        note: Callable[[str], None],
+        first_wait: float = FIRST_WAIT,
+    ) -> None:
+        """`chat_template`: of the prompts. `first_wait`: seconds before a server that is away is asked again."""
+        self._config, self._store, self._lease = config, store, lease
+        self._planner = programs.build("tuple", chat_template, methods=config.methods)
+        self._teacher = _Asked("teacher", config.teacher, config.temperature, note, first_wait)
+        self._judge = _Asked("judge", config.judge, 0.0, note, first_wait)
+
+    def close(self) -> None:
+        self._teacher.close()
+        self._judge.close()
+
+    async def outcomes(
+        self, candidates: Sequence[Candidate], done: Callable[[PlanOutcome], None] = lambda outcome: None
+    ) -> list[PlanOutcome]:
+        """What became of each problem, in order. `done` is called as each is known. Raises `PausedTooLong`."""
+        at_once = asyncio.Semaphore(self._config.teacher.concurrency + self._config.judge.concurrency)
+
+        async def one(candidate: Candidate) -> PlanOutcome:
+            async with at_once:
+                outcome = await self._outcome(await asyncio.to_thread(lambda: candidate.problem))
+            done(outcome)
+            return outcome
+
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(candidate)) for candidate in candidates]
+        return [task.result() for task in running]
+
+    async def _outcome(self, problem: Problem) -> PlanOutcome:
+        config = self._config
+        (asked,) = self._planner.ask(problem, (), config.methods)
+        count = config.proposals
+        try:
+            proposed = await self._known(
+                self._teacher,
+                proposal_messages(problem, count),
+                PROPOSALS_SCHEMA,
+                lambda text: read_proposals(text, count),
+            )
+        except _NoAnswer as why:
+            return PlanOutcome(problem.id, asked.prompt, unanswered=f"teacher {why}")
+        sound, left_out = without_breaches(proposed)
+        if len(sound) < config.methods:
+            left_out[NOT_JUDGED] = len(sound)
+            return PlanOutcome(problem.id, asked.prompt, len(proposed), (), left_out)
+        try:
+            verdicts = await self._known(
+                self._judge,
+                judge_messages(problem, sound),
+                VERDICTS_SCHEMA,
+                lambda text: read_verdicts(text, len(sound)),
+            )
+        except _NoAnswer as why:
+            left_out[NOT_JUDGED] = len(sound)
+            return PlanOutcome(problem.id, asked.prompt, len(proposed), (), left_out, f"judge {why}")
+        found = faults(verdicts)
+        kept = tuple(method for method, fault in zip(sound, found, strict=True) if fault is None)
+        left_out.update(Counter(fault for fault in found if fault is not None))
+        return PlanOutcome(problem.id, asked.prompt, len(proposed), kept, left_out)
+
+    async def _known(
+        self, asked: _Asked, messages: Sequence[Message], schema: dict[str, Any], read: Callable[[str], T]
+    ) -> T:
+        """What is read from the answer, or from the one to a second question. Raises `_NoAnswer`."""
+        for _ in range(2):
+            answer = await self._kept(asked, messages, schema)
+            if answer.refused:
+                raise _NoAnswer("refused")
+            try:
+                return answer.read(read)
+            except InvalidAnswer as fault:
+                messages = repair_messages(messages, answer.text, str(fault), about="")
+        raise _NoAnswer("unreadable")
+
+    async def _kept(self, asked: _Asked, messages: Sequence[Message], schema: dict[str, Any]) -> _Answer:
+        """The answer of the folder; else the server's, which is then in the folder."""
+        said = json.dumps([asked.role, asked.name, messages, self._config.answer_tokens])
+        key = f"plans/{asked.role}-{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
+        if await asyncio.to_thread(self._store.exists, key):
+            return _Answer(**unseal(await asyncio.to_thread(self._store.read, key), self._store.place(key)))
+        answer = await asked.answer(messages, schema, self._config.answer_tokens)
+        self._lease.check()
+        await asyncio.to_thread(self._store.commit, key, seal(asdict(answer)))
+        return answer
