@@ -47,7 +47,7 @@ class PlanningServer(Front):
             return Answer(401, error_body(f"Incorrect API key provided: {self.key}.", "invalid_api_key"))
         statement = body["messages"][1]["content"]
         problem = next(word for word in self.script if word in statement)
-        turn = self.asked[body["model"], problem]
+        turn = len(body["messages"]) // 2 - 1  # a second question holds the first and its answer
         self.asked[body["model"], problem] += 1
         said = self.script if body["model"] == "teacher" else self.judge_answers
         text = said[problem][min(turn, len(said[problem]) - 1)] if problem in said else self._verdict(statement)

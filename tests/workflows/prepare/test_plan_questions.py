@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,15 @@ import pytest
 from raypoly.errors import PausedTooLong, UsageError
 from raypoly.preparing import PrepareConfig
 from raypoly.preparing.plan_proposals import PlanOutcome, funnel
+from raypoly.preparing.sources import load_sources
 from raypoly.programs import build
 from raypoly.programs.plan_contract import read_plan
+from raypoly.store import acquire_lease, open_store
 from tests.support.faulty_front import running
 from tests.support.planning_server import CUT, REFUSAL, PlanningServer, proposal
 from tests.support.preparation_rows import candidate, problem_row, write_rows
 from workflows.prepare import prepare
+from workflows.prepare.plan_questions import PlanQuestions
 
 FOUR = ("Sort by the end.", "Count with a heap.", "Sweep over the days.", "Search the smallest bound.")
 SCRIPT = {
@@ -128,6 +133,55 @@ def test_a_finished_or_killed_preparation_asks_nothing_twice(tmp_path: Path, row
         assert (found.asked - first).total() == 1, "what was lost, and nothing else"
     assert card(tmp_path / "run") == EXPECTED
     assert (tmp_path / "run" / "data" / "plans.jsonl").read_bytes() == plans
+
+
+class Killed(BaseException):
+    """In place of SIGKILL, before an answer is on the disk."""
+
+
+def outcomes(url: str, folder: Path, rows: Path, kill_after: int | None = None) -> list[PlanOutcome] | None:
+    """What became of every problem; None where a start was killed after so many answers were kept."""
+    config = PrepareConfig.model_validate(words(url, folder, rows, concurrency=1))
+    store, left = open_store(folder), kill_after
+    lease, commit = acquire_lease(store), store.commit
+
+    def commit_some(key: str, data: bytes) -> None:
+        nonlocal left
+        if left == 0:
+            raise Killed
+        left = None if left is None else left - 1
+        commit(key, data)
+
+    store.commit = commit_some  # type: ignore[method-assign]
+
+    async def work() -> list[PlanOutcome]:
+        questions = PlanQuestions(config.plans, None, store, lease, lambda text: None, first_wait=0.05)
+        try:
+            return await questions.outcomes(load_sources(config.sources).candidates)
+        finally:
+            questions.close()
+
+    try:
+        return asyncio.run(work())
+    except BaseExceptionGroup:
+        return None
+    finally:
+        lease.release()
+
+
+def test_twenty_kills_anywhere_end_with_the_same_plans(tmp_path: Path, rows: Path) -> None:
+    with running(server()) as found:
+        whole = outcomes(found.url, tmp_path / "whole", rows)
+        answers, rng = found.asked.copy(), random.Random(7)
+        assert whole is not None
+        assert funnel(whole, 4) == EXPECTED
+        for trial in range(20):
+            found.asked.clear()
+            kills = [rng.randrange(answers.total() // 2) for _ in range(rng.randrange(1, 4))]
+            ended = [outcomes(found.url, tmp_path / f"killed-{trial}", rows, after) for after in kills]
+            assert outcomes(found.url, tmp_path / f"killed-{trial}", rows) == whole
+            lost = ended.count(None)  # the two questions under way, one to each server
+            assert found.asked.total() <= answers.total() + 2 * lost, "what was kept is not asked again"
 
 
 def test_nothing_that_is_held_out_is_asked(tmp_path: Path, rows: Path) -> None:
