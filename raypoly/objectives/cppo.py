@@ -17,15 +17,18 @@ gradient.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from raypoly.errors import UsageError
+from raypoly.metrics.plan_diversity import has_duplicate
 from raypoly.objectives.grpo import Deviation
 from raypoly.objectives.objective import Objective, ObjectiveConfig, ScoredGroup
 from raypoly.objectives.peers import compare_with_peers
+from raypoly.programs.plan_contract import read_plan
 from raypoly.values import ATTEMPT, Float64
 
 
@@ -62,6 +65,7 @@ class CPPO(Objective):
     def __init__(self, config: CPPOConfig) -> None:
         super().__init__(config)
         self.needs = frozenset({"drafts"} if config.reward == "outcome" else {"drafts", "gate"})  # type: ignore[misc]
+        self._measures: Mapping[str, float] = {}
 
     @property
     def trains_attempts(self) -> bool:
@@ -69,6 +73,7 @@ class CPPO(Objective):
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.draft_of is not None
+        self._measures = plan_shares(group)
         whole = self.config.solver_scope == "group"
         peers = [(ATTEMPT, None if whole else parent) for parent in group.draft_of.tolist()]
         return self.config.solver_weight * compare_with_peers(group.rewards, peers, self.config.std)
@@ -92,6 +97,26 @@ class CPPO(Objective):
             return accepted
         outcomes = plan_outcomes(group, kind)
         return outcomes if accepted is None else accepted * outcomes
+
+    def measures(self) -> Mapping[str, float]:
+        """Those of `plan_shares`."""
+        return self._measures
+
+
+def plan_shares(group: ScoredGroup) -> Mapping[str, float]:
+    """Shares of the group's plans, as far as they are known. `duplicates`: two methods are the same but for case,
+    punctuation and white space; `solved`: an attempt passed (R_out > 0). With a gate beside attempts, the four parts by
+    J and R_out: `accepted_solved` (the density of R_plan), `accepted_failed`, `rejected_solved`, `rejected_failed`."""
+    methods = [read_plan(draft.rollout.text, len(ascii_uppercase)).methods for draft in group.drafts]
+    found = {"duplicates": [has_duplicate(own) for own in methods]}
+    if group.draft_of is not None and len(set(group.draft_of.tolist()) - {-1}) == len(group.drafts):
+        solved = plan_outcomes(group) > 0
+        found["solved"] = solved.tolist()
+        if "gate" in group.parts:
+            accepted = np.asarray(group.parts["gate"]["accepted"], bool)
+            for name, own in (("accepted", accepted), ("rejected", ~accepted)):
+                found |= {f"{name}_solved": (own & solved).tolist(), f"{name}_failed": (own & ~solved).tolist()}
+    return {name: sum(own) / len(own) for name, own in found.items() if own}
 
 
 def plan_outcomes(group: ScoredGroup, kind: str = "product") -> Float64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.objectives import ScoredGroup, build
-from raypoly.objectives.cppo import CPPO, plan_outcomes
+from raypoly.objectives.cppo import CPPO, plan_outcomes, plan_shares
 from raypoly.preflight import check_config
 from raypoly.settings import load
 from raypoly.values import Draft, Rollout
@@ -52,6 +53,22 @@ def test_the_order_of_attempts_is_the_groups_not_the_tuples() -> None:
     for place in (0, 1):
         mine = objective.compute(mixed)[mixed.draft_of == place]
         np.testing.assert_array_equal(mine, objective.compute(plain)[3 * place : 3 * place + 3])
+
+
+def test_the_shares_of_plans_are_those_of_the_four_parts() -> None:
+    objective = build("cppo")
+    objective.valued(group([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 0, 0]], [1, 1, 0, 1]))
+    parts = {"accepted_solved": 0.5, "accepted_failed": 0.25, "rejected_solved": 0.25, "rejected_failed": 0.0}
+    assert objective.measures() == {"duplicates": 0.0, "solved": 0.75, **parts}
+
+
+def test_shares_that_are_not_known_are_left_out() -> None:
+    same = Draft(Rollout(NOTHING, NOTHING, np.zeros(0, np.float32), "A: Sort.\nB: sort\n", "stop", 0, 0), "plan")
+    none = np.zeros(0, np.int32)
+    parts = {"gate": {"p": np.ones(2), "accepted": np.ones(2, bool)}}
+    warm_up = ScoredGroup(np.zeros(0), parts=parts, drafts=(PLAN, same), draft_of=none)
+    assert plan_shares(warm_up) == {"duplicates": 0.5}
+    assert set(plan_shares(replace(group([[1], [0]], [1, 1]), parts={}))) == {"duplicates", "solved"}
 
 
 def test_a_region_of_weight_zero_has_no_rows() -> None:
