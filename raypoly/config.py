@@ -117,6 +117,13 @@ class WarmStartConfig(Section):
     batch_size: int = Field(128, ge=1, description="Solutions in a supervised step.")
     lr: float = Field(3e-3, gt=0, description="Peak learning rate (cosine to zero).")
     wrong_fraction: float = Field(0.7, ge=0, lt=1, description="Share of solutions that are wrong on purpose.")
+    planned: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of solutions, right and wrong alike, that are shown behind a method of their strategy, as "
+        "the program `tuple` shows one: such a model can follow a plan, and not make one (docs/cppo.md).",
+    )
 
 
 class ProblemsConfig(Section):

@@ -93,8 +93,8 @@ class Objective(ABC):
     loss: ClassVar[str | None] = None
     """The only loss that fits these advantages; None if any does."""
     program: ClassVar[str | None] = None
-    """The program (`raypoly.programs`) that it trains with; None for any. Evaluations use `direct` unless the config
-    names a program."""
+    """The program (`raypoly.programs`) that it trains with; None for any. If it samples nothing, the config may name
+    another one that samples nothing. Evaluations use `direct` unless the config names a program."""
     reads_rewards: ClassVar[bool] = True
     """Whether advantages depend on rewards. If not, none are asked for: they are unknown in the rows of metrics."""
     loss_defaults: ClassVar[Mapping[str, Any]] = {}

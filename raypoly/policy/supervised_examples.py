@@ -2,6 +2,7 @@
 
 A base model knows many strategies, prefers one, and is often wrong. So are the examples: each is a right or a
 deliberately wrong solution of a training puzzle, by a strategy drawn with skewed frequencies. Budgets play no part.
+With `warm_start.planned` a share of them is shown behind a method of their strategy.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from raypoly.config import WarmStartConfig
 from raypoly.problems.puzzles import puzzle_by_words
 from raypoly.problems.puzzles.puzzle_language import Puzzle
 from raypoly.problems.puzzles.puzzle_mistakes import render_mistake
+from raypoly.problems.puzzles.puzzle_plans import method
 from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
+from raypoly.programs.tuple_prompts import solver_prompt
 from raypoly.seeds import derive
-from raypoly.values import Int32
+from raypoly.values import Int32, Problem, TestSuite
 
 EOS, PAD = "<|eos|>", "<|pad|>"
 FREQUENCIES = {
@@ -36,8 +39,8 @@ FREQUENCIES = {
 
 RESPONSE_TOKENS = 56
 """Longest response that is shown, end-of-sequence token left out."""
-WIDTH = 96
-"""Tokens of an encoded row: the longest prompt, the longest response, and the end of sequence fit."""
+WIDTH = 128
+"""Tokens of an encoded row: the longest prompt, with a method, the longest response, and the end of sequence fit."""
 IGNORED = -100
 """The label of a position that has no loss (PyTorch's convention)."""
 
@@ -50,22 +53,33 @@ class Example:
     response: str
 
 
-def tokenizer_texts(puzzles: Sequence[Puzzle]) -> list[str]:
-    """What the tokenizer is trained on: every prompt with a right solution by each strategy."""
-    return [
-        puzzle.prompt + render_solution(puzzle, strategy, random.Random(derive("tokenizer", puzzle.words, strategy)))
-        for puzzle in puzzles
-        for strategy in STRATEGIES
-    ]
+def tokenizer_texts(puzzles: Sequence[Puzzle], planned: bool = False) -> list[str]:
+    """What the tokenizer is trained on: every prompt with a right solution by each strategy; if `planned`, also every
+    prompt with a method of each."""
+    seeds = [(it, strategy, derive("tokenizer", it.words, strategy)) for it in puzzles for strategy in STRATEGIES]
+    texts = [it.prompt + render_solution(it, strategy, random.Random(seed)) for it, strategy, seed in seeds]
+    if planned:
+        texts += [_planned_prompt(it, strategy, random.Random(seed)) for it, strategy, seed in seeds]
+    return texts
 
 
 def make_example(puzzles: Sequence[Puzzle], config: WarmStartConfig, index: int) -> Example:
-    """Example `index` of the supervised stream: it depends on `config.seed` and `index` alone."""
+    """Example `index` of the supervised stream: it depends on the config and `index` alone. `config.planned` changes
+    its prompt, and nothing else."""
     rng = random.Random(derive(config.seed, "warm start example", index))
     puzzle = rng.choice(puzzles)
     strategy = rng.choices(STRATEGIES, weights=[FREQUENCIES[name] for name in STRATEGIES])[0]
     write = render_mistake if rng.random() < config.wrong_fraction else render_solution
-    return Example(puzzle.prompt, write(puzzle, strategy, rng))
+    response = write(puzzle, strategy, rng)
+    own = random.Random(derive(config.seed, "warm start method", index))
+    prompt = _planned_prompt(puzzle, strategy, own) if own.random() < config.planned else puzzle.prompt
+    return Example(prompt, response)
+
+
+def _planned_prompt(puzzle: Puzzle, strategy: str, rng: random.Random) -> str:
+    """What the solver of the program `tuple` sees behind a method of this strategy."""
+    problem = Problem(puzzle.words, puzzle.prompt, "f", TestSuite("none", ""), answer="completion")
+    return solver_prompt(problem, method(puzzle, strategy, rng))
 
 
 def encode(tokenizer: Tokenizer, examples: Sequence[Example], width: int = WIDTH) -> tuple[Int32, Int32]:

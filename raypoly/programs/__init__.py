@@ -15,7 +15,7 @@ from typing import Any
 from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.plugins import load_configured_plugin
+from raypoly.plugins import load_configured_plugin, load_plugin
 from raypoly.programs.program import Ask, Program, ProgramConfig
 
 KNOWN: Mapping[str, str] = {
@@ -29,6 +29,7 @@ KNOWN: Mapping[str, str] = {
     "plan_search": "raypoly.programs.plan_search:PlanSearch",
     "repair": "raypoly.programs.repair:Repair",
     "given": "raypoly.programs.given:Given",
+    "gold_plans": "raypoly.programs.gold_plans:GoldPlans",
 }
 
 __all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_run"]
@@ -48,12 +49,17 @@ def name_of_run(config: Config) -> str:
     """
     wanted = objectives.of_run(config).program
     given = config.program.name
-    if wanted is not None and given not in (None, wanted):
+    if wanted is not None and given not in (None, wanted) and any(_samples(name) for name in (wanted, given)):
         raise UsageError(
             f"objective.name={config.objective.name} trains with program.name={wanted}, not with program.name={given}: "
             "leave program.name out."
         )
     return given or wanted or "direct"
+
+
+def _samples(name: str) -> bool:
+    sampling: bool = load_plugin(name, KNOWN, "program.name").samples
+    return sampling
 
 
 def of_run(config: Config) -> Program:

@@ -79,6 +79,7 @@ class GivenConfig(ProgramConfig):
 class Given(Program):
     Config = GivenConfig
     config: GivenConfig
+    samples = False
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
         if _RESPONSES not in problem.metadata:
@@ -86,10 +87,6 @@ class Given(Program):
                 f"{problem.id} is no problem of program.rows={self.config.rows}, so nothing is given for it."
             )
         return [Ask(problem.prompt, ATTEMPT, text=said) for said in json.loads(problem.metadata[_RESPONSES])]
-
-    @property
-    def samples(self) -> bool:
-        return False
 
     def check(self, attempts: int) -> None:
         for problem in self.own_problems():

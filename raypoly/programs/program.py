@@ -56,6 +56,8 @@ class Program(ABC):
     """One way to ask for rollouts. Subclasses write `ask`."""
 
     Config: ClassVar[type[ProgramConfig]] = ProgramConfig
+    samples: ClassVar[bool] = True
+    """Whether anything is sampled. If not, every ask has a text, nothing is run, and no engine starts to train."""
 
     def __init__(self, config: ProgramConfig) -> None:
         self.config = config
@@ -92,11 +94,6 @@ class Program(ABC):
     def planned_attempts(self, attempts: int) -> int:
         """N, or 0 for a program that solves nothing."""
         return attempts
-
-    @property
-    def samples(self) -> bool:
-        """Whether anything is sampled. If not, every ask has a text, and no engine starts to train with it."""
-        return True
 
     def own_problems(self) -> Sequence[Problem] | None:
         """The training problems, in place of those of `problems.source`. Default: None, the program brings none."""

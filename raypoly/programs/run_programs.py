@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from raypoly.config import Config
@@ -20,12 +21,12 @@ from raypoly.problems.public_tests import set_apart
 from raypoly.programs import KNOWN, Program, build, name_of_run, of_run
 from raypoly.programs.program import checked_asks
 from raypoly.settings import parse_value
-from raypoly.values import Split
+from raypoly.values import Split, TestSuite
 
 
 def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
     """The problems of `problems.source` as the run's programs need them: with the program's own ones to train on, if it
-    brings some, and `with_public_tests`.
+    brings some, and `with_public_tests`. A program that samples nothing trains without tests, since nothing is run.
 
     Raises `UsageError` where a problem would be in two splits.
     """
@@ -35,6 +36,9 @@ def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
         check_apart(splits, "give it another name in program.rows, if it is another problem")
         said = json.dumps([problem_set.hash, program.content])
         problem_set = ProblemSet(splits, hashlib.sha256(said.encode()).hexdigest())
+    if not program.samples:
+        train = [replace(it, tests=TestSuite("none", "")) for it in problem_set.splits["train"]]
+        problem_set = ProblemSet({**problem_set.splits, "train": train}, problem_set.hash)
     return with_public_tests(problem_set, config)
 
 

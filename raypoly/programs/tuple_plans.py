@@ -7,7 +7,6 @@ sees the problem and its own method alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from string import ascii_uppercase
 from typing import Literal
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from pydantic import Field
 from raypoly.errors import UsageError
 from raypoly.programs.plan_contract import read_plan
 from raypoly.programs.program import Ask, Program, ProgramConfig
-from raypoly.programs.prompt_writing import own_prompt, shown, with_instruction
+from raypoly.programs.tuple_prompts import plan_prompt, solver_prompt
 from raypoly.values import Draft, Problem
 
 
@@ -45,7 +44,8 @@ class TuplePlans(Program):
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
         config = self.config
         if not drafts:
-            return [Ask(self._plan_prompt(problem), "plan", self._plans(attempts), max_tokens=config.plan_tokens)]
+            prompt = plan_prompt(problem, config.methods, config.plan_template, self.render)
+            return [Ask(prompt, "plan", self._plans(attempts), max_tokens=config.plan_tokens)]
         if not config.solve:
             return []
         return [self._attempt(problem, *found) for found in self._methods(drafts, attempts)]
@@ -89,7 +89,7 @@ class TuplePlans(Program):
 
     def _attempt(self, problem: Problem, number: int, method: str | None) -> Ask:
         if method is not None:
-            return Ask(with_instruction(problem, f"Use this method: {shown(method)}"), parent=number)
+            return Ask(solver_prompt(problem, method), parent=number)
         return self._without_method(problem, number)
 
     def _without_method(self, problem: Problem, parent: int | None) -> Ask:
@@ -100,14 +100,3 @@ class TuplePlans(Program):
 
     def _plans(self, attempts: int) -> int:
         return attempts // self.config.methods if self.config.history == "joint" else attempts
-
-    def _plan_prompt(self, problem: Problem) -> str:
-        marks = ", ".join(f"{label}:" for label in ascii_uppercase[: self.config.methods])
-        return own_prompt(
-            problem,
-            "plan",
-            self.config.plan_template,
-            self.render,
-            methods=str(self.config.methods),
-            labels=marks,
-        )

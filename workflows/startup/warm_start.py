@@ -39,8 +39,9 @@ from raypoly.policy.supervised import SupervisedTrainer
 from raypoly.policy.supervised_examples import Recipe, tokenizer_texts
 from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder, tokenizer_from_json
 from raypoly.problems import ProblemSet
-from raypoly.problems.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_solutions
+from raypoly.problems.puzzles import puzzle_language, puzzle_mistakes, puzzle_of, puzzle_plans, puzzle_solutions
 from raypoly.problems.puzzles.puzzle_language import Puzzle
+from raypoly.programs import prompt_writing, tuple_prompts
 from raypoly.reports.tables import duration
 
 BLOCK = 2048
@@ -93,6 +94,9 @@ def _key(config: WarmStartConfig, puzzles: list[Puzzle]) -> str:
         puzzle_language,
         puzzle_solutions,
         puzzle_mistakes,
+        puzzle_plans,
+        prompt_writing,
+        tuple_prompts,
     ):
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()
@@ -156,7 +160,7 @@ def _print_lines_of(inbox: Any, say: Callable[[str], None]) -> Iterator[None]:
 
 def _train(config: WarmStartConfig, puzzles: list[Puzzle], inbox: Any, storage: str) -> None:
     """Train on any node, into the inbox: data tasks and one worker, two CPUs in all. `storage`: a folder here."""
-    tokenizer = build_tokenizer(tokenizer_texts(puzzles))
+    tokenizer = build_tokenizer(tokenizer_texts(puzzles, config.planned > 0))
     recipe = Recipe(config, tuple(puzzle.words for puzzle in puzzles), tokenizer.backend_tokenizer.to_str())
     trainer = TorchTrainer(
         _worker,

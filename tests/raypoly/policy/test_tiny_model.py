@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -25,8 +27,11 @@ from raypoly.policy.supervised_examples import (
 )
 from raypoly.policy.tiny_model import CONTEXT, build_model, build_tokenizer, save_folder
 from raypoly.problems.puzzles.puzzle_language import all_puzzles
+from raypoly.problems.puzzles.puzzle_solutions import render_solution
+from raypoly.strategies.planned_strategy import planned_strategy
 
 PUZZLES = all_puzzles()
+BY_PROMPT = {puzzle.prompt: puzzle for puzzle in PUZZLES}
 
 
 @cache
@@ -84,6 +89,51 @@ def test_examples_repeat_by_index_and_a_share_does_not_parse() -> None:
     outcomes = Counter(parses(example.prompt + example.response) for example in examples)
     assert 0.05 < outcomes[False] / 1000 < 0.3
     assert sum(FREQUENCIES.values()) == pytest.approx(1.0)
+
+
+def test_without_planned_solutions_the_warm_start_is_what_it_was() -> None:
+    """Examples, tokenizer and batches of the warm start before it knew of plans."""
+    examples = [make_example(PUZZLES, WarmStartConfig(seed=3), index) for index in range(2000)]
+    assert digest(examples) == "5090915ceefe3f5db458e85c0c8194d0949e455caedd2f43863fb380b3f536b4"
+    assert digest(tokenizer_texts(PUZZLES)) == "ed5c326f4c8acd51b64cbc4d53652e56d3723f6425fb0eb98bd48b4b97e782e5"
+    assert encode(tokenizer().backend_tokenizer, examples)[0][:, 96:].max() == tokenizer().pad_token_id
+
+
+def test_a_wider_row_gives_the_same_update() -> None:
+    examples = [make_example(PUZZLES, WarmStartConfig(), index) for index in range(8)]
+    models = [build_model(len(tokenizer()), 0) for _ in range(2)]
+    for model, width in zip(models, (96, WIDTH), strict=True):
+        SupervisedTrainer(model, WarmStartConfig()).step(*encode(tokenizer().backend_tokenizer, examples, width))
+    assert all(torch.equal(a, b) for a, b in zip(*(model.parameters() for model in models), strict=True))
+
+
+def test_a_share_of_solutions_is_shown_behind_a_method_of_their_strategy() -> None:
+    config = WarmStartConfig(planned=0.6, wrong_fraction=0.0)
+    words = build_tokenizer(tokenizer_texts(PUZZLES, planned=True))
+    followed = planned = 0
+    for index in range(1000):
+        example, plain = (
+            make_example(PUZZLES, config, index),
+            make_example(PUZZLES, WarmStartConfig(wrong_fraction=0.0), index),
+        )
+        assert example.response == plain.response, "only the prompt changes"
+        before, _, own = example.prompt.rpartition("# ")
+        assert f"# {own}" == plain.prompt
+        assert len(words(example.prompt + example.response).input_ids) < WIDTH
+        if before:
+            planned += 1
+            strategy = planned_strategy(before)
+            assert before.startswith("# Use this method: ")
+            puzzle = BY_PROMPT[plain.prompt]
+            followed += example.response in {
+                render_solution(puzzle, strategy or "", random.Random(s)) for s in range(60)
+            }
+    assert 0.55 < planned / 1000 < 0.65
+    assert followed == planned
+
+
+def digest(said: object) -> str:
+    return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 def parses(program: str) -> bool:
