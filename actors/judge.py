@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ import numpy as np
 import ray
 
 from actors.calls import LOST, START, CallContext, result
+from actors.replaced_actor import ReplacedActor
 from actors.watched import Pulse, Watched, all_stacks
 from raypoly.config import JudgeConfig
 from raypoly.errors import RaypolyError
@@ -152,7 +153,7 @@ class JudgeActor(Watched):
                 ray.kill(ray.get_runtime_context().current_actor)
 
 
-class JudgeClient:
+class JudgeClient(ReplacedActor):
     """One judge actor. Raises `JudgeUnavailable` and `JudgeRefused` as the judge does."""
 
     def __init__(
@@ -167,14 +168,11 @@ class JudgeClient:
     ) -> None:
         """`run` names who asks, the same at each start of a run; `spent` says what it has spent so far in US dollars;
         `on_use` is called with the usage of each question."""
+        super().__init__("judge", context)
         self._config, self._options, self._idle_seconds = config, options, idle_seconds
         self._spent, self._on_use = spent, on_use
-        self._context = context or CallContext()
         self._shared = is_shared(config)
         self._name = run or uuid.uuid4().hex[:12]
-        self._actor: Any = None
-        self._started = 0
-        self._lock = asyncio.Lock()
 
     async def start(self) -> None:
         """Start or find the actor and build the judge in it. Raises `UsageError` where the config names none.
@@ -222,15 +220,10 @@ class JudgeClient:
         stats: dict[str, Any] = await self._call("judge stats", lambda actor: actor.stats.remote())
         return stats
 
-    @property
-    def actors(self) -> dict[str, Any]:
-        """The actor's handle by its name."""
-        return {} if self._actor is None else {"judge": self._actor}
-
     def stop(self) -> None:
         """End the actor, but for a shared one, which others may be asking."""
-        if self._actor is not None and not self._shared:
-            ray.kill(self._actor)
+        if not self._shared:
+            super().stop()
 
     def _terms(self, fresh: bool) -> QuestionTerms:
         return QuestionTerms(self._config.budget_usd, self._spent(), fresh)
@@ -244,9 +237,8 @@ class JudgeClient:
         return found
 
     def _own_actor(self) -> Any:
-        name = "judge" if self._started == 1 else f"judge-{self._started}"
         options = {"max_concurrency": _WAITING, **self._options}
-        return ray.remote(JudgeActor).options(name=name, **options).remote(self._config, _GROUPS_AT_ONCE)
+        return ray.remote(JudgeActor).options(name=self._next_name, **options).remote(self._config, _GROUPS_AT_ONCE)
 
     def _shared_actor(self, keys: Mapping[str, str]) -> Any:
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
@@ -262,27 +254,6 @@ class JudgeClient:
         }
         groups = max(_SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
         return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
-
-    async def _call(self, stage: str, ask: Callable[[Any], Awaitable[T]]) -> T:
-        async with self._lock:
-            if self._actor is None:
-                await self.start()
-        while True:
-            generation = self._started
-            try:
-                with self._context.in_flight.waiting(stage, "judge", self._actor):
-                    return await result(ask(self._actor))
-            except LOST as error:
-                await self._replace(generation, error)
-
-    async def _replace(self, generation: int, error: BaseException) -> None:
-        """A new actor, once for all the calls that the old one took with it."""
-        async with self._lock:
-            if self._started == generation:
-                if not self._shared:
-                    ray.kill(self._actor)
-                await self._context.retries.again("The judge", error)
-                await self.start()
 
 
 def _count_work(terms: QuestionTerms, work: Callable[[], T]) -> Callable[[], JudgeAnswer[T]]:

@@ -41,6 +41,8 @@ class GroupStage(ABC):
     Then engines that share the device sleep, one group runs at a time, and before the step's first update."""
     columns: ClassVar[Mapping[str, pa.DataType]] = {"value": pa.float64()}
     """The part's Arrow columns. `run` returns the values of a single column, or a mapping of several."""
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """Columns of numbers of which some rows may have none: NaN there, null in files, left out of means."""
 
     def __init__(self, config: Config, objective: Objective) -> None:
         self.config, self.objective = config, objective
@@ -82,7 +84,8 @@ class GroupStage(ABC):
         mean of each numeric column."""
         rows = self.encode(part, 1 if self.axis == "group" else _length(part))
         numeric = [name for name, kind in self.columns.items() if not pa.types.is_string(kind)]
-        return {name: float(np.mean(rows.column(name).to_numpy(zero_copy_only=False))) for name in numeric}
+        known = {name: rows.column(name).drop_null().to_numpy(zero_copy_only=False) for name in numeric}
+        return {name: float(np.mean(values)) for name, values in known.items() if values.size}
 
     def rows(self, group: Group) -> int:
         """How many rows the stage's part of a group has: N, or D for `axis` draft and for a group without attempts."""
@@ -99,11 +102,12 @@ class GroupStage(ABC):
             shape = {name: len(column) for name, column in values.items()}
             raise UsageError(f"The stage {self.name} must give {size} values of {[*self.columns]}, gave {shape}.")
         try:
-            arrays = [pa.array(values[name], kind) for name, kind in self.columns.items()]
+            arrays = [pa.array(values[n], kind, from_pandas=n in self.optional) for n, kind in self.columns.items()]
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UsageError(f"The stage {self.name} gave a part that does not fit its columns: {error}.") from error
-        for array in arrays:
-            if array.null_count or (pa.types.is_floating(array.type) and not np.all(np.isfinite(array.to_numpy()))):
+        for name, array in zip(self.columns, arrays, strict=True):
+            missing, known = array.null_count and name not in self.optional, array.drop_null()
+            if missing or (pa.types.is_floating(array.type) and not np.all(np.isfinite(known.to_numpy()))):
                 raise UsageError(f"The stage {self.name} gave a value that is no number: raise Unknown instead.")
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 

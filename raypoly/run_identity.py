@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from raypoly.config import Config, Section
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.gates.gate_folder import with_gate_hash
 from raypoly.gguf_models import with_sha256
 from raypoly.run_folder import explain_unusable, open_leased, run_location
 from raypoly.store import Lease, Store, open_store
@@ -57,7 +58,8 @@ class RunDirectory:
 
     location: Location
     config: Config
-    """As given, with the horizon of the learning rate's decay and the hash of a model in a GGUF file filled in."""
+    """As given, with the horizon of the learning rate's decay filled in, and the hashes of a gate and of a model in a
+    GGUF file."""
     resumes: bool
     """Whether it already holds a run."""
     changes: tuple[Change, ...]
@@ -114,7 +116,7 @@ def resolve_run(config: Config) -> RunDirectory:
     Raises `UsageError` if the place can't be used or holds something other than a run, and for keys that differ from
     the run's first start but may not.
     """
-    config = config.model_copy(update={"model": with_sha256(config.model)})
+    config = config.model_copy(update={"model": with_sha256(config.model), "gate": with_gate_hash(config.gate)})
     objective = config.objective.name.rpartition(":")[2].replace("/", "-")
     options = storage_options(config)
     location = run_location(

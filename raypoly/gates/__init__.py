@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.config import Config
-from raypoly.gates.gate import Gate, GateConfig
+from raypoly.gates.base_gate import Gate, GateAnswers, GateConfig
 from raypoly.plugins import load_configured_plugin
 
-KNOWN: Mapping[str, str] = {"contract": "raypoly.gates.contract:ContractGate"}
+KNOWN: Mapping[str, str] = {
+    "contract": "raypoly.gates.contract:ContractGate",
+    "model": "raypoly.gates.model_gate:ModelGate",
+}
 
-__all__ = ["KNOWN", "Gate", "GateConfig", "build", "of_run"]
+__all__ = ["KNOWN", "Gate", "GateAnswers", "GateConfig", "build", "of_run"]
 
 
 def build(name: str, **params: Any) -> Gate:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from raypoly.gates.gate import Gate
+from raypoly.gates.base_gate import Gate
 from raypoly.programs.plan_contract import read_plan
 from raypoly.values import Draft, Float64, Problem
 

@@ -9,7 +9,6 @@ Text that a model wrote is shown with its marks of a chat taken apart: it can't 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -40,23 +39,24 @@ def own_prompt(problem: Problem, name: str, file: str | None, render: Render, **
     if file is not None:
         return from_file(problem, file, f"program.{name}_template", render, **values)
     template = _beside(f"{name}_completion" if problem.answer == "completion" else name)
-    return _filled(problem, template, render, values)
+    return fill_prompt(problem, template, render, **values)
 
 
 def from_file(problem: Problem, file: str, key: str, render: Render, **values: str) -> str:
     """The user's template, filled. `key`: its config key, for messages. Raises `UsageError` as `load_template`."""
-    return _filled(problem, _file(file, key), render, values)
+    return fill_prompt(problem, _file(file, key), render, **values)
+
+
+def fill_prompt(problem: Problem, template: PromptTemplate, render: Render, **values: str) -> str:
+    """The prompt of a template with the problem's `{statement}` and `{signature}`, and these values."""
+    parts = split_prompt(problem)
+    statement = parts.statement or problem.prompt
+    return template.prompt(render, statement=statement, signature=parts.signature, **values)
 
 
 def shown(text: str) -> str:
     """A model's text as prompts show it: trimmed, and without what a tokenizer would read as a mark of a chat."""
     return _CHAT_MARK.sub("< ", text).strip()
-
-
-def _filled(problem: Problem, template: PromptTemplate, render: Render, values: Mapping[str, str]) -> str:
-    parts = split_prompt(problem)
-    statement = parts.statement or problem.prompt
-    return template.prompt(render, statement=statement, signature=parts.signature, **values)
 
 
 @cache

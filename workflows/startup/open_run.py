@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from actors.calls import CallContext, InFlightCalls, Retries
+from actors.gate import GateClient
 from actors.generator import Generator
 from actors.judge import JudgeClient
 from actors.model_files import ModelFiles
@@ -25,11 +26,11 @@ from raypoly import objectives, problems, programs
 from raypoly.config import Config
 from raypoly.metrics.sinks import METRICS, TENSORBOARD, Sinks, open_sinks
 from raypoly.objectives import Objective
-from raypoly.preflight import asks_judge, refuse_asking_between
+from raypoly.preflight import refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
-from raypoly.problems.without_tests import require_tests, with_tests
+from raypoly.problems.without_tests import require_tests
 from raypoly.programs.planned_prompts import first_prompts
 from raypoly.programs.run_programs import check_first_asks, fit_problems, is_sampled
 from raypoly.run_identity import RunDirectory, problem_sets, run_id
@@ -54,6 +55,7 @@ from workflows.observers.run_judge_usage import RunJudgeUsage
 from workflows.observers.summary import Summary
 from workflows.startup.ray_cluster import actor_options, connect_ray, dashboard_url, joins_cluster, scorer_options
 from workflows.startup.resources import ActorResources, reserve_resources
+from workflows.startup.run_parts import RunParts
 from workflows.startup.starting_model import starting_model, with_copy_for_other_nodes
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
@@ -160,17 +162,16 @@ async def open_run(
         stack.push_async_callback(journal.close)
         lost = partial(shutdown.end_without_ray, flush=journal.flush, release=lease.release)
         stack.enter_context(RayLiveness(lambda why: lost(ray_gone(why))))
-        places = await reserve_resources(config, progress.note, samples)
+        parts = RunParts.of(config, stages, problem_set, samples)
+        places = await reserve_resources(config, progress.note, samples, parts.gate is not None)
         asking = [stage.name for stage in stages if stage.used and stage.turn == "learner"]
         refuse_asking_between(config, places.placement.sleeps, asking)
         usage = RunJudgeUsage(store)
-        services = _services(stack, directory, usage, model, journal, writer, places, progress.note, samples)
+        services = _services(stack, directory, usage, model, journal, writer, places, progress.note, parts)
         stack.push_async_callback(writer.close)
         observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
-        scoring = samples or bool(config.stages.own or with_tests(problem_set.splits["train"]))
-        judging = asks_judge(config) if samples else any(it.used and it.name == "judge" for it in stages)
-        progress.note(f"Starting {_parts(config, samples, scoring, judging)} ...")
-        await services.start(around, judging, scoring, places.placement.sleeps)
+        progress.note(f"Starting {parts.describe(config.generator.engine)} ...")
+        await services.start(around, parts.judging, parts.scoring, places.placement.sleeps)
         asked = partial(first_prompts, program, attempts=config.train.rollouts)
         problem_set = await fit_training_prompts(problem_set, config, services.generator.encode, progress.note, asked)
         await check_given(services.generator, config, problem_set.splits["train"], program)
@@ -209,14 +210,6 @@ async def _stopped_early(durability: RunDurability, shutdown: Shutdown, note: Ca
         await durability.stop_early(shutdown.seconds_left, note)
 
 
-def _parts(config: Config, samples: bool, scoring: bool, judging: bool) -> str:
-    """The parts of a run that start, for a person."""
-    started = {"learner": True, "engine": samples, "scorers": scoring, "judge": judging}
-    *first, last = [name for name, starts in started.items() if starts]
-    what = f"{', '.join(first)} and {last}" if first else last
-    return f"{what} ({config.generator.engine})" if samples else what
-
-
 def _services(
     stack: AsyncExitStack,
     directory: RunDirectory,
@@ -226,7 +219,7 @@ def _services(
     writer: CheckpointWriter,
     places: ActorResources,
     note: Callable[[str], None],
-    samples: bool,
+    parts: RunParts,
 ) -> Services:
     """The services, not started yet. The stack stops them."""
     config = directory.config
@@ -244,12 +237,19 @@ def _services(
     scorer = config.scorer.model_copy(update={"all_tests": all_tests})
     scorers = ScorerPool(scorer, scorer_options(config.scorer, places.cpus), context=context)
     generator = (
-        Generator(config, model, places.engine, context, places.placement) if samples else TokenizerOnly(config, model)
+        Generator(config, model, places.engine, context, places.placement)
+        if parts.samples
+        else TokenizerOnly(config, model)
     )
     learner = LearnerSession(config, model, journal, writer, places.rank, note, context)
+    gate = None
+    if parts.gate is not None:
+        files = with_copy_for_other_nodes(ModelFiles(parts.gate.folder))
+        gate = GateClient(parts.gate, files, places.gate, context)
+        stack.callback(gate.stop)
     for service in (judge, scorers, generator, learner):
         stack.callback(service.stop)
-    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context)
+    return Services(generator, learner, scorers, judge, SkippedGroups(config.run.max_set_aside, note), context, gate)
 
 
 def _observers(

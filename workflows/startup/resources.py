@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -28,6 +28,8 @@ NOTE_SECONDS = 30.0
 """Seconds between lines that say what a run waits for."""
 _FIRST_NOTE_SECONDS = 5.0
 """Seconds before the first one."""
+_GATE_SHARE = 0.1
+"""Of a GPU, for Ray's count: the gate's actor has so much of the one that it shares."""
 _OWN_CORE_SECONDS = 2.0
 """How long to wait for a core of the driver's node. If others have it, the driver does without."""
 
@@ -47,6 +49,8 @@ class ActorResources:
     """CPUs of an engine."""
     cpus: float = 0.0
     """CPUs of the cluster that are taken by all of this: they are no room for scorers."""
+    gated: bool = False
+    """Whether the actor of a gate has a part of each GPU's share; it lives on that of the learner's first rank."""
 
     def rank(self, index: int) -> dict[str, Any]:
         """Ray's options for the learner's rank with this index."""
@@ -56,10 +60,17 @@ class ActorResources:
         """Ray's options for the engine with this index."""
         return self._options(self.engine_cpus, index if self.placement.sleeps else self.ranks + index)
 
+    @property
+    def gate(self) -> dict[str, Any]:
+        """Ray's options for the actor of a gate's model. Bundles have no CPU for it."""
+        if not self.placement.on_gpu:
+            return replace(self, group=None).rank(0)
+        return {**self._options(0.0, 0), "num_gpus": _GATE_SHARE}
+
     def _options(self, cpus: float, bundle: int) -> dict[str, Any]:
         options: dict[str, Any] = {"num_cpus": cpus}
         if self.placement.gpu_share:
-            options["num_gpus"] = self.placement.gpu_share
+            options["num_gpus"] = self.placement.gpu_share * (1 - _GATE_SHARE * self.gated)
         elif self.gpus:  # an actor that asked for no GPU may see all of them
             options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
         if self.group is not None:
@@ -69,9 +80,11 @@ class ActorResources:
         return options
 
 
-async def reserve_resources(config: Config, note: Callable[[str], None], samples: bool = True) -> ActorResources:
+async def reserve_resources(
+    config: Config, note: Callable[[str], None], samples: bool = True, gated: bool = False
+) -> ActorResources:
     """Reserve a run's resources; wait for those that others have, or that an autoscaler brings. `note` tells of it.
-    `samples`: whether it has engines.
+    `samples`: whether it has engines; `gated`: whether a gate's model is asked.
 
     Ray frees them when this driver disconnects. Raises `UsageError` if the cluster will never have them.
     """
@@ -88,7 +101,7 @@ async def reserve_resources(config: Config, note: Callable[[str], None], samples
         )
     core = await _own_core() if shared else 0.0
     if not (placement.on_gpu or placement.sleeps):
-        return ActorResources(placement, gpus, cpus=core)
+        return ActorResources(placement, gpus, cpus=core, gated=gated)
     engine_cpus = _engine_cpus(config) if placement.on_gpu and shared else ACTOR_CPUS
     rank, engine = {"CPU": ACTOR_CPUS}, {"CPU": engine_cpus}
     pairs = [{"CPU": ACTOR_CPUS + engine_cpus}] * max(ranks, engines)  # as many of each on GPUs
@@ -99,7 +112,7 @@ async def reserve_resources(config: Config, note: Callable[[str], None], samples
     group = placement_group(bundles, strategy="PACK" if placement.on_gpu else "STRICT_PACK")
     await _until_ready(group, len(bundles), placement, note)
     cpus = core + sum(bundle["CPU"] for bundle in bundles)
-    return ActorResources(placement, gpus, group, ranks, engine_cpus, cpus)
+    return ActorResources(placement, gpus, group, ranks, engine_cpus, cpus, gated)
 
 
 async def _until_ready(group: PlacementGroup, size: int, placement: Placement, note: Callable[[str], None]) -> None:

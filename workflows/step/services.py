@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.calls import CallContext
+from actors.gate import GateClient
 from actors.generator import Generator
 from actors.judge import JudgeClient
 from actors.scorer_pool import ScorerPool
@@ -30,10 +31,15 @@ class Services:
     """Counts the groups whose tests can't be run."""
     context: CallContext
     """The retries and the calls in flight."""
+    gate: GateClient | None = None
+    """Of a gate that is a model; None in a run without one."""
 
     async def start(self, around: Around, judging: bool, scoring: bool, sleeps: bool) -> None:
         """Start the run's actors. `judging`: whether it asks its judge; `scoring`: whether any program is run;
-        `sleeps`: whether engine and learner share a device."""
+        `sleeps`: whether engine and learner share a device. The gate comes first: engines on its device measure the
+        free memory."""
+        if self.gate is not None:
+            await around("gate, started", self.gate.start())
         judge = [around("judge, started", self.judge.start())] if judging else []
         sandbox = [around("sandbox, started", self.scorers.start())] if scoring else []
         await asyncio.gather(*judge, *sandbox, self._policy(around, sleeps))
@@ -51,4 +57,5 @@ class Services:
 
     def actors(self) -> Mapping[str, Any]:
         """The actors there are now, by name."""
-        return {**self.generator.actors, **self.scorers.actors, **self.judge.actors, **self.learner.actors}
+        gate = {} if self.gate is None else self.gate.actors
+        return {**self.generator.actors, **self.scorers.actors, **self.judge.actors, **gate, **self.learner.actors}

@@ -73,13 +73,18 @@ def load_template(name: str, key: str = "problems.template", own: Path | None = 
         raise UsageError(
             f"{key}={name} can't be read ({reason}): name a text file, or one of none, {', '.join(OWN)}."
         ) from error
+    return read_template(text, name, f"{key}={name}")
+
+
+def read_template(text: str, name: str, where: str) -> PromptTemplate:
+    """The template that a text is. `where` it stands is for messages. Raises `UsageError` as `load_template`."""
     if "{statement}" not in text:
-        raise UsageError(f"{key}={name} has no {{statement}}: write it where the problem's text belongs.")
+        raise UsageError(f"{where} has no {{statement}}: write it where the problem's text belongs.")
     first, *rest = _ROLE.split(text)
     if not rest:
         return PromptTemplate(name, (("", text),))
     if first.strip():
-        raise UsageError(f"{key}={name} has text before its first <<role>>: nobody would say it.")
+        raise UsageError(f"{where} has text before its first <<role>>: nobody would say it.")
     return PromptTemplate(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
@@ -113,6 +118,11 @@ def chat_renderer(template: str, key: str = "problems.chat_template") -> Render:
     tokenizer = load_tokenizer(template, key)
     if not tokenizer.chat_template:
         raise UsageError(f"{key}={template} is a tokenizer without a chat template: name another, or {PLAIN}.")
+    return tokenizer_renderer(tokenizer)
+
+
+def tokenizer_renderer(tokenizer: Any) -> Render:
+    """Renders messages by the chat template that a tokenizer has."""
 
     def render(messages: Sequence[Mapping[str, Any]]) -> str:
         return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

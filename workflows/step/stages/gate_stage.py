@@ -16,12 +16,13 @@ from workflows.step.services import Services
 
 
 class GateStage(GroupStage):
-    """Its part has p and J of each draft."""
+    """Its part has p and J of each draft, and where a model was asked the probability of its two words together."""
 
     name = "gate"
     after = ()
     axis = "draft"
-    columns: ClassVar = {"p": pa.float64(), "accepted": pa.bool_()}
+    columns: ClassVar = {"p": pa.float64(), "accepted": pa.bool_(), "mass": pa.float64()}
+    optional = frozenset({"mass"})
 
     def __init__(self, config: Config, objective: Objective) -> None:
         super().__init__(config, objective)
@@ -34,5 +35,6 @@ class GateStage(GroupStage):
         return self.name in needed_stages(self.objective)
 
     async def run(self, group: Group, problem: Problem, services: Services) -> Any:
-        found = await self._gate.probabilities(problem, group.drafts, self._methods)
-        return {"p": found, "accepted": found >= self._gate.config.tau}
+        self._gate.model = services.gate
+        found = await self._gate.answers(problem, group.drafts, self._methods)
+        return {"p": found.p, "accepted": found.p >= self._gate.tau, "mass": found.mass}
