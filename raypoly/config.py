@@ -448,7 +448,8 @@ class GateSection(PluginSection):
 
     name: str = Field(
         "contract",
-        description="For objectives that pay plans: `contract` (what breaches nothing), or package.module:Class.",
+        description="For objectives that pay plans: `contract` (what breaches nothing), `model` (a small "
+        "language model says so; docs/cppo.md), or package.module:Class.",
     )
 
 
