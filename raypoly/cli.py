@@ -354,6 +354,16 @@ def experiment(
     run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)
 
 
+@app.command(hidden=True)
+def audit_plans(
+    overrides: Overrides = None, config: ConfigPath = None, least_pass: float = 0.0, least_density: float = 0.0
+) -> None:
+    """What `raypoly experiment` starts for an arm of `kind: audit`."""
+    from workflows.plan_audit import audit_plans as run
+
+    run(settings.load(config, overrides or [], lambda text: None), least_pass, least_density)
+
+
 @app.command(epilog=_REPORT_EXAMPLES)
 def report(
     runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False)] = None,

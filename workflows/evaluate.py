@@ -110,7 +110,7 @@ async def measure(
         "split": split,
         "samples": samples,
         "problems": len(problems) - len(first["set_aside"]),
-        "problem_set": opened.problems.hash,
+        "problem_set": opened.problems.source or opened.problems.hash,
         "weights": weights,
         "raypoly": __version__,
         **first,

@@ -68,18 +68,20 @@ class Start:
 
 @dataclass(frozen=True)
 class ArmComparison:
-    """Arms with as many steps: others are not to be compared."""
+    """Arms with as many steps: others are not to be compared. Or stages, which begin with each other's weights."""
 
-    steps: int
+    steps: int | None
+    """None for stages: each has its own."""
     arms: Sequence[Arm]
 
     @property
     def starts(self) -> Sequence[Start]:
         """The different ones, in the order of the arms. The same policy is measured by every arm of its seed, with the
-        same samples; the first one's numbers stand for it."""
+        same samples; the first one's numbers stand for it. An arm that is after another began with what that one's row
+        says."""
         starts: list[tuple[list[str], dict[int, RunResult]]] = []
         for arm in self.arms:
-            for run in arm.runs:
+            for run in (run for run in arm.runs if run.begins_with is None):
                 place = next((it for it in starts if _may_join(run, it[1])), None)
                 if place is None:
                     starts.append(place := ([], {}))
@@ -119,7 +121,8 @@ class ArmComparison:
 
 
 def began_alike(one: RunResult, other: RunResult) -> bool:
-    """Whether two runs of a seed began with the same policy, measured on the same problems in the same way."""
+    """Whether two runs of a seed began, or their chains did, with the same policy, measured on the same problems in the
+    same way."""
     return why_unlike(one, other) is None
 
 
@@ -132,12 +135,12 @@ def why_unlike(one: RunResult, other: RunResult) -> str | None:
     if one.start != other.start:
         keys = _different_keys(one.start, other.start)
         return f"{', '.join(keys)} {'differ' if len(keys) > 1 else 'differs'}"
-    mine, theirs = one.problems_before, other.problems_before
-    for name, what in (("weights", "began with other weights"), ("problem_set", "were measured on other problems")):
-        digests = {getattr(each, name) if each else None for each in (mine, theirs)}
-        if None not in digests and len(digests) > 1:
+    weights = (one.first_weights, other.first_weights)
+    sets = [each.problem_set if each else None for each in (one.problems_before, other.problems_before)]
+    for digests, what in ((weights, "began with other weights"), (sets, "were measured on other problems")):
+        if None not in digests and len(set(digests)) > 1:
             return f"they {what}"
-    if mine and theirs and mine.weights and theirs.weights:
+    if None not in weights or one.begins_with != other.begins_with:  # stages differ before: that is their point
         return None
     if one.before and other.before and one.before != other.before:
         return "they did not measure the same before training, and have no digests"
@@ -162,9 +165,12 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:
-    """Tables, by the arms' steps, in the order in which these appear."""
-    steps = dict.fromkeys(result.steps for result in results)
-    return [ArmComparison(count, _arms([result for result in results if result.steps == count])) for count in steps]
+    """Tables, by the arms' steps, in the order in which these appear; one table where arms are after each other."""
+    measured = [result for result in results if result.kind != "audit"]
+    if any(result.begins_with is not None for result in measured):
+        return [ArmComparison(None, _arms(measured))]
+    steps = dict.fromkeys(result.steps for result in measured)
+    return [ArmComparison(count, _arms([result for result in measured if result.steps == count])) for count in steps]
 
 
 def _arms(results: Sequence[RunResult]) -> Sequence[Arm]:

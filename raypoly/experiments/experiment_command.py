@@ -43,7 +43,7 @@ def run_experiment(
     `figures`: a folder for each panel and table as files for a paper.
 
     Raises `UsageError` before anything starts. When all other runs are done, raises `PausedTooLong` where a judge
-    stayed away from a run, and `RaypolyError` where one failed.
+    stayed away from a run, and `RaypolyError` where one failed, or an audit does not pass.
     """
     experiment = load_experiment(config)
     folder = folder_of(out, experiment.name)
@@ -64,7 +64,7 @@ def run_experiment(
     with at_work(folder, at_once), interruptible("Interrupted. The same command goes on from here."):
         ended = _run(runs, at_once, say)
         _report(experiment, folder, runs, beside, page, figures, say)
-    raise_outcome(ended)
+    raise_outcome(ended, refusals(runs))
 
 
 def show_power(
@@ -123,13 +123,24 @@ def _report(
         say(f"{len(write_experiment_figures(results, figures))} files of figures and tables: {figures}")
 
 
-def raise_outcome(ended: Iterable[TrainingExit]) -> None:
-    """Raise `RaypolyError` where a run failed or stopped early, else `PausedTooLong` where a judge stayed away."""
+def refusals(runs: Iterable[PlannedRun]) -> list[str]:
+    """A sentence for each audit that does not pass."""
+    audits = [(run.name, audit) for run in runs if (audit := run.audit) is not None and not audit.passes]
+    return [
+        f"{name} does not pass: {audit}. Nothing after it is started: go back to {audit.go_back_to}."
+        for name, audit in audits
+    ]
+
+
+def raise_outcome(ended: Iterable[TrainingExit], refused: Sequence[str] = ()) -> None:
+    """Raise `RaypolyError` where a run failed or stopped early, or an audit is `refused`, else `PausedTooLong` where a
+    judge stayed away."""
     names: dict[str, list[str]] = {}
     for each in ended:
         names.setdefault(each.outcome, []).append(each.run.name)
     words = {"failed": "failed", "stopped": "stopped early", "paused": "paused for a judge that stayed away"}
     what = "; ".join(f"{', '.join(names[outcome])} {said}" for outcome, said in words.items() if outcome in names)
-    if what:
-        kind = PausedTooLong if set(names) <= {"finished", "paused"} else RaypolyError
-        raise kind(f"{what}. The same command goes on with what is not finished.")
+    said = [f"{what}. The same command goes on with what is not finished."] if what else []
+    if said or refused:
+        waits = set(names) <= {"finished", "paused"} and not refused
+        raise (PausedTooLong if waits else RaypolyError)("\n".join([*said, *refused]))

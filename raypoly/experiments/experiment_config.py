@@ -3,6 +3,7 @@
     arms:
       grpo: {objective.name: grpo}
       poly_epo_floor: {objective.name: poly_epo, objective.floor: 0.1, steps: 20, seeds: [0]}
+      longer: {after: grpo, steps: 40}                    # begins with the weights of grpo, of the same seed
 
 Every mistake is a `UsageError` of one sentence.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
 
@@ -39,6 +41,7 @@ def _folders_name(name: str) -> str:
 
 _Name = Annotated[str, AfterValidator(_folders_name)]
 Seeds = Annotated[tuple[StrictInt, ...], AfterValidator(_once_each)]
+Kind = Literal["train", "evaluate", "audit"]
 
 
 class ArmConfig(Section):
@@ -47,6 +50,14 @@ class ArmConfig(Section):
     model_config = ConfigDict(extra="allow", frozen=True)
     steps: StrictInt | None = Field(None, ge=0, description="Short for train.steps.")
     seeds: Seeds | None = Field(None, description="This arm's own seeds. Default: the experiment's.")
+    after: str | None = Field(None, description="The arm whose weights, of the same seed, this one begins with.")
+    kind: Kind = Field(
+        "train", description="`evaluate` measures once, `audit` looks at plans (docs/cppo.md): both update nothing."
+    )
+    least_pass: float = Field(0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed.")
+    least_density: float = Field(
+        0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed and were accepted."
+    )
 
     @model_validator(mode="after")
     def _has_keys_of_the_config(self) -> ArmConfig:
@@ -55,6 +66,17 @@ class ArmConfig(Section):
                 raise ValueError(f"write section.key: value, such as objective.name: grpo, and not {key}: {value}")
         if self.steps is not None and "train.steps" in self.sets:
             raise ValueError("give steps or train.steps, not both")
+        if self.kind != "train" and (self.steps is not None or "train.steps" in self.sets):
+            raise ValueError(f"kind: {self.kind} has no steps, since it updates nothing")
+        if self.kind != "audit" and (self.least_pass or self.least_density):
+            raise ValueError("least_pass and least_density are of kind: audit")
+        return self._begins_once()
+
+    def _begins_once(self) -> ArmConfig:
+        if self.after is not None and "model.path" in self.sets:
+            raise ValueError("give after or model.path, not both: each says what it begins with")
+        if self.after is None and self.kind == "audit":
+            raise ValueError("kind: audit looks at another arm's weights: say after")
         return self
 
     @property
@@ -90,6 +112,29 @@ class ExperimentConfig(Section):
         for name in self.arms:
             _folders_name(name)
         return self
+
+    @model_validator(mode="after")
+    def _every_arm_begins_with_another(self) -> ExperimentConfig:
+        for name, arm in self.arms.items():
+            if arm.after is None:
+                continue
+            if arm.after not in self.arms:
+                raise ValueError(f"arm {name} is after {arm.after}, which is none of {', '.join(self.arms)}")
+            if missing := [seed for seed in self.seeds_of(name) if seed not in self.seeds_of(arm.after)]:
+                raise ValueError(
+                    f"arm {name} has seed {missing[0]}, and {arm.after}, whose weights it begins with, has not"
+                )
+        try:
+            _ = self.in_order
+        except CycleError as error:
+            raise ValueError(f"the arms {', '.join(error.args[1][:-1])} are after each other") from error
+        return self
+
+    @property
+    def in_order(self) -> Sequence[str]:
+        """The arms, each behind the one whose weights it begins with."""
+        before = {name: [arm.after] if arm.after else [] for name, arm in self.arms.items()}
+        return list(TopologicalSorter(before).static_order())
 
     def seeds_of(self, arm: str) -> Sequence[int]:
         return self.arms[arm].seeds or self.seeds

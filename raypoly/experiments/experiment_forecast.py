@@ -34,7 +34,7 @@ class _ArmCost:
     """Of one arm's runs."""
 
     def __init__(self, runs: Sequence[PlannedRun], device: Device) -> None:
-        self.config, self.count = runs[0].config, len(runs)
+        self.config, self.count = runs[0].checked_config, len(runs)
         self.counts, self.notes = planned_problems(self.config)
         self.hours = run_hours(self.config, device, self.counts)
         step = forecast_judge(self.config)

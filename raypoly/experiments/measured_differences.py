@@ -57,6 +57,8 @@ def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
             pairs = [(mine.problems_after, theirs.problems_after) for mine, theirs in comparison.pairs(arm)]
             yield from _measured(arm, comparison.arms[0].name, measure, pairs)
     for arm in comparison.arms:
+        if not any(run.steps for run in arm.runs):  # measured once
+            continue
         for measure in comparison.measures:
             pairs = [(run.problems_after, run.problems_before) for run in arm.runs]
             yield from _measured(arm, BEFORE, measure, pairs)

@@ -8,7 +8,7 @@ A run is taken where it began with the same config file and the same keys; what 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,19 @@ def take_results(
     for key, result in found.items():
         if key not in planned:
             say(f"Note: {result.arm}-s{result.seed} of --also is no run of this experiment, and is left out.")
-    taken = ((run, found.get((run.base, run.keys))) for run in runs)
-    return [
+    taken = [
         run if it is None or run.finished else replace(run, elsewhere=replace(it, arm=run.arm, start=run.start))
-        for run, it in taken
-    ], at_once
+        for run, it in ((run, found.get((run.base, run.keys))) for run in runs)
+    ]
+    here = {before.name for run in taken if not run.finished for before in _before(run)}  # whose weights are needed
+    return [mine if mine.name in here else theirs for mine, theirs in zip(runs, taken, strict=True)], at_once
+
+
+def _before(run: PlannedRun) -> Iterator[PlannedRun]:
+    """The runs of its chain that come before it."""
+    if run.after is not None:
+        yield run.after
+        yield from _before(run.after)
 
 
 def read_results(file: Path, option: str) -> list[RunResult]:

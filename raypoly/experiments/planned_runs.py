@@ -11,15 +11,17 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from raypoly import preflight, settings
+from raypoly import objectives, preflight, programs, settings
 from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
-from raypoly.experiments.experiment_config import OWN, ExperimentConfig
-from raypoly.experiments.run_result import RunResult, read_result
+from raypoly.experiments.experiment_config import OWN, ArmConfig, ExperimentConfig, Kind
+from raypoly.experiments.run_result import RunResult, first_weights, read_result
 from raypoly.free_resources import FreeResources, this_machine
+from raypoly.gates.audit import PlanAudit
+from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.run import Run, is_finished
 from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
 
@@ -47,6 +49,11 @@ class PlannedRun:
     """The same for runs that begin with the same policy on the same problems, whatever the seed."""
     elsewhere: RunResult | None = None
     """Its result in the other folder in which it was trained."""
+    kind: Kind = "train"
+    after: PlannedRun | None = None
+    """The run whose weights it begins with."""
+    least: tuple[float, float] = (0.0, 0.0)
+    """An audit's thresholds: `least_pass`, `least_density`."""
 
     @property
     def name(self) -> str:
@@ -55,6 +62,21 @@ class PlannedRun:
     @property
     def config(self) -> Config:
         return self.directory.config
+
+    @property
+    def root(self) -> PlannedRun:
+        """The run that its chain begins with; itself where it is after none."""
+        return self if self.after is None else self.after.root
+
+    @property
+    def checked_config(self) -> Config:
+        """Its config with what its root begins with: the weights that it begins with itself may not be there yet."""
+        return _begun_by(self.root.config, self.config)
+
+    @property
+    def weights(self) -> Path:
+        """The Hugging Face folder that a run after this one begins with."""
+        return self.after.weights if self.kind == "audit" and self.after else self.place / "model"
 
     @property
     def steps(self) -> int:
@@ -72,22 +94,47 @@ class PlannedRun:
     def command(self) -> list[str]:
         """The command that trains it, or goes on with it."""
         config = ["--config", self.base] if self.base is not None else []
+        if self.kind == "audit":
+            least = [f"--least-pass={self.least[0]}", f"--least-density={self.least[1]}"]
+            return [sys.executable, "-m", "raypoly.cli", "audit-plans", *least, *config, *self.overrides]
         return [sys.executable, "-m", "raypoly.train", *config, *self.overrides]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The overrides that define the run, without its folder."""
-        return tuple(text for text in self.overrides if not text.startswith("run.dir="))
+        """The overrides that define the run, without its folder, and those of the run that it is after."""
+        if self.after is None:
+            return tuple(text for text in self.overrides if not text.startswith("run.dir="))
+        own = (text for text in self.overrides if not text.startswith(("run.dir=", "model.path=")))
+        return (*own, *(f"after {text}" for text in self.after.keys))
 
     @property
     def result(self) -> RunResult:
         """Its result so far, here or in the other folder."""
-        return self.elsewhere or read_result(self.arm, self.seed, self.start, self.steps, self.place)
+        if self.elsewhere is not None:
+            return self.elsewhere
+        result = replace(read_result(self.arm, self.seed, self.start, self.steps, self.place), kind=self.kind)
+        if self.after is not None:
+            result = replace(result, begins_with=self.after.arm, root_weights=first_weights(self.root.place))
+        return result if self.kind != "audit" else replace(result, audit=self.audit, finished=self.finished)
+
+    @property
+    def audit(self) -> PlanAudit | None:
+        """What it found, where it is an audit that is finished."""
+        if self.elsewhere is not None:
+            return self.elsewhere.audit
+        return PlanAudit.read(self.place) if self.kind == "audit" else None
 
     @property
     def finished(self) -> bool:
         """As its files say now, or those of another folder."""
-        return self.elsewhere is not None or is_finished(resolve_run(self.config))
+        if self.elsewhere is not None:
+            return True
+        return self.audit is not None if self.kind == "audit" else is_finished(resolve_run(self.config))
+
+    @property
+    def lets_on(self) -> bool:
+        """Whether runs after it may begin: it is finished, and where it is an audit, it passes."""
+        return self.finished and ((audit := self.audit) is None or audit.passes)
 
 
 def plan_runs(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> list[PlannedRun]:
@@ -100,16 +147,18 @@ def plan_runs(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> 
         raise UsageError(f"{taken[0]} can't be given: an experiment gives it to each run.")
     settings.load(experiment.config, given, _silent)  # what is wrong with these is no arm's fault
     wrong: dict[str, list[str]] = {}
-    runs: list[PlannedRun] = []
-    most = max(len(experiment.seeds_of(arm)) for arm in experiment.arms)
-    for turn in range(most):
-        for arm in experiment.arms:
-            seeds = experiment.seeds_of(arm)
-            if turn < len(seeds):
+    runs: dict[tuple[str, int], PlannedRun] = {}
+    for arm in experiment.in_order:
+        after = experiment.arms[arm].after
+        for seed in experiment.seeds_of(arm):
+            if after is None or (after, seed) in runs:  # else what is wrong with that one is said of it
                 with _noted(wrong, arm):
-                    runs.append(_run(experiment, out, given, arm, seeds[turn]))
+                    before = None if after is None else runs[after, seed]
+                    runs[arm, seed] = _run(experiment, out, given, arm, seed, before)
     _raise(wrong, len(experiment.arms))
-    return runs
+    seeds = {arm: experiment.seeds_of(arm) for arm in experiment.arms}
+    most = max(map(len, seeds.values()))
+    return [runs[arm, seeds[arm][turn]] for turn in range(most) for arm in seeds if turn < len(seeds[arm])]
 
 
 def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
@@ -121,7 +170,10 @@ def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
         here = this_machine(run.place)
         share = FreeResources(here.memory // at_once, here.disk // at_once)
         with _noted(wrong, arm):
-            remarks += [said for said in preflight.check_config(run.config, run.place, share) if said not in remarks]
+            found = preflight.check_config(run.checked_config, run.place, share)
+            remarks += [said for said in found if said not in remarks]
+            if run.kind == "audit":
+                _check_audit(run.config)
     shared = f" (Each of {at_once} runs at once has its share of what is free.)" if at_once > 1 else ""
     _raise({message + shared: arms for message, arms in wrong.items()}, len({run.arm for run in runs}))
     return remarks
@@ -145,16 +197,47 @@ def _of_no_step(run: PlannedRun) -> PlannedRun:
     return PlannedRun("warm start", run.seed, place, run.base, overrides, directory, start="")
 
 
-def _run(experiment: ExperimentConfig, out: Path, given: Sequence[str], arm: str, seed: int) -> PlannedRun:
-    place = out / f"{arm}-s{seed}"
+def _run(
+    experiment: ExperimentConfig, out: Path, given: Sequence[str], arm: str, seed: int, after: PlannedRun | None
+) -> PlannedRun:
+    place, its = out / f"{arm}-s{seed}", experiment.arms[arm]
     seeds = [f"{key}={seed}" for key in experiment.seed_keys]
-    overrides = (*experiment.arms[arm].overrides, *seeds, *given, f"run.dir={place}")
-    config = settings.load(experiment.config, overrides, _silent)
-    directory = resolve_run(config)
-    run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, start_of(config, experiment.seed_keys))
+    overrides = (*its.overrides, *seeds, *given, *_of_kind(its, after), f"run.dir={place}")
+    directory = resolve_run(settings.load(experiment.config, overrides, _silent))
+    least = (its.least_pass, its.least_density)
+    run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, "", None, its.kind, after, least)
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")
-    return run
+    if (audit := run.audit) is not None and (audit.least_pass, audit.least_density) != least:
+        raise UsageError(
+            f"{place} was audited with least_pass={audit.least_pass:g} and least_density={audit.least_density:g}: "
+            "give them back, or give the arm another name."
+        )
+    return replace(run, start=start_of(run.checked_config, experiment.seed_keys))
+
+
+def _of_kind(arm: ArmConfig, after: PlannedRun | None) -> Iterator[str]:
+    """The overrides that follow from what an arm is, and what it begins with."""
+    if after is not None:
+        yield from (f"model.path={after.weights}", "model.sha256=null")
+    if arm.kind != "train":
+        yield from ("train.steps=0", "train.schedule=constant", f"evaluate.every={int(arm.kind == 'evaluate')}")
+
+
+def _begun_by(root: Config, config: Config) -> Config:
+    """The config with the model, or the warm start, that the root has."""
+    model = config.model.model_copy(update={"path": root.model.path, "sha256": root.model.sha256})
+    return config.model_copy(update={"model": model, "warm_start": root.warm_start})
+
+
+def _check_audit(config: Config) -> None:
+    program, rollouts = programs.of_run(config), config.train.rollouts
+    attempts = program.planned_drafts(rollouts) and program.planned_attempts(rollouts)
+    if not attempts or "gate" not in needed_stages(objectives.of_run(config)):
+        raise UsageError(
+            "kind: audit needs plans, attempts behind them and a gate: set program.name=tuple, objective.name=cppo "
+            "and no program.solve=false."
+        )
 
 
 def _steps_done(directory: RunDirectory) -> int:

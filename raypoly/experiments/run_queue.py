@@ -3,7 +3,8 @@
     ended = Running(runs, at_once=1, say=print).to_the_end()
 
 Whatever is killed, the same command goes on: a finished run is not done again, one that was begun goes on where it
-stood, and one that a process of a killed experiment still trains is waited for.
+stood, and one that a process of a killed experiment still trains is waited for. A run that is after another begins when
+that one is finished, and not at all in this start where that one fails.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class RunQueue:
         self._left_behind: list[PlannedRun] = []
         self._eta = ExperimentETA()
         self._begun = {run.name for run in todo if run.directory.resumes}
+        self._let_on = {run.name for run in runs if run.lets_on}
         for run in runs:
             if run.finished:
                 self._eta.add(run.steps, run.result.seconds)
@@ -80,14 +82,33 @@ class RunQueue:
                 each.end()
 
     def _start(self) -> None:
-        while self._waiting and len(self._going) + len(self._left_behind) < self._at_once:
-            run = self._waiting.popleft()
+        self._leave_out()
+        while len(self._going) + len(self._left_behind) < self._at_once:
+            run = next((run for run in self._waiting if run.after is None or run.after.name in self._let_on), None)
+            if run is None:
+                return
+            self._waiting.remove(run)
             going = RunningTraining.begin(run)
             if going is None:
                 self._say(f"{run.name}: a process of an earlier start is at it, and is waited for")
                 self._left_behind.append(run)
             else:
                 self._going.append(going)
+
+    def _leave_out(self) -> None:
+        """Drop the runs that can't begin in this start."""
+        while blocked := next((run for run in self._waiting if self._blocked(run)), None):
+            assert blocked.after is not None
+            self._waiting.remove(blocked)
+            why = "does not pass" if blocked.after.finished else "is not finished"
+            self._say(f"{blocked.name}: is not started, since {blocked.after.name} {why}")
+
+    def _blocked(self, run: PlannedRun) -> bool:
+        """Whether nobody is at work any more on the run that this one is after, or waits to be."""
+        if run.after is None or run.after.name in self._let_on:
+            return False
+        there = (*self._waiting, *self._left_behind, *(going.run for going in self._going))
+        return run.after.name not in {other.name for other in there}
 
     def _look(self) -> Iterator[TrainingExit]:
         for run in [run for run in self._left_behind if not is_held(run)]:
@@ -104,6 +125,7 @@ class RunQueue:
         run = ended.run
         if ended.outcome == "finished":
             self._eta.add(run.steps, run.result.seconds if run.name in self._begun else ended.seconds)
+            self._let_on |= {run.name} if run.lets_on else set()
         result = run.result.gains if ended.outcome == "finished" else ""
         self._say(f"{run.name}: {ended.words}{result}  {duration(ended.seconds)}{self._rest()}")
         return ended

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.gates.audit import PlanAudit
 from raypoly.metrics.block_pass_at_k import Select
 from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.plateau import has_ended
@@ -71,7 +72,7 @@ class RunResult:
     """Why its files can't be read; empty where they can."""
     before: Measures
     after: Measures
-    """On the test split; empty where that was not measured."""
+    """On the test split; empty where that was not measured. The same ones for a run of no steps."""
     curves: Mapping[str, Sequence[tuple[int, float]]]
     """(step, value) of each of CURVES."""
     step_seconds: float | None
@@ -82,6 +83,20 @@ class RunResult:
     problems_before: EvaluationNumbers | None = None
     problems_after: EvaluationNumbers | None = None
     """By problem, of the evaluations in `before` and `after`; None where unknown."""
+    kind: str = "train"
+    begins_with: str | None = None
+    """The arm whose weights it began with."""
+    root_weights: str | None = None
+    """The digest of the weights that its chain began with; None where unknown, and for a run that is after none."""
+    audit: PlanAudit | None = None
+    """What a run that audits found."""
+
+    @property
+    def first_weights(self) -> str | None:
+        """The digest of the weights that it, or its chain, began with; None where unknown."""
+        if self.begins_with is not None:
+            return self.root_weights
+        return self.problems_before.weights if self.problems_before else None
 
     @property
     def seconds(self) -> float:
@@ -90,7 +105,10 @@ class RunResult:
 
     @property
     def gains(self) -> str:
-        """Three measures before and after, for a line of a log; those that were not taken are left out."""
+        """Three measures before and after, for a line of a log; those that were not taken are left out. What an audit
+        found."""
+        if self.audit is not None:
+            return f": {self.audit}"
         return "".join(
             f"  {name} {number(self.before[key])} -> {number(self.after[key])}"
             for key, name in self._told
@@ -128,11 +146,11 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
     if files is not None:
         try:
             summary, rows = files.summary, files.rows
-            numbers = [evaluation_numbers(files, each, rows) for each in first_and_last(summary)]
+            numbers = [evaluation_numbers(files, each, rows) for each in _before_and_after(summary, steps)]
         except (CorruptData, StorageError, UsageError, ValueError) as error:
             trouble = str(error)
     done = int(summary.get("steps", 0))
-    before, after = first_and_last(summary)
+    before, after = _before_and_after(summary, steps)
     evaluations = summary.get("evaluations", [])
     paused = math.fsum(p["seconds"] for e in evaluations for p in e.get("pauses", []) if "seconds" in p)
     seconds = [row["seconds"]["total"] - row.get("paused_seconds", 0.0) for row in rows if row["seconds"].get("total")]
@@ -154,6 +172,15 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
         problems_before=numbers[0],
         problems_after=numbers[1],
     )
+
+
+def first_weights(place: Path) -> str | None:
+    """The digest of the weights that the run in the folder measured first; None where it has measured none."""
+    try:
+        before, _ = first_and_last(RunFiles(place).summary) if (place / CONFIG_KEY).exists() else (None, None)
+    except (CorruptData, StorageError, UsageError, ValueError):
+        return None
+    return None if before is None else before.get("weights")
 
 
 def evaluation_numbers(
@@ -178,6 +205,14 @@ def evaluation_numbers(
         problems,
         evaluation.get("select", "first"),
     )
+
+
+def _before_and_after(
+    summary: Mapping[str, Any], steps: int
+) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """The evaluations before and after training; the only one is both where there are no steps."""
+    before, after = first_and_last(summary)
+    return before, after if steps else before
 
 
 def _the_only(values: Sequence[str]) -> str | None:

@@ -1,16 +1,25 @@
 """The audit before joint training: whether a planner's plans give it anything to learn from (arXiv 2605.27000).
 
-PlanAudit.of(outcomes=[[1, 0], [0, 0]], accepted=[1, 1]).passes
+found = PlanAudit.of(outcomes=[[1, 0], [0, 0]], accepted=[1, 1])
+found.passes, found.go_back_to
+PlanAudit.read(Path("out/audit-s0"))                  # of a run's folder
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from raypoly.errors import CorruptData, UsageError
+from raypoly.store.sealed_json import unseal
+
+AUDIT_KEY = "audit.json"
+"""The sealed file in the folder of a run that audits."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,20 @@ class PlanAudit:
         found = float(passed.mean()), float(gate.mean()), float((passed & gate).mean())
         return cls(*found, least_pass, least_density)
 
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """The audit in a run's folder; None where there is none yet. Raises `UsageError` where it is damaged."""
+        file = folder / AUDIT_KEY
+        if not file.exists():
+            return None
+        try:
+            values = unseal(file.read_bytes(), str(file))
+            return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__})
+        except (CorruptData, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{file} can't be read ({error}): remove it, and the same command audits again."
+            ) from error
+
     @property
     def passes(self) -> bool:
         return self.pass_at_k > self.least_pass and self.density > self.least_density
@@ -53,3 +76,15 @@ class PlanAudit:
         if self.passes:
             return None
         return "gate and warm_up" if self.accepted < self.pass_at_k else "sft"
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The numbers and the verdict, as JSON values."""
+        return {**asdict(self), "passes": self.passes, "go_back_to": self.go_back_to}
+
+    def __str__(self) -> str:
+        """The numbers, in a line."""
+        return (
+            f"{self.pass_at_k:.3f} of the tuples passed, {self.accepted:.3f} were accepted, {self.density:.3f} were "
+            "both"
+        )

@@ -76,7 +76,7 @@ async def fit_prompts(
             f"Every training prompt has more than generator.max_prompt_tokens={limit} tokens, and problems.over_long="
             "drop leaves none to train on: raise the limit, or set problems.over_long=cut."
         )
-    return ProblemSet(splits, problem_set.hash)
+    return replace(problem_set, splits=splits)
 
 
 async def fit_training_prompts(
@@ -88,7 +88,7 @@ async def fit_training_prompts(
         return fit
     alone = ProblemSet({name: problems if name == "train" else () for name, problems in fit.splits.items()}, fit.hash)
     train = (await fit_prompts(alone, config, encode, note, asked)).splits["train"]
-    return ProblemSet({**fit.splits, "train": train}, fit.hash)
+    return replace(fit, splits={**fit.splits, "train": train})
 
 
 @dataclass

@@ -33,6 +33,8 @@ class ProblemSet:
     splits: Mapping[Split, Sequence[Problem]]
     hash: str
     """SHA-256 of everything that the problems say, hex. Equal sets have equal hashes on every machine."""
+    source: str | None = None
+    """The hash of the set of `problems.source`, where a program brings other problems to train on."""
 
 
 class Exclusion(BaseModel):

@@ -35,10 +35,10 @@ def fit_problems(problem_set: ProblemSet, config: Config) -> ProblemSet:
         splits = {**problem_set.splits, "train": own}
         check_apart(splits, "give it another name in program.rows, if it is another problem")
         said = json.dumps([problem_set.hash, program.content])
-        problem_set = ProblemSet(splits, hashlib.sha256(said.encode()).hexdigest())
+        problem_set = ProblemSet(splits, hashlib.sha256(said.encode()).hexdigest(), problem_set.hash)
     if not program.samples:
         train = [replace(it, tests=TestSuite("none", "")) for it in problem_set.splits["train"]]
-        problem_set = ProblemSet({**problem_set.splits, "train": train}, problem_set.hash)
+        problem_set = replace(problem_set, splits={**problem_set.splits, "train": train})
     return with_public_tests(problem_set, config)
 
 
@@ -49,7 +49,7 @@ def with_public_tests(problem_set: ProblemSet, config: Config) -> ProblemSet:
     if not shown:
         return problem_set
     apart = {name: [set_apart(it, shown) for it in split] for name, split in problem_set.splits.items()}
-    return ProblemSet(apart, problem_set.hash)
+    return replace(problem_set, splits=apart)
 
 
 def check_first_asks(problem_set: ProblemSet, config: Config) -> None:

@@ -13,7 +13,7 @@ from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, S
 from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.problem_values import interval_after, interval_before
-from raypoly.experiments.run_result import SIDE_MEASURES, STRATEGIES
+from raypoly.experiments.run_result import SIDE_MEASURES, STRATEGIES, RunResult
 from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.statistics.intervals import ConfidenceInterval
 
@@ -53,7 +53,8 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
         if known
         else "Means, and the range where there are several runs; no intervals, since numbers by problem are missing."
     )
-    yield f"**After {comparison.steps} steps.** {explained}"
+    after = "Each arm after its own steps" if comparison.steps is None else f"After {comparison.steps} steps"
+    yield f"**{after}.** {explained}"
     yield _results(comparison)
     yield from unlike
     measured = measure_differences(comparison)
@@ -76,6 +77,20 @@ def _results(comparison: ArmComparison) -> ReportTable:
     rows = [_start_row(start, measures, alone=len(starts) == 1) for start in starts]
     rows += [_arm_row(arm, measures) for arm in comparison.arms]
     return ReportTable(("", "runs", *map(measure_name, measures), "s a step", "min a run"), rows)
+
+
+def audit_table(results: Sequence[RunResult]) -> ReportTable:
+    """The audits that are done, a row each."""
+    found = [(result, audit) for result in results if (audit := result.audit) is not None]
+    rows = [
+        (
+            f"{result.arm}-s{result.seed}",
+            *(f"{share:.3f}" for share in (audit.pass_at_k, audit.accepted, audit.density)),
+            "passes" if audit.passes else f"go back to {audit.go_back_to}",
+        )
+        for result, audit in found
+    ]
+    return ReportTable(("", "tuples that passed", "accepted", "both", ""), rows, range(1, 4))
 
 
 _AT_AN_END = 10

@@ -78,7 +78,7 @@ def _draw_comparison(part: SubFigure, comparison: ArmComparison) -> None:
     for axes, panel in zip(panels.flat, experiment_panels(comparison).values(), strict=True):
         panel.draw(axes)
     figures.clean_axes(panels.flat, grid=True)
-    part.suptitle(f"{comparison.steps} steps", fontsize=11)
+    part.suptitle("stages" if comparison.steps is None else f"{comparison.steps} steps", fontsize=11)
     part.legend(
         *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
     )

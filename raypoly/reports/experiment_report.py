@@ -21,7 +21,7 @@ from raypoly.experiments.experiment_config import ExperimentConfig
 from raypoly.experiments.experiment_folder import most_at_once
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.run_result import RunResult
-from raypoly.reports.comparison_tables import comparison_tables, comparison_text
+from raypoly.reports.comparison_tables import audit_table, comparison_tables, comparison_text
 from raypoly.reports.experiment_figure import draw_experiment, experiment_panels
 from raypoly.reports.figure_files import write_figures
 from raypoly.reports.figures import Panel
@@ -93,19 +93,25 @@ def _values(
     at_once: int,
 ) -> dict[str, Any]:
     """JSON values; null where nothing is known."""
-    arms = {name: {"overrides": list(arm.overrides)} for name, arm in experiment.arms.items()}
+    arms = {
+        name: {"overrides": list(arm.overrides), "kind": arm.kind, "after": arm.after}
+        for name, arm in experiment.arms.items()
+    }
     return {
         "name": experiment.name,
         "raypoly": __version__,
         "config": experiment.config,
         "at_once": at_once,
         "arms": arms,
-        "runs": [
-            {key: value for key, value in asdict(result).items() if key != "start"} | {"overrides": list(run.keys)}
-            for run, result in zip(runs, found, strict=True)
-        ],
+        "runs": [_run_values(run, result) for run, result in zip(runs, found, strict=True)],
         "comparisons": [_comparison(each) for each in compared],
     }
+
+
+def _run_values(run: PlannedRun, result: RunResult) -> dict[str, Any]:
+    values = {key: value for key, value in asdict(result).items() if key != "start"}
+    audit = None if result.audit is None else result.audit.values
+    return values | {"overrides": list(run.keys), "audit": audit}
 
 
 def _comparison(compared: ArmComparison) -> dict[str, Any]:
@@ -142,6 +148,8 @@ def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere
     for comparison in compare_arms(results):
         if any(arm.runs for arm in comparison.arms):
             yield comparison_text(comparison)
+    if (audits := audit_table(results)).rows:
+        yield f"**Audits** (docs/cppo.md), of training problems.\n\n{audits.markdown()}"
     yield f"![{name}: pass@k, strategies and reward by arm]({FIGURE})"
 
 
