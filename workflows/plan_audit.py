@@ -15,7 +15,7 @@ import numpy as np
 
 from raypoly.config import Config
 from raypoly.errors import TooManySetAside
-from raypoly.gates.audit import AUDIT_KEY, PlanAudit
+from raypoly.gates.audit import AUDIT_KEY, AUDITED, PlanAudit
 from raypoly.problems.problem_order import EpochOrder
 from raypoly.problems.without_tests import with_tests
 from raypoly.run_identity import resolve_run
@@ -26,9 +26,6 @@ from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.learner_session import TrainingGroup
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.stopwatch import Stopwatch
-
-AUDITED = 64
-"""Training problems; all of them where there are fewer."""
 
 
 def audit_plans(config: Config, least_pass: float, least_density: float) -> None:

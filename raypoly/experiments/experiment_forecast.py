@@ -5,11 +5,14 @@ for line in forecast_lines(runs, gpu="h200"): print(line)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
+from raypoly.config import Config
 from raypoly.experiments.experiment_power import planned_problems, power_lines
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.free_resources import this_machine
+from raypoly.gates.audit import AUDITED
 from raypoly.judge.judge_usage import dollars
 from raypoly.planning.dry_run import forecast_judge, run_hours
 from raypoly.planning.gpus import Device, choose_device
@@ -34,7 +37,7 @@ class _ArmCost:
     """Of one arm's runs."""
 
     def __init__(self, runs: Sequence[PlannedRun], device: Device) -> None:
-        self.config, self.count = runs[0].checked_config, len(runs)
+        self.kind, self.config, self.count = runs[0].kind, _as_steps(runs[0]), len(runs)
         self.counts, self.notes = planned_problems(self.config)
         self.hours = run_hours(self.config, device, self.counts)
         step = forecast_judge(self.config)
@@ -43,10 +46,24 @@ class _ArmCost:
     @property
     def size(self) -> str:
         tested = f"{self.counts.get('test', 0)} problems x {self.config.evaluate.samples} samples"
+        if self.kind == "evaluate":
+            return f"Tested once on {tested}."
+        if self.kind == "audit":
+            return f"An audit of {AUDITED} problems, counted as {self.config.train.steps} steps."
         return f"{self.config.train.steps} steps; tested before and after on {tested}."
 
     def row(self, arm: str) -> tuple[str, ...]:
         return (arm, str(self.count), _hours(self.hours), _usd(self.usd))
+
+
+def _as_steps(run: PlannedRun) -> Config:
+    """The config by which its cost is counted. That of an audit has steps over as many problems: too much, since it
+    updates nothing."""
+    config = run.checked_config
+    if run.kind != "audit":
+        return config
+    steps = math.ceil(AUDITED / config.train.prompts_per_step)
+    return config.model_copy(update={"train": config.train.model_copy(update={"steps": steps})})
 
 
 def _total(costs: dict[str, _ArmCost]) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from raypoly.store.sealed_json import unseal
 
 AUDIT_KEY = "audit.json"
 """The sealed file in the folder of a run that audits."""
+AUDITED = 64
+"""Training problems that are audited; all of them where there are fewer."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from pathlib import Path
 from raypoly.experiments.experiment_config import ExperimentConfig, load_experiment
 from raypoly.experiments.planned_runs import PlannedRun, plan_runs
 from raypoly.experiments.run_result import STRATEGIES, RunResult
+from raypoly.gates.audit import AUDIT_KEY, PlanAudit
+from raypoly.store.sealed_json import seal
 from tests.support import finished_run
 
 ARMS = """
@@ -31,8 +33,11 @@ def runs_of(folder: Path, text: str = ARMS) -> list[PlannedRun]:
     return plan_runs(experiment(folder, text), folder / "out", [])
 
 
-def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None) -> None:
-    """Write a run's files. `gain` is added to its last step's results."""
+PASSES, REFUSED = PlanAudit(0.5, 0.7, 0.4), PlanAudit(0.5, 0.01, 0.0)
+
+
+def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None, audit: PlanAudit = PASSES) -> None:
+    """Write a run's files. `gain` is added to its last step's results; `audit` is what it found, if it audits."""
     overrides = [text for text in run.overrides if not text.startswith("run.dir=")]
     made = finished_run.write_finished_run(place or run.place, run.config.objective.name, False, *overrides)
     summary = {**finished_run.summary(run.config.objective.name), "state": "finished"}
@@ -41,7 +46,12 @@ def finish(run: PlannedRun, gain: float = 0.0, place: Path | None = None) -> Non
             evaluation["pass_at_k"] = {k: value + gain for k, value in evaluation["pass_at_k"].items()}
             evaluation["strategies_correct"] += gain
         evaluation["seconds"] = 3.0
+    if not run.steps:
+        kept = [evaluation for evaluation in summary["evaluations"] if evaluation["step"] == 0]
+        summary |= {"steps": 0, "evaluations": kept if run.kind == "evaluate" else []}
     (made / "summary.json").write_text(json.dumps(summary))
+    if run.kind == "audit":
+        (made / AUDIT_KEY).write_bytes(seal(audit.values))
 
 
 @dataclass(frozen=True)
@@ -62,10 +72,10 @@ def scripted(run: PlannedRun, script: str) -> Scripted:
 MEASURES = ("1", "4", "8", "16", "64", STRATEGIES)
 
 
-def that_finishes(run: PlannedRun, folder: Path, first: str = "") -> Scripted:
+def that_finishes(run: PlannedRun, folder: Path, first: str = "", audit: PlanAudit = PASSES) -> Scripted:
     """After the lines `first`, its files are there at once, made beforehand."""
     ready = folder / "ready" / run.name
-    finish(run, place=ready)
+    finish(run, place=ready, audit=audit)
     copy = f"import shutil; shutil.copytree({str(ready)!r}, {str(run.place)!r}, dirs_exist_ok=True)"
     return scripted(run, f"{first}\n{copy}")
 

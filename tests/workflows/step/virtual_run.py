@@ -106,6 +106,9 @@ class Recorder:
         self._version += 1
         return UpdateStats(self._version, self._rows.hexdigest(), 0.0, 1.0, False, 1.0, 1, 1, LossStats(), 3e-4)
 
+    async def digest(self) -> str:
+        return self._rows.hexdigest()
+
     async def weight_hashes(self) -> dict[str, str]:
         return {}
 

@@ -1,0 +1,68 @@
+"""The audit draws as training would, updates nothing, and after a kill ends with the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raypoly.gates.audit import PlanAudit
+from raypoly.store.step_records import Record
+from tests.support.timed_run import close_run
+from tests.workflows.step.test_gate import OWN
+from tests.workflows.step.test_program_rounds import run
+from tests.workflows.step.virtual_run import Stopped, open_virtual
+from workflows.plan_audit import audit
+
+DULL = {f"p{i}" for i in range(0, 32, 2)}
+
+
+async def audited(folder: Path, commits: int | None = None) -> tuple[list[Record], list[Any]]:
+    """What was committed, and what the learner was told. Killed after so many commits."""
+    opened = await open_virtual(folder, DULL, [*OWN, "train.steps=0"])
+    committed: list[Record] = []
+    commit = opened.durability.journal.commit
+
+    async def noted(record: Record) -> None:
+        if len(committed) == commits:
+            raise Stopped
+        committed.append(record)
+        await commit(record)
+
+    opened.durability.journal.commit = noted  # type: ignore[method-assign]
+    try:
+        if commits is None:
+            await audit(opened, 0.0, 0.1)
+        else:
+            with pytest.raises((ExceptionGroup, Stopped)):
+                await audit(opened, 0.0, 0.1)
+    finally:
+        await close_run(opened)
+    services: Any = opened.services
+    return committed, services.learner.recorder.told
+
+
+def test_it_counts_tuples_of_all_problems_and_updates_nothing(tmp_path: Path) -> None:
+    committed, told = run(lambda: audited(tmp_path))
+    assert told == []
+    groups = [record.group for record in committed if record.kind == "generated"]  # type: ignore[union-attr]
+    assert {group.problem_id for group in groups} == {f"p{i}" for i in range(32)}
+    found = PlanAudit.read(tmp_path)
+    assert found is not None
+    drafts = [draft for group in groups for draft in group.drafts]
+    accepted = np.array([int(draft.rollout.tokens[0]) % 2 == 0 for draft in drafts])
+    assert found.accepted == accepted.mean()
+    assert 0.0 < found.density <= found.pass_at_k <= 0.5, "half of the problems are solved by nobody"
+    assert (found.least_pass, found.least_density, found.passes) == (0.0, 0.1, found.density > 0.1)
+
+
+@pytest.mark.parametrize("commits", [1, 40, 70, 120])
+def test_a_killed_audit_ends_with_the_same_file(tmp_path: Path, commits: int) -> None:
+    whole, _ = run(lambda: audited(tmp_path / "whole"))
+    killed, _ = run(lambda: audited(tmp_path / "killed", commits))
+    rest, _ = run(lambda: audited(tmp_path / "killed"))
+    assert len(killed) == commits
+    assert len(killed) + len(rest) == len(whole), "nothing is committed twice"
+    assert (tmp_path / "killed/audit.json").read_bytes() == (tmp_path / "whole/audit.json").read_bytes()
