@@ -208,6 +208,11 @@ def _run(
     run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, "", None, its.kind, after, least)
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")
+    if after is not None and directory.resumes and (had := _steps_done(after.directory)) and not after.finished:
+        raise UsageError(
+            f"{place} began with {after.name} after {had} steps, and train.steps={after.steps} are asked of that one "
+            "now: give the longer arm, and those after it, other names."
+        )
     if (audit := run.audit) is not None and (audit.least_pass, audit.least_density) != least:
         raise UsageError(
             f"{place} was audited with least_pass={audit.least_pass:g} and least_density={audit.least_density:g}: "

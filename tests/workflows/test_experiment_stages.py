@@ -16,8 +16,8 @@ ARMS = """
 arms:
   first: {objective.name: grpo, steps: 1}
   again: {after: first, kind: evaluate}
-  audit: {after: first, kind: audit, objective.name: cppo, program.name: tuple, train.rollouts: 4}
-  joint: {after: audit, objective.name: cppo, program.name: tuple, train.rollouts: 4, steps: 1}
+  audit: {after: first, kind: audit, objective.name: cppo, program.name: tuple}
+  joint: {after: audit, objective.name: cppo, program.name: tuple, steps: 1}
 """
 
 
@@ -25,13 +25,14 @@ arms:
 def test_a_chain_hands_on_its_weights_and_ends_where_the_audit_refuses(
     machines: Machines, warm_model: Path, tmp_path: Path
 ) -> None:
-    own = ["evaluate.every=2", "evaluate.samples=8", "evaluate.validation_samples=8", "generator.max_prompt_tokens=196"]
+    own = ["train.rollouts=4", "evaluate.every=2", "evaluate.samples=8", "evaluate.validation_samples=8"]
     words = [
         *shared(),
         *own,
         f"model.path={warm_model}",
         "generator.engine=transformers",
         "loss.name=clipped_surrogate",
+        "generator.max_prompt_tokens=196",
     ]
     (tmp_path / "mine.yaml").write_text(ARMS)
     (tmp_path / "words.json").write_text(json.dumps(words))

@@ -115,6 +115,17 @@ def test_a_run_is_the_same_before_and_after_the_weights_are_there(runs: dict[str
         assert (run.config, run.start, run.keys) == (runs[name].config, runs[name].start, runs[name].keys)
 
 
+def test_an_arm_that_others_began_after_gets_no_more_steps(runs: dict[str, PlannedRun], tmp_path: Path) -> None:
+    longer = CHAIN.replace("grpo, steps: 12", "grpo, steps: 20")
+    finish(runs["sft-s0"])
+    assert not {run.name: run for run in runs_of(tmp_path, longer)}["sft-s0"].finished
+    finish(runs["audit-s0"])
+    with pytest.raises(
+        UsageError, match=r"^Arm audit: .*audit-s0 began with sft-s0 after 12 steps, and train.steps=20"
+    ):
+        runs_of(tmp_path, longer)
+
+
 def test_a_model_that_is_given_for_all_is_where_chains_begin(tmp_path: Path) -> None:
     text = "arms: {a: {steps: 2}, b: {after: a, steps: 2}}"
     a, b = plan_runs(experiment(tmp_path, text), tmp_path / "out", ["model.path=Qwen/Qwen3-0.6B"])
