@@ -15,7 +15,7 @@ from tests.workflows.test_experiment import shared, start
 ARMS = """
 arms:
   first: {objective.name: grpo, steps: 1}
-  again: {after: first, kind: evaluate}
+  again: {after: first, kind: evaluate, objective.name: grpo}
   audit: {after: first, kind: audit, objective.name: cppo, program.name: tuple}
   joint: {after: audit, objective.name: cppo, program.name: tuple, steps: 1}
 """
