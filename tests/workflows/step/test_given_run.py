@@ -214,6 +214,7 @@ def test_the_problem_sets_hash_says_what_the_responses_are(tmp_path: Path) -> No
     other = tmp_path / "other.jsonl"
     other.write_text(file.read_text().replace("1103", "1104"))
     assert fit_problems(source, config_of(other)).hash != before.hash
+    assert before.source == source.hash, "what is measured is not of the rows"
 
 
 def test_a_response_that_is_too_long_is_refused_before_the_first_step(tmp_path: Path) -> None:
