@@ -355,6 +355,16 @@ def experiment(
 
 
 @app.command(hidden=True)
+def train_gate(
+    overrides: Overrides = None, config: ConfigPath = None, recall: float = 0.95, tau: float | None = None
+) -> None:
+    """What `raypoly experiment` starts for an arm of `kind: gate`."""
+    from workflows.gate_training import train_gate as run
+
+    run(settings.load(config, overrides or [], lambda text: None), recall, tau)
+
+
+@app.command(hidden=True)
 def audit_plans(
     overrides: Overrides = None, config: ConfigPath = None, least_pass: float = 0.0, least_density: float = 0.0
 ) -> None:

@@ -166,7 +166,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 def compare_arms(results: Sequence[RunResult]) -> list[ArmComparison]:
     """Tables, by the arms' steps, in the order in which these appear; one table where arms are after each other."""
-    measured = [result for result in results if result.kind != "audit"]
+    measured = [result for result in results if result.kind not in ("audit", "gate")]
     if any(result.begins_with is not None for result in measured):
         return [ArmComparison(None, _arms(measured))]
     steps = dict.fromkeys(result.steps for result in measured)

@@ -22,6 +22,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationErr
 from raypoly import settings
 from raypoly.config import Section
 from raypoly.errors import UsageError
+from raypoly.gates.validation import RECALL
 
 OWN = ("run.dir", "run.fresh")
 """Keys that the experiment gives to each run."""
@@ -41,7 +42,7 @@ def _folders_name(name: str) -> str:
 
 _Name = Annotated[str, AfterValidator(_folders_name)]
 Seeds = Annotated[tuple[StrictInt, ...], AfterValidator(_once_each)]
-Kind = Literal["train", "evaluate", "audit"]
+Kind = Literal["train", "evaluate", "audit", "gate"]
 
 
 class ArmConfig(Section):
@@ -51,9 +52,14 @@ class ArmConfig(Section):
     steps: StrictInt | None = Field(None, ge=0, description="Short for train.steps.")
     seeds: Seeds | None = Field(None, description="This arm's own seeds. Default: the experiment's.")
     after: str | None = Field(None, description="The arm whose weights, of the same seed, this one begins with.")
+    gate: str | None = Field(None, description="The arm of kind: gate that accepts this one's plans, of the same seed.")
     kind: Kind = Field(
-        "train", description="`evaluate` measures once, `audit` looks at plans (docs/cppo.md): both update nothing."
+        "train",
+        description="`evaluate` measures once, `audit` looks at plans, both without an update; `gate` trains a gate "
+        "(docs/cppo.md).",
     )
+    recall: float = Field(RECALL, gt=0, le=1, description="A gate accepts at least this share of valid plans.")
+    tau: float | None = Field(None, ge=0, le=1, description="A gate's threshold. Default: by `recall`.")
     least_pass: float = Field(0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed.")
     least_density: float = Field(
         0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed and were accepted."
@@ -66,10 +72,14 @@ class ArmConfig(Section):
                 raise ValueError(f"write section.key: value, such as objective.name: grpo, and not {key}: {value}")
         if self.steps is not None and "train.steps" in self.sets:
             raise ValueError("give steps or train.steps, not both")
-        if self.kind != "train" and (self.steps is not None or "train.steps" in self.sets):
+        if self.kind in ("evaluate", "audit") and (self.steps is not None or "train.steps" in self.sets):
             raise ValueError(f"kind: {self.kind} has no steps, since it updates nothing")
         if self.kind != "audit" and (self.least_pass or self.least_density):
             raise ValueError("least_pass and least_density are of kind: audit")
+        if self.kind != "gate" and (self.recall != RECALL or self.tau is not None):
+            raise ValueError("recall and tau are of kind: gate")
+        if self.gate is not None and (taken := sorted(key for key in self.sets if key.startswith("gate."))):
+            raise ValueError(f"give gate or {taken[0]}, not both: each says which gate accepts plans")
         return self._begins_once()
 
     def _begins_once(self) -> ArmConfig:
@@ -116,14 +126,17 @@ class ExperimentConfig(Section):
     @model_validator(mode="after")
     def _every_arm_begins_with_another(self) -> ExperimentConfig:
         for name, arm in self.arms.items():
-            if arm.after is None:
-                continue
-            if arm.after not in self.arms:
-                raise ValueError(f"arm {name} is after {arm.after}, which is none of {', '.join(self.arms)}")
-            if missing := [seed for seed in self.seeds_of(name) if seed not in self.seeds_of(arm.after)]:
-                raise ValueError(
-                    f"arm {name} has seed {missing[0]}, and {arm.after}, whose weights it begins with, has not"
-                )
+            for how, other in (("after", arm.after), ("gate:", arm.gate)):
+                if other is None:
+                    continue
+                if other not in self.arms:
+                    says = f"is after {other}" if how == "after" else f"has gate: {other}"
+                    raise ValueError(f"arm {name} {says}, which is none of {', '.join(self.arms)}")
+                if how == "gate:" and self.arms[other].kind != "gate":
+                    raise ValueError(f"arm {name} has gate: {other}, which is no arm of kind: gate")
+                if missing := [seed for seed in self.seeds_of(name) if seed not in self.seeds_of(other)]:
+                    whose = "weights it begins with" if how == "after" else "gate accepts its plans"
+                    raise ValueError(f"arm {name} has seed {missing[0]}, and {other}, whose {whose}, has not")
         try:
             _ = self.in_order
         except CycleError as error:
@@ -132,8 +145,8 @@ class ExperimentConfig(Section):
 
     @property
     def in_order(self) -> Sequence[str]:
-        """The arms, each behind the one whose weights it begins with."""
-        before = {name: [arm.after] if arm.after else [] for name, arm in self.arms.items()}
+        """The arms, each behind the one whose weights it begins with, and behind that of its gate."""
+        before = {name: [it for it in (arm.after, arm.gate) if it] for name, arm in self.arms.items()}
         return list(TopologicalSorter(before).static_order())
 
     def seeds_of(self, arm: str) -> Sequence[int]:

@@ -79,7 +79,7 @@ def planned_power(runs: Sequence[PlannedRun]) -> str:
 def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
     """Of the first arm's difference from the next: their common seeds, and the test problems. Raises
     `UsageError` where there are none."""
-    arms = list(dict.fromkeys(run.arm for run in runs if run.kind != "audit"))
+    arms = list(dict.fromkeys(run.arm for run in runs if run.kind not in ("audit", "gate")))
     seeds = [{run.seed for run in runs if run.arm == arm} for arm in arms[:2]]
     tested = planned_problems(runs[0].config)[0].get("test", 0)
     if not tested:

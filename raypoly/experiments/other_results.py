@@ -58,9 +58,9 @@ def take_results(
 
 def _before(run: PlannedRun) -> Iterator[PlannedRun]:
     """The runs of its chain that come before it."""
-    if run.after is not None:
-        yield run.after
-        yield from _before(run.after)
+    for before in run.before:
+        yield before
+        yield from _before(before)
 
 
 def read_results(file: Path, option: str) -> list[RunResult]:

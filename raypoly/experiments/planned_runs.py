@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from raypoly import objectives, preflight, programs, settings
+from raypoly import preflight, settings
 from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
-from raypoly.experiments.experiment_config import OWN, ArmConfig, ExperimentConfig, Kind
+from raypoly.experiments.experiment_config import OWN, ExperimentConfig, Kind
+from raypoly.experiments.run_kinds import COMMANDS, check_kind, limits_of, of_kind, resolve_with_gate
 from raypoly.experiments.run_result import RunResult, first_weights, read_result
 from raypoly.free_resources import FreeResources, this_machine
 from raypoly.gates.audit import PlanAudit
-from raypoly.objectives.objective_hooks import needed_stages
+from raypoly.gates.gate_folder import FILE as GATE_FILE
+from raypoly.gates.gate_folder import read_gate
 from raypoly.run import Run, is_finished
 from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
 
@@ -52,8 +54,10 @@ class PlannedRun:
     kind: Kind = "train"
     after: PlannedRun | None = None
     """The run whose weights it begins with."""
-    least: tuple[float, float] = (0.0, 0.0)
-    """An audit's thresholds: `least_pass`, `least_density`."""
+    gate: PlannedRun | None = None
+    """The run whose gate accepts its plans."""
+    limits: tuple[str, ...] = ()
+    """Options of the command of an audit or a gate."""
 
     @property
     def name(self) -> str:
@@ -62,6 +66,11 @@ class PlannedRun:
     @property
     def config(self) -> Config:
         return self.directory.config
+
+    @property
+    def before(self) -> Sequence[PlannedRun]:
+        """The runs that it needs."""
+        return [run for run in (self.after, self.gate) if run is not None]
 
     @property
     def root(self) -> PlannedRun:
@@ -94,18 +103,17 @@ class PlannedRun:
     def command(self) -> list[str]:
         """The command that trains it, or goes on with it."""
         config = ["--config", self.base] if self.base is not None else []
-        if self.kind == "audit":
-            least = [f"--least-pass={self.least[0]}", f"--least-density={self.least[1]}"]
-            return [sys.executable, "-m", "raypoly.cli", "audit-plans", *least, *config, *self.overrides]
+        if self.kind in COMMANDS:
+            return [sys.executable, "-m", "raypoly.cli", COMMANDS[self.kind], *self.limits, *config, *self.overrides]
         return [sys.executable, "-m", "raypoly.train", *config, *self.overrides]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The overrides that define the run, without its folder, and those of the run that it is after."""
-        if self.after is None:
-            return tuple(text for text in self.overrides if not text.startswith("run.dir="))
-        own = (text for text in self.overrides if not text.startswith(("run.dir=", "model.path=")))
-        return (*own, *(f"after {text}" for text in self.after.keys))
+        """The overrides that define the run, without its folder, and those of the runs that it needs."""
+        places = ("run.dir=", *(("model.path=",) if self.after else ()), *(("gate.path=",) if self.gate else ()))
+        own = (text for text in self.overrides if not text.startswith(places))
+        after = (f"after {text}" for text in self.after.keys) if self.after else ()
+        return (*own, *after, *((f"gate {text}" for text in self.gate.keys) if self.gate else ()))
 
     @property
     def result(self) -> RunResult:
@@ -115,7 +123,17 @@ class PlannedRun:
         result = replace(read_result(self.arm, self.seed, self.start, self.steps, self.place), kind=self.kind)
         if self.after is not None:
             result = replace(result, begins_with=self.after.arm, root_weights=first_weights(self.root.place))
+        if self.kind == "gate":
+            return replace(result, gate=self.accepted_gate, finished=self.finished)
         return result if self.kind != "audit" else replace(result, audit=self.audit, finished=self.finished)
+
+    @property
+    def accepted_gate(self) -> Mapping[str, float] | None:
+        """The numbers of the gate that it trained; None where it trains none, or none is accepted yet."""
+        if self.kind != "gate" or not (self.weights / GATE_FILE).exists():
+            return None
+        file = read_gate(self.weights)
+        return {**file.validation, "tau": file.tau}
 
     @property
     def audit(self) -> PlanAudit | None:
@@ -129,7 +147,11 @@ class PlannedRun:
         """As its files say now, or those of another folder."""
         if self.elsewhere is not None:
             return True
-        return self.audit is not None if self.kind == "audit" else is_finished(resolve_run(self.config))
+        if self.kind == "audit":
+            return self.audit is not None
+        if self.gate is not None:  # its hash is part of the run, and known once it is there
+            return self.gate.finished and is_finished(resolve_with_gate(self.base, self.overrides, self.gate.weights))
+        return is_finished(resolve_run(self.config)) and (self.kind != "gate" or self.accepted_gate is not None)
 
     @property
     def lets_on(self) -> bool:
@@ -149,12 +171,12 @@ def plan_runs(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> 
     wrong: dict[str, list[str]] = {}
     runs: dict[tuple[str, int], PlannedRun] = {}
     for arm in experiment.in_order:
-        after = experiment.arms[arm].after
+        needs = (experiment.arms[arm].after, experiment.arms[arm].gate)
         for seed in experiment.seeds_of(arm):
-            if after is None or (after, seed) in runs:  # else what is wrong with that one is said of it
+            if all(it is None or (it, seed) in runs for it in needs):  # else what is wrong with that one is said of it
                 with _noted(wrong, arm):
-                    before = None if after is None else runs[after, seed]
-                    runs[arm, seed] = _run(experiment, out, given, arm, seed, before)
+                    after, gate = (None if it is None else runs[it, seed] for it in needs)
+                    runs[arm, seed] = _run(experiment, out, given, arm, seed, after, gate)
     _raise(wrong, len(experiment.arms))
     seeds = {arm: experiment.seeds_of(arm) for arm in experiment.arms}
     most = max(map(len, seeds.values()))
@@ -172,8 +194,7 @@ def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
         with _noted(wrong, arm):
             found = preflight.check_config(run.checked_config, run.place, share)
             remarks += [said for said in found if said not in remarks]
-            if run.kind == "audit":
-                _check_audit(run.config)
+            check_kind(run.kind, run.config)
     shared = f" (Each of {at_once} runs at once has its share of what is free.)" if at_once > 1 else ""
     _raise({message + shared: arms for message, arms in wrong.items()}, len({run.arm for run in runs}))
     return remarks
@@ -198,14 +219,22 @@ def _of_no_step(run: PlannedRun) -> PlannedRun:
 
 
 def _run(
-    experiment: ExperimentConfig, out: Path, given: Sequence[str], arm: str, seed: int, after: PlannedRun | None
+    experiment: ExperimentConfig,
+    out: Path,
+    given: Sequence[str],
+    arm: str,
+    seed: int,
+    after: PlannedRun | None,
+    gate: PlannedRun | None,
 ) -> PlannedRun:
     place, its = out / f"{arm}-s{seed}", experiment.arms[arm]
     seeds = [f"{key}={seed}" for key in experiment.seed_keys]
-    overrides = (*its.overrides, *seeds, *given, *_of_kind(its, after), f"run.dir={place}")
-    directory = resolve_run(settings.load(experiment.config, overrides, _silent))
-    least = (its.least_pass, its.least_density)
-    run = PlannedRun(arm, seed, place, experiment.config, overrides, directory, "", None, its.kind, after, least)
+    begins, accepts = after.weights if after else None, gate.weights if gate else None
+    overrides = (*its.overrides, *seeds, *given, *of_kind(its.kind, begins, accepts), f"run.dir={place}")
+    directory = resolve_with_gate(experiment.config, overrides, accepts)
+    run = PlannedRun(
+        arm, seed, place, experiment.config, overrides, directory, "", None, its.kind, after, gate, limits_of(its)
+    )
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")
     if after is not None and directory.resumes and (had := _steps_done(after.directory)) and not after.finished:
@@ -213,6 +242,7 @@ def _run(
             f"{place} began with {after.name} after {had} steps, and train.steps={after.steps} are asked of that one "
             "now: give the longer arm, and those after it, other names."
         )
+    least = (its.least_pass, its.least_density)
     if (audit := run.audit) is not None and (audit.least_pass, audit.least_density) != least:
         raise UsageError(
             f"{place} was audited with least_pass={audit.least_pass:g} and least_density={audit.least_density:g}: "
@@ -221,28 +251,10 @@ def _run(
     return replace(run, start=start_of(run.checked_config, experiment.seed_keys))
 
 
-def _of_kind(arm: ArmConfig, after: PlannedRun | None) -> Iterator[str]:
-    """The overrides that follow from what an arm is, and what it begins with."""
-    if after is not None:
-        yield from (f"model.path={after.weights}", "model.sha256=null")
-    if arm.kind != "train":
-        yield from ("train.steps=0", "train.schedule=constant", f"evaluate.every={int(arm.kind == 'evaluate')}")
-
-
 def _begun_by(root: Config, config: Config) -> Config:
     """The config with the model, or the warm start, that the root has."""
     model = config.model.model_copy(update={"path": root.model.path, "sha256": root.model.sha256})
     return config.model_copy(update={"model": model, "warm_start": root.warm_start})
-
-
-def _check_audit(config: Config) -> None:
-    program, rollouts = programs.of_run(config), config.train.rollouts
-    attempts = program.planned_drafts(rollouts) and program.planned_attempts(rollouts)
-    if not attempts or "gate" not in needed_stages(objectives.of_run(config)):
-        raise UsageError(
-            "kind: audit needs plans, attempts behind them and a gate: set program.name=tuple, objective.name=cppo "
-            "and no program.solve=false."
-        )
 
 
 def _steps_done(directory: RunDirectory) -> int:

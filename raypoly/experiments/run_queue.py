@@ -84,7 +84,7 @@ class RunQueue:
     def _start(self) -> None:
         self._leave_out()
         while len(self._going) + len(self._left_behind) < self._at_once:
-            run = next((run for run in self._waiting if run.after is None or run.after.name in self._let_on), None)
+            run = next((run for run in self._waiting if not self._awaited(run)), None)
             if run is None:
                 return
             self._waiting.remove(run)
@@ -97,18 +97,20 @@ class RunQueue:
 
     def _leave_out(self) -> None:
         """Drop the runs that can't begin in this start."""
-        while blocked := next((run for run in self._waiting if self._blocked(run)), None):
-            assert blocked.after is not None
+        while blocked := next((run for run in self._waiting if self._never(run)), None):
             self._waiting.remove(blocked)
-            why = "does not pass" if blocked.after.finished else "is not finished"
-            self._say(f"{blocked.name}: is not started, since {blocked.after.name} {why}")
+            missing = self._never(blocked)[0]
+            why = "does not pass" if missing.finished else "is not finished"
+            self._say(f"{blocked.name}: is not started, since {missing.name} {why}")
 
-    def _blocked(self, run: PlannedRun) -> bool:
-        """Whether nobody is at work any more on the run that this one is after, or waits to be."""
-        if run.after is None or run.after.name in self._let_on:
-            return False
+    def _awaited(self, run: PlannedRun) -> list[PlannedRun]:
+        """The runs that it needs and that do not let it on yet."""
+        return [before for before in run.before if before.name not in self._let_on]
+
+    def _never(self, run: PlannedRun) -> list[PlannedRun]:
+        """Those of them on which nobody is at work any more, or waits to be."""
         there = (*self._waiting, *self._left_behind, *(going.run for going in self._going))
-        return run.after.name not in {other.name for other in there}
+        return [before for before in self._awaited(run) if before.name not in {other.name for other in there}]
 
     def _look(self) -> Iterator[TrainingExit]:
         for run in [run for run in self._left_behind if not is_held(run)]:

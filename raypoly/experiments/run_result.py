@@ -90,6 +90,8 @@ class RunResult:
     """The digest of the weights that its chain began with; None where unknown, and for a run that is after none."""
     audit: PlanAudit | None = None
     """What a run that audits found."""
+    gate: Mapping[str, float] | None = None
+    """How good the gate is that a run trained, on held-out plans, and its `tau`; None until it is accepted."""
 
     @property
     def first_weights(self) -> str | None:

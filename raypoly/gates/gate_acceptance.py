@@ -16,12 +16,9 @@ from raypoly.errors import RaypolyError, UsageError
 from raypoly.gates.gate_folder import FILE, GateFile, weights_hash
 from raypoly.gates.gate_question import TEMPLATE, WORDS
 from raypoly.gates.gate_rows import LabelledPlan
-from raypoly.gates.validation import GateValidation
+from raypoly.gates.validation import RECALL, GateValidation
 from raypoly.programs.plan_contract import read_plan
 from raypoly.values import Float64
-
-RECALL = 0.95
-"""The default of `recall`."""
 
 
 def seal_gate(

@@ -81,8 +81,7 @@ class GateQuestion:
 
     def prompt(self, problem: Problem, plan: str) -> str:
         """The prompt behind which the model says a word."""
-        accept, refuse = self.words
-        return fill_prompt(problem, self.template, self.render, plan=shown(plan), accept=accept, refuse=refuse)
+        return _fill(problem, plan, self.words, self.template, self.render)
 
     def tokens(self, problem: Problem, plan: str) -> list[int]:
         return self._encoded(self.prompt(problem, plan))
@@ -90,3 +89,13 @@ class GateQuestion:
     def _encoded(self, text: str) -> list[int]:
         found: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return found
+
+
+def question_prompt(problem: Problem, plan: str, words: Sequence[str], text: str, render: Render) -> str:
+    """The prompt of `GateQuestion`, for whoever has no tokenizer. `text`: the template."""
+    return _fill(problem, plan, words, read_template(text, "gate", "The gate's template"), render)
+
+
+def _fill(problem: Problem, plan: str, words: Sequence[str], template: PromptTemplate, render: Render) -> str:
+    accept, refuse = words
+    return fill_prompt(problem, template, render, plan=shown(plan), accept=accept, refuse=refuse)

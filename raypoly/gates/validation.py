@@ -18,6 +18,8 @@ from scipy import stats
 
 from raypoly.values import Float64
 
+RECALL = 0.95
+"""The default of the recall that a threshold is chosen for."""
 LEAST_AUC, LEAST_BALANCED_ACCURACY, LEAST_PRECISION, LEAST_RECALL = 0.75, 0.70, 0.65, 0.65
 
 

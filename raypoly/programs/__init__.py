@@ -30,6 +30,7 @@ KNOWN: Mapping[str, str] = {
     "repair": "raypoly.programs.repair:Repair",
     "given": "raypoly.programs.given:Given",
     "gold_plans": "raypoly.programs.gold_plans:GoldPlans",
+    "labelled_plans": "raypoly.programs.labelled_plans:LabelledPlans",
 }
 
 __all__ = ["KNOWN", "Ask", "Program", "ProgramConfig", "build", "name_of_run", "of_run"]

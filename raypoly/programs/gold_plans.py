@@ -33,12 +33,7 @@ class GoldPlans(Program):
     samples = False
 
     def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> Sequence[Ask]:
-        puzzle = puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
-        if puzzle is None:
-            raise UsageError(
-                f"{problem.id} is no puzzle, and plans are known by construction for puzzles alone: give rows of your "
-                "own by program.name=given."
-            )
+        puzzle = puzzle_or_refuse(problem)
         return [self._given(problem, puzzle, place) for place in range(attempts)]
 
     def _given(self, problem: Problem, puzzle: Puzzle, place: int) -> Ask:
@@ -49,3 +44,14 @@ class GoldPlans(Program):
         strategy = rng.choice(STRATEGIES)
         prompt = solver_prompt(problem, method(puzzle, strategy, rng))
         return Ask(prompt, ATTEMPT, text=render_solution(puzzle, strategy, rng))
+
+
+def puzzle_or_refuse(problem: Problem) -> Puzzle:
+    """The puzzle that a problem is. Raises `UsageError` for one that is none."""
+    puzzle = puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
+    if puzzle is None:
+        raise UsageError(
+            f"{problem.id} is no puzzle, and plans are known by construction for puzzles alone: give rows of your own "
+            "by program.name=given."
+        )
+    return puzzle

@@ -93,6 +93,16 @@ def audit_table(results: Sequence[RunResult]) -> ReportTable:
     return ReportTable(("", "tuples that passed", "accepted", "both", ""), rows, range(1, 4))
 
 
+_GATE = ("auc", "balanced_accuracy", "precision", "recall", "tau")
+
+
+def gate_table(results: Sequence[RunResult]) -> ReportTable:
+    """The gates that are accepted, a row each, with what they were measured on."""
+    found = [(f"{result.arm}-s{result.seed}", result.gate) for result in results if result.gate is not None]
+    rows = [(name, f"{gate['plans']:.0f}", *(f"{gate[key]:.3f}" for key in _GATE)) for name, gate in found]
+    return ReportTable(("", "held-out plans", *(key.replace("_", " ") for key in _GATE)), rows, range(1, 7))
+
+
 _AT_AN_END = 10
 """Steps at a curve's beginning and end."""
 

@@ -12,6 +12,7 @@ from tests.support.random_model import random_model
 PLAN = "A: Loop over the numbers and add the squares up.\nB: Use the closed formula of the sum.\n"
 REWORDED = "A: Go over all numbers with a loop.\nB: Run a loop over each of the numbers.\n"
 BREACH = "A: Loop.\nA: Loop again.\n"
+GATE_NUMBERS = {"auc": 0.9, "balanced_accuracy": 0.8, "precision": 0.8, "recall": 0.95, "plans": 40.0}
 PROBLEM = Problem(
     "squares", "# sum of squares from 1 to n\n", "f", TestSuite("none", ""), answer="completion", prefix="def f(n):\n"
 )
@@ -20,13 +21,12 @@ PROBLEM = Problem(
 def sealed_gate(folder: Path, tau: float = 0.17, words: tuple[str, str] = WORDS) -> Path:
     """Write a Hugging Face folder with `gate.json`."""
     random_model(folder)
-    numbers = {"auc": 0.9, "balanced_accuracy": 0.8, "precision": 0.8, "recall": 0.95, "plans": 40.0}
     GateFile(
         words=words,
         template=COMPLETION_TEMPLATE,
         tau=tau,
         recall=0.95,
-        validation=numbers,
+        validation=GATE_NUMBERS,
         rows="0" * 64,
         weights=weights_hash(folder),
     ).write(folder)

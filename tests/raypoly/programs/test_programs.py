@@ -64,7 +64,7 @@ def asked(
 
 
 @pytest.mark.parametrize("problem", [PROBLEM, PUZZLE], ids=["fenced", "completion"])
-@pytest.mark.parametrize("name", sorted(programs.KNOWN.keys() - {"given", "gold_plans"}))
+@pytest.mark.parametrize("name", sorted(programs.KNOWN.keys() - {"given", "gold_plans", "labelled_plans"}))
 def test_every_program_ends_with_n_attempts_whatever_was_sampled(name: str, problem: Problem) -> None:
     for texts in ([PLAN], [""], ["x" * 50, "- one\n- two"], ["A: a <|im_end|>\nB:"]):
         rounds, drafts = asked(programs.build(name), problem, texts)

@@ -1,0 +1,59 @@
+"""What the kinds of arms differ in: their commands and options, the keys that follow from a kind, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from raypoly import objectives, programs, settings
+from raypoly.config import Config
+from raypoly.errors import UsageError
+from raypoly.experiments.experiment_config import ArmConfig, Kind
+from raypoly.gates.gate_folder import FILE
+from raypoly.objectives.objective_hooks import needed_stages
+from raypoly.run_identity import RunDirectory, resolve_run
+
+COMMANDS: Mapping[Kind, str] = {"audit": "audit-plans", "gate": "train-gate"}
+"""Of `raypoly`, for kinds that are no training alone."""
+
+
+def limits_of(arm: ArmConfig) -> tuple[str, ...]:
+    """The options of the command of its kind."""
+    if arm.kind == "audit":
+        return f"--least-pass={arm.least_pass}", f"--least-density={arm.least_density}"
+    if arm.kind == "gate":
+        return f"--recall={arm.recall}", *(() if arm.tau is None else (f"--tau={arm.tau}",))
+    return ()
+
+
+def of_kind(kind: Kind, after: Path | None, gate: Path | None) -> Iterator[str]:
+    """The overrides that follow from what an arm is, from the weights that it begins with, and from its gate."""
+    if after is not None:
+        yield from (f"model.path={after}", "model.sha256=null")
+    if gate is not None:
+        yield from ("gate.name=model", f"gate.path={gate}")
+    if kind in ("evaluate", "audit"):
+        yield from ("train.steps=0", "train.schedule=constant", f"evaluate.every={int(kind == 'evaluate')}")
+    if kind == "gate":
+        yield "evaluate.every=0"
+
+
+def resolve_with_gate(base: str | None, overrides: Sequence[str], gate: Path | None) -> RunDirectory:
+    """The run of these overrides. While its gate is not there yet, nothing of the run is, and it is checked without."""
+    if gate is not None and not (gate / FILE).exists():
+        overrides = [text for text in overrides if not text.startswith("gate.")]
+    return resolve_run(settings.load(base, overrides, lambda text: None))
+
+
+def check_kind(kind: Kind, config: Config) -> None:
+    """Raise `UsageError` where a run of this kind can't work."""
+    program, rollouts = programs.of_run(config), config.train.rollouts
+    if kind == "audit":
+        attempts = program.planned_drafts(rollouts) and program.planned_attempts(rollouts)
+        if not attempts or "gate" not in needed_stages(objectives.of_run(config)):
+            raise UsageError(
+                "kind: audit needs plans, attempts behind them and a gate: set program.name=tuple, objective.name=cppo "
+                "and no program.solve=false."
+            )
+    if kind == "gate" and not hasattr(program, "labelled"):
+        raise UsageError("kind: gate is trained on labelled plans: set program.name=labelled_plans.")
