@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Row = Mapping[str, float]
+_WRITTEN_SECONDS = 20.0
 
 
 def points(rows: Sequence[Row], name: str) -> list[tuple[int, float]]:
@@ -50,8 +52,15 @@ def offline_runs(run: Path) -> list[Any]:
 def _offline_records(run: Path) -> Iterator[Any]:
     from wandb.proto.wandb_internal_pb2 import Record
 
-    for file in sorted((run / "wandb").glob("offline-run-*/*.wandb"), key=lambda file: file.stat().st_mtime_ns):
-        yield from (Record.FromString(data) for data in _logged(file.read_bytes()))
+    for folder in sorted((run / "wandb").glob("offline-run-*")):  # named by their second
+        deadline, records = time.monotonic() + _WRITTEN_SECONDS, list[Any]()
+        # W&B's service writes on for a moment after `finish`
+        while time.monotonic() < deadline and not any(it.WhichOneof("record_type") == "exit" for it in records):
+            records = [
+                Record.FromString(data) for file in folder.glob("*.wandb") for data in _logged(file.read_bytes())
+            ]
+            time.sleep(0.02)
+        yield from records
 
 
 def _by_age(folder: Path) -> list[Path]:
@@ -76,6 +85,8 @@ def _logged(content: bytes) -> Iterator[bytes]:
             place += left
             continue
         _, size, kind = struct.unpack_from("<IHB", content, place)
+        if place + 7 + size > len(content):  # it is being written
+            return
         data = (data if kind > 2 else b"") + content[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (1, 4):
