@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raypoly.errors import CorruptData, StorageError, UsageError
+from raypoly.experiments.program_costs import ProgramCosts
 from raypoly.gates.audit import PlanAudit
 from raypoly.metrics.block_pass_at_k import Select
 from raypoly.metrics.problem_counts import ProblemCounts
@@ -92,6 +93,8 @@ class RunResult:
     """What a run that audits found."""
     gate: Mapping[str, float] | None = None
     """How good the gate is that a run trained, on held-out plans, and its `tau`; None until it is accepted."""
+    costs: ProgramCosts | None = None
+    """Of the evaluation in `after`."""
 
     @property
     def first_weights(self) -> str | None:
@@ -173,6 +176,7 @@ def result_of(arm: str, seed: int, start: str, steps: int, files: RunFiles | Non
         evaluation_seconds=math.fsum(e.get("seconds", 0.0) for e in evaluations) - paused,
         problems_before=numbers[0],
         problems_after=numbers[1],
+        costs=ProgramCosts.of(after, numbers[1].problems if numbers[1] else None),
     )
 
 

@@ -56,6 +56,9 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
     after = "Each arm after its own steps" if comparison.steps is None else f"After {comparison.steps} steps"
     yield f"**{after}.** {explained}"
     yield _results(comparison)
+    if (costs := cost_table(comparison)).rows:
+        yield "**Programs**, as each arm was measured, means over its runs."
+        yield costs
     yield from unlike
     measured = measure_differences(comparison)
     for reference in dict.fromkeys(each.reference for each in measured):
@@ -93,6 +96,34 @@ def audit_table(results: Sequence[RunResult]) -> ReportTable:
     return ReportTable(("", "tuples that passed", "accepted", "both", ""), rows, range(1, 4))
 
 
+def cost_table(comparison: ArmComparison) -> ReportTable:
+    """What each arm's program costs; no rows where all arms are measured by `direct`."""
+    by_arm = {arm.name: [run.costs for run in arm.runs if run.costs is not None] for arm in comparison.arms}
+    known = {name: found for name, found in by_arm.items() if found}
+    every = [costs for found in known.values() for costs in found]
+    if not any(costs.program != "direct" for costs in every):
+        return ReportTable((), [])
+    k = next((k for k in ("4", "2", "1") if all(k in costs.pass_per_10k for costs in every)), "1")
+    rows = [
+        (
+            name,
+            " ".join(dict.fromkeys(costs.program for costs in found)),
+            f"{mean(costs.tokens for costs in found):,.0f}",
+            _mean_cell([costs.pass_per_10k.get(k) for costs in found], ".1f"),
+            *(_mean_cell([getattr(costs, key) for costs in found]) for key in _COSTS),
+        )
+        for name, found in known.items()
+    ]
+    head = ("", "program", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
+    return ReportTable(head, rows, range(2, 7))
+
+
+def _mean_cell(values: Sequence[float | None], form: str = ".3f") -> str:
+    known = [value for value in values if value is not None]
+    return f"{mean(known):{form}}" if known else DASH
+
+
+_COSTS = ("duplicates", "followed", "surface_diversity")
 _GATE = ("auc", "balanced_accuracy", "precision", "recall", "tau")
 
 
