@@ -33,10 +33,12 @@ class ExperimentETA:
 
     def of(self, steps: int) -> float | None:
         """Seconds of a run of so many steps; by the nearest ones where none was as long, which is rough: an evaluation
-        takes as long in a short run as in a long one. None before the first is done."""
-        if not self._known:
+        takes as long in a short run as in a long one. Runs without steps tell nothing of others, and the reverse. None
+        before the first is done."""
+        alike = [known for known in self._known if (known > 0) == (steps > 0)]
+        if not alike:
             return None
-        nearest = min(self._known, key=lambda known: abs(known - steps))
+        nearest = min(alike, key=lambda known: abs(known - steps))
         return statistics.mean(self._known[nearest]) * max(steps, 1) / max(nearest, 1)
 
     def left(self, runs: Iterable[tuple[int, float]]) -> float | None:

@@ -174,3 +174,6 @@ def test_what_is_left_is_estimated_by_the_runs_that_are_done() -> None:
     assert outlook.left([(20, 0.0)]) == 410 / 4
     outlook.add(20, 180.0)
     assert outlook.left([(20, 0.0), (20, 200.0)]) == 180
+    assert outlook.left([(0, 0.0)]) is None, "runs with steps tell nothing of one that measures alone"
+    outlook.add(0, 65.0)
+    assert outlook.left([(0, 0.0), (20, 0.0)]) == 65 + 180
