@@ -80,6 +80,7 @@ class CPPO(Objective):
 
     def compute_drafts(self, group: ScoredGroup) -> Float64 | None:
         config = self.config
+        self._measures = plan_shares(group)
         if not config.plan_weight:
             return None
         rewards = self.plan_rewards(group)

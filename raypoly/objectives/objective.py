@@ -125,8 +125,8 @@ class Objective(ABC):
         return {}
 
     def measures(self) -> Mapping[str, float]:
-        """Finite numbers of the group of the last `compute`, by names like `mi`; unknown ones are left out. A step's
-        metrics have their means over its groups, as `objective/mi`. Default: none."""
+        """Finite numbers of the group of the last `compute` and `compute_drafts`, by names like `mi`; unknown ones are
+        left out. A step's metrics have their means over its groups, as `objective/mi`. Default: none."""
         return {}
 
     def finish(self, batch: Batch) -> list[Float64]:

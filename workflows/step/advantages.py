@@ -43,8 +43,8 @@ class AdvantageEstimator:
             return TrainingGroup(group, rewards, np.zeros(group.size))
         scored = self._scored(rewards, group)
         advantages = self._objective.valued(scored)
-        measures, of_drafts = measures_of(self._objective), self._of_drafts(scored, advantages)
-        return TrainingGroup(group, rewards, advantages, measures, of_drafts)
+        of_drafts = self._of_drafts(scored, advantages)
+        return TrainingGroup(group, rewards, advantages, measures_of(self._objective), of_drafts)
 
     def _rewards(self, group: Group, problem: Problem) -> Float64:
         """float64 [N]: NaN where the objective reads none; empty for a program that solves nothing."""

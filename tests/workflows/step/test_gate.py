@@ -57,6 +57,7 @@ def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_its_part_is_of_drafts_and_pays_plans(tmp_path: Path) -> None:
     step, _, _, kinds = finished(tmp_path, *OWN)
     assert kinds.count("gate") == 4
+    assert step.applied.metrics["objective/duplicates"] == 0.0, "plans are measured without attempts too"
     table = RolloutFiles(LocalStore(tmp_path)).table(0)
     roles = table.column("role").to_pylist()
     for role, p, accepted in zip(
@@ -93,6 +94,7 @@ def test_the_warm_up_pays_plans_by_the_gate_alone_and_scores_nothing(tmp_path: P
     step, _, _, kinds = finished(tmp_path, *own)
     assert "score" not in kinds
     assert kinds.count("gate") == 4
+    assert step.applied.metrics["objective/duplicates"] == 0.0, "plans are measured without attempts too"
     for group, advantages in zip(step.groups, step.draft_advantages, strict=True):
         accepted = np.array([number(draft) % 2 == 0 for draft in group.drafts], float)
         want = (accepted - accepted.mean()) / (accepted.std(ddof=1) + 1e-6)
