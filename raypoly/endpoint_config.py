@@ -33,6 +33,12 @@ class EndpointConfig(Section):
         description="Further fields of each request, such as {top_p: 0.95}. `seed: null` sends no seed.",
     )
 
+    @property
+    def extra_fields(self) -> dict[str, Any]:
+        """`extra` as the client `openai` takes it, without what is null."""
+        given = {name: value for name, value in self.extra.items() if value is not None}
+        return {"extra_body": given} if given else {}
+
     def as_judge(self, temperature: float | None) -> JudgeConfig:
         """The same in the words of a judge that is a server, whose client asks: limits, deadline, and where its key
         is."""

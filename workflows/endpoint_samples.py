@@ -60,7 +60,6 @@ class ModelEndpoint:
         ledger, counts = BudgetLedger(), JudgeCounters()
         endpoint = Endpoint(url, judge.model, key, None, judge, ledger, counts, words=_WORDS)
         self._server = WaitingEndpoint(endpoint, config.endpoint, "endpoint.max_pause", note, first_wait)
-        self._extra = {name: value for name, value in config.endpoint.extra.items() if value is not None}
         self._seeded = "seed" not in config.endpoint.extra
 
     async def check(self) -> None:
@@ -80,7 +79,7 @@ class ModelEndpoint:
         self._server.close()
 
     def _call(self, prompt: str, seed: int, tokens: int) -> Ask:
-        fields: dict[str, Any] = {"extra_body": self._extra} if self._extra else {}
+        fields = self._config.endpoint.extra_fields
         if self._seeded:
             fields["seed"] = seed % _SEEDS
         asked: Any = prompt if self._plain else messages_of(prompt)

@@ -65,7 +65,7 @@ class CPPO(Objective):
     def __init__(self, config: CPPOConfig) -> None:
         super().__init__(config)
         self.needs = frozenset({"drafts"} if config.reward == "outcome" else {"drafts", "gate"})  # type: ignore[misc]
-        self._measures: Mapping[str, float] = {}
+        self._last: ScoredGroup | None = None
 
     @property
     def trains_attempts(self) -> bool:
@@ -73,14 +73,14 @@ class CPPO(Objective):
 
     def compute(self, group: ScoredGroup) -> Float64:
         assert group.draft_of is not None
-        self._measures = plan_shares(group)
+        self._last = group
         whole = self.config.solver_scope == "group"
         peers = [(ATTEMPT, None if whole else parent) for parent in group.draft_of.tolist()]
         return self.config.solver_weight * compare_with_peers(group.rewards, peers, self.config.std)
 
     def compute_drafts(self, group: ScoredGroup) -> Float64 | None:
         config = self.config
-        self._measures = plan_shares(group)
+        self._last = group
         if not config.plan_weight:
             return None
         rewards = self.plan_rewards(group)
@@ -101,7 +101,7 @@ class CPPO(Objective):
 
     def measures(self) -> Mapping[str, float]:
         """Those of `plan_shares`."""
-        return self._measures
+        return {} if self._last is None else plan_shares(self._last)
 
 
 def plan_shares(group: ScoredGroup) -> Mapping[str, float]:

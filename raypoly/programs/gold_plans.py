@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from raypoly.errors import UsageError
-from raypoly.problems.puzzles import puzzle_by_words
+from raypoly.problems.puzzles import find_puzzle
 from raypoly.problems.puzzles.puzzle_language import Puzzle
 from raypoly.problems.puzzles.puzzle_plans import gold_tuple, method
 from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES, render_solution
@@ -48,7 +48,7 @@ class GoldPlans(Program):
 
 def puzzle_or_refuse(problem: Problem) -> Puzzle:
     """The puzzle that a problem is. Raises `UsageError` for one that is none."""
-    puzzle = puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
+    puzzle = find_puzzle(problem)
     if puzzle is None:
         raise UsageError(
             f"{problem.id} is no puzzle, and plans are known by construction for puzzles alone: give rows of your own "

@@ -79,7 +79,7 @@ class _Asked:
         first_wait: float,
     ) -> None:
         """`role`: `teacher` or `judge`. Raises `MissingKey`."""
-        self.role, self.name = role, config.name or ""
+        self.role, self.name, self._extra = role, config.name or "", config.extra_fields
         judge = config.as_judge(temperature)
         words = EndpointWords(
             f"The {role}",
@@ -99,8 +99,6 @@ class _Asked:
             words,
         )
         self._server = WaitingEndpoint(self._endpoint, config, f"plans.{role}.max_pause", note, first_wait)
-        extra = {name: value for name, value in config.extra.items() if value is not None}
-        self._extra: dict[str, Any] = {"extra_body": extra} if extra else {}
 
     async def answer(self, messages: Sequence[Message], schema: dict[str, Any], tokens: int) -> _Answer:
         """The server's answer, after any outage. Raises `PausedTooLong`."""

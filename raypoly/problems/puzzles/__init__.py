@@ -84,13 +84,18 @@ def load_puzzles(config: ProblemsConfig) -> ProblemSet:
 
 def puzzle_of(problem: Problem) -> Puzzle:
     """The puzzle that a problem was made from. Raises `UsageError` where it was not made here."""
-    found = puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
+    found = find_puzzle(problem)
     if found is None:
         raise UsageError(
             f"problem {problem.id!r} is no puzzle, which the tiny warm start needs:"
             " use problems.source=puzzles, or set model.path."
         )
     return found
+
+
+def find_puzzle(problem: Problem) -> Puzzle | None:
+    """The puzzle that a problem was made from, if it was made here."""
+    return puzzle_by_words(problem.metadata.get("words", "")) if problem.source == "puzzles" else None
 
 
 def puzzle_by_words(words: str) -> Puzzle | None:
