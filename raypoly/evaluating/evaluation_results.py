@@ -16,7 +16,7 @@ import pyarrow as pa
 from raypoly.evaluating.evaluation_slices import slices_of
 from raypoly.metrics.group_outcomes import GroupOutcomes
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
-from raypoly.metrics.problem_counts import STRATUM
+from raypoly.metrics.problem_counts import stratum_of
 from raypoly.objectives.behaviour import behaviour_of
 from raypoly.values import Group
 
@@ -38,7 +38,7 @@ def sample_table(
     rows = [
         {
             "problem_id": group.problem_id,
-            "stratum": metadata[group.problem_id].get(STRATUM),
+            "stratum": stratum_of(metadata[group.problem_id]),
             "rollout": index,
             "text": rollout.text,
             "response_tokens": len(rollout.tokens),

@@ -62,10 +62,10 @@ def _interval(numbers: Sequence[EvaluationNumbers | None], measure: str) -> Conf
 
 
 def strata_of(numbers: EvaluationNumbers | None) -> Mapping[str, str] | None:
-    """By problem id, the part of all problems that each was drawn from in an exact share. None where there are none, or
-    it is not known, as in older files."""
+    """By problem id, the part of all problems that each was drawn from in a fixed share. None where all are of one
+    part, or it is not known, as in older files."""
     if numbers is None or numbers.problems is None:
         return None
     counts = numbers.problems
     parts = {name: part for name, part in zip(counts.id, counts.stratum, strict=False) if part is not None}
-    return parts if len(parts) == len(counts.id) else None
+    return parts if len(parts) == len(counts.id) and len(set(parts.values())) > 1 else None

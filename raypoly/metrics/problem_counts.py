@@ -20,8 +20,8 @@ from raypoly.metrics.pass_at_k import pass_at_k
 
 _NEEDED = ("problem_id", "status")
 _KNOWN = (*_NEEDED, "strategy", "response_tokens", "finish_reason", "behaviour", "stratum")
-STRATUM = "budget"
-"""The metadata of a problem whose values every split has in exact shares: puzzles' budgets are drawn so."""
+_STRATA = ("budget", "source")
+"""The metadata of problems whose values a split has in fixed shares: budgets of puzzles, data sets of a preparation."""
 
 Counts = tuple[int | None, ...]
 
@@ -48,7 +48,7 @@ class ProblemCounts:
     """How many programs, right or wrong, did each thing that the tests saw, the largest first; those of which it is not
     known are left out. Empty in files of earlier versions."""
     stratum: tuple[str | None, ...] = ()
-    """The part of all problems that each was drawn from in an exact share; None, or empty, where there are no parts."""
+    """The part of all problems that each was drawn from in a fixed share; None, or empty, where there are no parts."""
 
     blocks: tuple[str | None, ...] = ()
     """Which attempts passed, in order, as `0100 0001`: a word for each block of attempts that were drawn jointly.
@@ -92,6 +92,11 @@ class ProblemCounts:
         words = tuple(_blocks(rows, block) for rows in problems.values()) if block > 1 else ()
         by_column = {name: tuple(each[name] for each in found) for name in names}
         return cls(id=tuple(problems), blocks=words, **by_column)
+
+
+def stratum_of(metadata: Mapping[str, str]) -> str | None:
+    """The part of all problems that one with these metadata belongs to; None where they name none."""
+    return next((metadata[key] for key in _STRATA if metadata.get(key)), None)
 
 
 def _blocks(rows: Sequence[Mapping[str, Any]], block: int) -> str:

@@ -14,6 +14,7 @@ from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
 from raypoly.experiments.problem_values import interval_after, interval_before
 from raypoly.experiments.run_result import SIDE_MEASURES, STRATEGIES, RunResult
+from raypoly.reports.part_table import part_table
 from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.statistics.intervals import ConfidenceInterval
 
@@ -37,6 +38,8 @@ def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
     for reference in dict.fromkeys(each.reference for each in measured):
         name = "start" if reference == BEFORE else reference
         found[f"difference_from_{name}"] = _differences(measured, reference)
+    if (parts := part_table(comparison)).rows:
+        found["parts"] = parts
     if not measured and (pairs := _seed_pairs(comparison)).rows:
         found[f"difference_from_{comparison.arms[0].name}"] = pairs
     if (changes := _side_measures(comparison)).rows:
@@ -59,6 +62,9 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
     if (costs := cost_table(comparison)).rows:
         yield "**Programs**, as each arm was measured, means over its runs."
         yield costs
+    if (by_part := part_table(comparison)).rows:
+        yield "**By part of the problems** (how many of them), after training, with the 95 % interval over problems."
+        yield by_part
     yield from unlike
     measured = measure_differences(comparison)
     for reference in dict.fromkeys(each.reference for each in measured):
@@ -211,7 +217,9 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
 
 def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
     seeds = max(len(each.paired.by_seed) for each in measured)
-    drawn = " Problems are drawn within parts of exact shares (budgets)." if measured[0].paired.strata else ""
+    drawn = (
+        " Problems are drawn within parts of fixed shares (budgets, data sets)." if measured[0].paired.strata else ""
+    )
     share = {2: "89 to 95", 3: "92 to 95"}.get(seeds)
     few = f" With {seeds} seeds the first interval held the truth in {share} % of simulations." if share else ""
     only = " One seed says nothing of others." if seeds == 1 else ""

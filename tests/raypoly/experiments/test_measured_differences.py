@@ -235,5 +235,5 @@ def test_problems_of_exact_shares_are_drawn_within_them() -> None:
         for it in (drawn_within, drawn_freely)
     )
     assert within.interval.high < freely.interval.high / 2
-    assert "Problems are drawn within parts of exact shares (budgets)." in comparison_text(drawn_within)
+    assert "Problems are drawn within parts of fixed shares (budgets, data sets)." in comparison_text(drawn_within)
     assert "exact shares" not in comparison_text(drawn_freely)
