@@ -97,12 +97,6 @@ def _names(config: Config) -> None:
 def _loss(config: Config) -> None:
     """The loss fits the objective's advantages."""
     objective, loss = objectives.of_run(config), losses.of_run(config)
-    name = config.objective.name
-    if objective.loss is not None and config.loss.name != objective.loss:
-        raise UsageError(
-            f"objective.name={name} makes advantages for loss.name={objective.loss}, not for loss.name="
-            f"{config.loss.name}: set loss.name={objective.loss}."
-        )
     if loss.needs_sampler and not programs.of_run(config).samples:
         raise UsageError(
             f"loss.name={config.loss.name} weighs tokens by the ratio to their sampler, and program.name="
@@ -111,7 +105,7 @@ def _loss(config: Config) -> None:
         )
     if loss.fits_advantages and objective.leaves_out:
         raise UsageError(
-            f"objective.name={name} leaves out rollouts by an advantage of zero, but loss.name={config.loss.name} "
+            f"objective.name={config.objective.name} leaves out rollouts by an advantage of zero, but loss.name={config.loss.name} "
             "trains on zeros too: choose another objective."
         )
 

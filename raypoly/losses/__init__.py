@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raypoly.config import Config
+from raypoly.errors import UsageError
 from raypoly.losses.loss import Loss
 from raypoly.losses.loss_config import LossConfig
 from raypoly.losses.loss_tokens import Tokens
@@ -36,10 +37,16 @@ def build(name: str, **params: Any) -> Loss:
 
 def of_run(config: Config) -> Loss:
     """The loss of a run's config, with the objective's defaults. In bf16 a loss without a ratio gets a cap, unless the
-    config or the objective sets it (or null)."""
+    config or the objective sets it (or null). `UsageError` where the objective's advantages are for another loss."""
     from raypoly import objectives  # brings the config's reader, which a loss alone does not need
 
-    given = {**objectives.of_run(config).loss_defaults, **config.loss.parameters}
+    objective = objectives.of_run(config)
+    if objective.loss is not None and config.loss.name != objective.loss:
+        raise UsageError(
+            f"objective.name={config.objective.name} makes advantages for loss.name={objective.loss}, not for "
+            f"loss.name={config.loss.name}: set loss.name={objective.loss}."
+        )
+    given = {**objective.loss_defaults, **config.loss.parameters}
     loss = build(config.loss.name, **given)
     if config.model.dtype == "float32" or loss.takes_ratio or "importance_cap" in given:
         return loss
