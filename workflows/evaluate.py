@@ -238,7 +238,7 @@ def evaluate_run(
 
     run_workflow(work(), shutdown)
     for each in tables:
-        Console().print(each.rich())
+        Console().print(each)
 
 
 def _tables(opened: OpenRun, payload: Mapping[str, Any], table: pa.Table) -> list[ReportTable]:

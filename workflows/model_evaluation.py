@@ -139,7 +139,7 @@ class ModelEvaluation:
         steps = [range(first, first + chunks) for first in firsts]
         results, counts = await asyncio.to_thread(self._write, steps)
         for shown in evaluation_tables(results, counts, self._metadata, self._name):
-            self._console.print(shown.rich())
+            self._console.print(shown)
         if results["set_aside"]:
             problem, reason = next(iter(results["set_aside"].items()))
             self._note(f"set aside: {problem}, for one: {reason}")

@@ -1,6 +1,6 @@
 """What a person is shown of an evaluation: its measures, and those of its parts, with 95 % intervals over problems.
 
-for table in evaluation_tables(results, counts, metadata, "smollm2-q4"): console.print(table.rich())
+for table in evaluation_tables(results, counts, metadata, "smollm2-q4"): console.print(table)
 """
 
 from __future__ import annotations

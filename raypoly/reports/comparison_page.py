@@ -52,7 +52,7 @@ def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figu
             f"--out {out} can't be written ({error.strerror}): name a file in a folder of yours."
         ) from None
     table = _runs_table(compared.runs)
-    console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]).rich())
+    console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]))
     said = [*map(visible, compared.sentences), f"report: {out.absolute()}"]
     if figures is not None:
         said.append(f"{len(compared.write_figures(figures))} files of figures and tables: {figures.absolute()}")

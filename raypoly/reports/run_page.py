@@ -49,13 +49,13 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None) -
     page = write_report(run)
     if run.evaluations:
         console.print()
-        console.print(results_table(run.summary).rich())
+        console.print(results_table(run.summary))
         for programs in run_programs(run):
-            console.print(programs.rich())
+            console.print(programs)
         if note := results_note(run.summary):
             console.print(note, highlight=False)
     if (roles := role_table(run.rows)).rows:
-        console.print(roles.rich())
+        console.print(roles)
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:

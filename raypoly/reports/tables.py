@@ -1,7 +1,7 @@
 """Tables: rows of text, shown in a terminal, as Markdown, as HTML or as plain columns.
 
 table = ReportTable(("stage", "problems"), [("load", "863"), ("split", "412")])
-console.print(table.rich())
+console.print(table)
 page += table.markdown()
 body += table.html()
 """
@@ -12,10 +12,11 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from rich import markup
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -85,10 +86,34 @@ class ReportTable:
         for column, name in enumerate(self.head):
             number = self._is_number(column)
             overflow: Literal["ellipsis", "fold"] = "ellipsis" if number else "fold"
-            table.add_column(Text(visible(name)), justify="right" if number else "left", overflow=overflow)
+            widest = max((len(visible(row[column])) for row in self.rows), default=0) if number else None
+            justify: Literal["right", "left"] = "right" if number else "left"
+            table.add_column(Text(visible(name)), justify=justify, overflow=overflow, min_width=widest)
         for row in self.rows:
             table.add_row(*(Text(visible(cell)) for cell in row))
         return table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """In a terminal. Columns that do not fit stand in further tables below, each behind the first column."""
+        room = options.max_width - 1 - self._width(0)
+        parts, left = [[0]], room
+        for column in range(1, len(self.head)):
+            left -= self._width(column)
+            if left < 0 and len(parts[-1]) > 1:
+                parts.append([0])
+                left = room - self._width(column)
+            parts[-1].append(column)
+        for part in parts:
+            numbers = [place for place, column in enumerate(part) if self._is_number(column)]
+            rows = [[row[column] for column in part] for row in self.rows]
+            title = self.title if part is parts[0] else None
+            yield replace(self, head=[self.head[column] for column in part], rows=rows, numbers=numbers, title=title).rich()
+
+    def _width(self, column: int) -> int:
+        """Of a column with its border: numbers stay on one line, and words whole."""
+        cells = [visible(row[column]) for row in self.rows]
+        whole = cells if self._is_number(column) else [word for cell in cells for word in cell.split()]
+        return max(map(len, [*whole, *self.head[column].split()]), default=0) + 3
 
     def columns(self, first: int, others: int) -> Iterator[str]:
         """Lines of plain text. `first` and `others` are widths; a row may have fewer cells than the head."""

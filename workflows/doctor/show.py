@@ -55,7 +55,7 @@ def _values(report: DoctorReport) -> dict[str, object]:
 
 def _print(report: DoctorReport, console: Console) -> None:
     console.print(report.uri, highlight=False, soft_wrap=True)
-    console.print(_table(report).rich())
+    console.print(_table(report))
     problems = [finding for finding in report.findings if finding.state not in _QUIET]
     for finding in sorted(problems, key=lambda finding: finding.state not in BAD)[:_NAMED_AT_MOST]:
         style = "red" if finding.state in BAD else "yellow"

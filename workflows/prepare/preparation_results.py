@@ -35,9 +35,9 @@ def is_done(store: Store, config: PrepareConfig) -> bool:
 def show(store: Store, config: PrepareConfig, console: Console) -> None:
     """Print the card's table, the paths of the files, and how to train on them."""
     values = json.loads(store.read(CARD))
-    console.print(stage_table(values).rich())
+    console.print(stage_table(values))
     if "plans" in values:
-        console.print(plan_table(values).rich())
+        console.print(plan_table(values))
     splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
     lines = [
         f"data: {store.place('data')} ({splits})",

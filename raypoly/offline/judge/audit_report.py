@@ -57,7 +57,7 @@ def audit_file(
     console = Console()
     if not console.is_terminal:  # nobody says how wide it is: room for two judges
         console = Console(width=max(console.width, 120))
-    console.print(_table(audited, tables, tests).rich())
+    console.print(_table(audited, tables, tests))
     for each in audited:
         if each.spent:
             say(console, f"{each.judge}: {each.spent}")

@@ -200,7 +200,7 @@ class Partitions:
             around = f"{interval.low:.3f} to {interval.high:.3f}"
             say(console, f"{differ}; adjusted Rand index {interval.mean:.3f} (95 % over problems: {around})")
         if changed:
-            console.print(_problem_table(changed).rich())
+            console.print(_problem_table(changed))
         console.print(number_table(self._numbers(reported)))
 
     def _numbers(self, reported: Mapping[int, Mapping[str, Any]]) -> Iterator[ChangedNumber]:

@@ -93,8 +93,8 @@ class VerdictDiff:
         """Print counts, the problems with a change, and the numbers; where nothing differs, that alone."""
         self._show_counts(console, parts)
         if changes := self.changes:
-            console.print(_change_table(changes).rich())
-            console.print(_problem_table(self.changed[:SHOWN]).rich())
+            console.print(_change_table(changes))
+            console.print(_problem_table(self.changed[:SHOWN]))
             if len(self.changed) > SHOWN:
                 say(console, f"the first {SHOWN} of {len(self.changed):,} problems are shown")
         moved = [number for number in numbers if number.change and number.of.startswith("step ")]

@@ -92,7 +92,7 @@ def score_files(problems: Path, programs: Path, out: str, config: ScorerConfig, 
         seconds = time.monotonic() - begin
         rows.finish()
     console = results_console(out)
-    console.print(status_table(tally.statuses).rich())
+    console.print(status_table(tally.statuses))
     if left:
         say(console, f"{left:,} in {seconds:.1f} s, {left / seconds:,.1f}/s; {pool.cpu_seconds:,.1f} s of CPU in them")
     say_where(console, "verdicts", out)
@@ -137,7 +137,7 @@ def validate_file(problems: Path, out: str | None, calibrated: str | None, confi
         excluded.finish()
         usable.finish()
     console = results_console(out, calibrated)
-    console.print(status_table(statuses, first="its solution").rich())
+    console.print(status_table(statuses, first="its solution"))
     say_where(console, "exclusion list", out)
     say_where(console, "calibrated problems", calibrated)
     if failed:
@@ -205,7 +205,7 @@ def compare_files(problems: Path, against: Path | None, out: str | None) -> None
             (it.dropped.id, it.kept.id, it.reason, "unknown" if it.similarity is None else f"{it.similarity:.2f}")
             for it in pairs[:SHOWN]
         ]
-        console.print(ReportTable(head, shown, {3}).rich())
+        console.print(ReportTable(head, shown, {3}))
     where = f"are in {against} as well" if against else "are there a second time"
     more = f" (the first {SHOWN} are shown)" if len(pairs) > SHOWN else ""
     say(console, f"{len(pairs):,} of {len(ours.ids):,} problems of {problems} {where}{more}")

@@ -199,7 +199,7 @@ def test_the_figure_of_a_run_without_a_step_is_still_a_figure(tmp_path: Path) ->
 
 def test_the_end_table_compares_before_and_after_on_test() -> None:
     out = io.StringIO()
-    Console(file=out, width=120).print(results_table(summary("poly_epo")).rich())
+    Console(file=out, width=120).print(results_table(summary("poly_epo")))
     lines = out.getvalue().splitlines()
     assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", "\n".join(lines))
     assert re.search(r"by execution .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
@@ -227,7 +227,7 @@ def test_the_end_table_fits_a_terminal_of_80_columns_without_a_break() -> None:
     late = summary("poly_epo")
     for entry in late["evaluations"]:
         entry["step"] *= 500
-    Console(file=out, width=80).print(results_table(late).rich())
+    Console(file=out, width=80).print(results_table(late))
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert re.search(r"distinct correct strategies in 8, by the judge .*1\.300", out.getvalue())
@@ -238,7 +238,7 @@ def test_the_end_table_fits_a_terminal_of_80_columns_without_a_break() -> None:
 def test_what_was_not_measured_is_a_dash_and_never_zero() -> None:
     untrained = {**summary("grpo"), "evaluations": [e for e in summary("grpo")["evaluations"] if e["step"] == 0]}
     out = io.StringIO()
-    Console(file=out, width=120).print(results_table(untrained).rich())
+    Console(file=out, width=120).print(results_table(untrained))
     assert "0.000" not in out.getvalue()
     assert " - " in out.getvalue()
 

@@ -37,7 +37,7 @@ def test_a_character_that_hides_or_commands_is_seen_as_its_escape(written: str, 
 def test_every_table_shows_the_text_of_others_that_way() -> None:
     table = ReportTable(("head \u202e",), [("\x1b]0;title\x07 | [red]x \u200b",)], title="[bold]t \x1b[1m")
     out = io.StringIO()
-    Console(file=out, width=100).print(table.rich())
+    Console(file=out, width=100).print(table)
     for shown in (out.getvalue(), table.markdown(), table.html(), "\n".join(table.columns(20, 10))):
         assert not set("\x1b\x07\u202e\u200b") & set(shown)
         assert r"head \u202e" in shown
