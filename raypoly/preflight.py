@@ -105,8 +105,8 @@ def _loss(config: Config) -> None:
         )
     if loss.fits_advantages and objective.leaves_out:
         raise UsageError(
-            f"objective.name={config.objective.name} leaves out rollouts by an advantage of zero, but loss.name={config.loss.name} "
-            "trains on zeros too: choose another objective."
+            f"objective.name={config.objective.name} leaves out rollouts by an advantage of zero, but loss.name="
+            f"{config.loss.name} trains on zeros too: choose another objective."
         )
 
 

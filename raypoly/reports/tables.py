@@ -80,40 +80,43 @@ class ReportTable:
         body = "\\toprule\n" + head + "\\midrule\n" + "".join(rows) + "\\bottomrule\n"
         return f"\\begin{{tabular}}{{{kinds}}}\n{body}\\end{{tabular}}\n"
 
-    def rich(self) -> Table:
-        """For a terminal."""
+    def rich(self, narrow: bool = False) -> Table:
+        """For a terminal. `narrow`: the heads of numbers are broken between words."""
         table = Table(title=self.title and markup.escape(visible(self.title)), title_justify="left")
         for column, name in enumerate(self.head):
             number = self._is_number(column)
             overflow: Literal["ellipsis", "fold"] = "ellipsis" if number else "fold"
-            widest = max((len(visible(row[column])) for row in self.rows), default=0) if number else None
             justify: Literal["right", "left"] = "right" if number else "left"
-            table.add_column(Text(visible(name)), justify=justify, overflow=overflow, min_width=widest)
+            width = self._width(column) if narrow and number else None
+            table.add_column(Text(visible(name)), justify=justify, overflow=overflow, width=width)
         for row in self.rows:
             table.add_row(*(Text(visible(cell)) for cell in row))
         return table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """In a terminal. Columns that do not fit stand in further tables below, each behind the first column."""
-        room = options.max_width - 1 - self._width(0)
+        room = options.max_width - 4 - self._width(0)
         parts, left = [[0]], room
         for column in range(1, len(self.head)):
-            left -= self._width(column)
+            left -= self._width(column) + 3
             if left < 0 and len(parts[-1]) > 1:
                 parts.append([0])
-                left = room - self._width(column)
+                left = room - self._width(column) - 3
             parts[-1].append(column)
+        whole = sum(max(map(len, column)) + 3 for column in zip(self.head, *self.rows, strict=True))
         for part in parts:
             numbers = [place for place, column in enumerate(part) if self._is_number(column)]
             rows = [[row[column] for column in part] for row in self.rows]
             title = self.title if part is parts[0] else None
-            yield replace(self, head=[self.head[column] for column in part], rows=rows, numbers=numbers, title=title).rich()
+            yield replace(
+                self, head=[self.head[column] for column in part], rows=rows, numbers=numbers, title=title
+            ).rich(narrow=whole >= options.max_width)
 
     def _width(self, column: int) -> int:
-        """Of a column with its border: numbers stay on one line, and words whole."""
+        """Of a column: numbers stay on one line, and words whole."""
         cells = [visible(row[column]) for row in self.rows]
         whole = cells if self._is_number(column) else [word for cell in cells for word in cell.split()]
-        return max(map(len, [*whole, *self.head[column].split()]), default=0) + 3
+        return max(map(len, [*whole, *self.head[column].split()]), default=0)
 
     def columns(self, first: int, others: int) -> Iterator[str]:
         """Lines of plain text. `first` and `others` are widths; a row may have fewer cells than the head."""

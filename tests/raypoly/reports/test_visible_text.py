@@ -66,3 +66,19 @@ def test_json_in_a_page_comes_back_and_closes_nothing(texts: list[str]) -> None:
     parser.feed(element)
     assert parser.tags == ["script"]
     assert json.loads(parser.text) == texts
+
+
+def test_columns_that_do_not_fit_stand_below_and_no_word_is_broken() -> None:
+    head = ("program", "tokens a problem", *(f"pass@{k}" for k in (1, 4, 16)), "surface diversity", "followed")
+    cells = ("plan_and_solve", "1,770", *["0.297 [0.231, 0.372]"] * 3, "0.55", "0.981")
+    table = ReportTable(head, [cells])
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(table)
+    lines = shown.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("plan_and_solve" in line for line in lines) == 2, "the first column stands in both parts"
+    for cell in (*cells[1:], *(word for name in head for word in name.split())):
+        assert cell in shown.getvalue()
+    wide = io.StringIO()
+    Console(file=wide, width=200).print(table)
+    assert wide.getvalue().count("plan_and_solve") == 1
