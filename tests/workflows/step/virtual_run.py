@@ -121,8 +121,12 @@ class Recorded(TimedLearnerSession):
 
     recorder: Recorder
 
+    def made(self) -> Recorder:
+        """A new learner, of the starting model."""
+        return Recorder()
+
     async def _launch(self) -> Checkpoint | None:
-        self.recorder = Recorder()
+        self.recorder = self.made()
         self._learners._actors = [LocalActor(self.recorder)]
         return None
 
