@@ -15,7 +15,7 @@ from raypoly import problems, programs
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.gates.gate_acceptance import seal_gate
-from raypoly.gates.gate_folder import FILE
+from raypoly.gates.gate_folder import FILE, read_gate
 from raypoly.gates.gate_question import COMPLETION_TEMPLATE
 from raypoly.programs.labelled_plans import LabelledPlans
 from raypoly.run import is_finished
@@ -24,17 +24,23 @@ from workflows import train
 
 
 def train_gate(config: Config, recall: float, tau: float | None) -> None:
-    """Train, or go on, and seal. A gate that is sealed is left as it is.
+    """Train, or go on, and seal. A gate that is sealed is left as it is; one that gets more steps is sealed again.
 
-    Raises `UsageError` for a program that gives no labelled plans, `RaypolyError` as `seal_gate`.
+    Raises `UsageError` for a program that gives no labelled plans, or if the gate was sealed with another threshold,
+    `RaypolyError` as `seal_gate`.
     """
     program, rollouts = programs.of_run(config), config.train.rollouts
     if not isinstance(program, LabelledPlans):
         raise UsageError("A gate is trained on labelled plans: set program.name=labelled_plans.")
-    train.run(config)
     directory = resolve_run(config)
     model = directory.path / "model"
-    if not is_finished(directory) or (model / FILE).exists():
+    if not is_finished(directory):  # its weights are about to change
+        (model / FILE).unlink(missing_ok=True)
+    train.run(config)
+    if not is_finished(directory):
+        return
+    if (model / FILE).exists():
+        read_gate(model).check_thresholds(model, recall, tau)
         return
     splits = problems.build_problem_set(config.problems).splits
     rows = [[ask.prompt, ask.text] for it in splits["train"] for ask in program.ask(it, (), rollouts)]

@@ -18,7 +18,7 @@ from raypoly import preflight, settings
 from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.experiment_config import OWN, ExperimentConfig, Kind
-from raypoly.experiments.run_kinds import COMMANDS, check_kind, limits_of, of_kind, resolve_with_gate
+from raypoly.experiments.run_kinds import COMMANDS, check_kind, check_thresholds, limits_of, of_kind, resolve_with_gate
 from raypoly.experiments.run_result import RunResult, first_weights, read_result
 from raypoly.free_resources import FreeResources, this_machine
 from raypoly.gates.audit import PlanAudit
@@ -242,12 +242,7 @@ def _run(
             f"{place} began with {after.name} after {had} steps, and train.steps={after.steps} are asked of that one "
             "now: give the longer arm, and those after it, other names."
         )
-    least = (its.least_pass, its.least_density)
-    if (audit := run.audit) is not None and (audit.least_pass, audit.least_density) != least:
-        raise UsageError(
-            f"{place} was audited with least_pass={audit.least_pass:g} and least_density={audit.least_density:g}: "
-            "give them back, or give the arm another name."
-        )
+    check_thresholds(its, run.place)
     return replace(run, start=start_of(run.checked_config, experiment.seed_keys))
 
 

@@ -9,7 +9,8 @@ from raypoly import objectives, programs, settings
 from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.experiments.experiment_config import ArmConfig, Kind
-from raypoly.gates.gate_folder import FILE
+from raypoly.gates.audit import PlanAudit
+from raypoly.gates.gate_folder import FILE, read_gate
 from raypoly.objectives.objective_hooks import needed_stages
 from raypoly.run_identity import RunDirectory, resolve_run
 
@@ -57,3 +58,16 @@ def check_kind(kind: Kind, config: Config) -> None:
             )
     if kind == "gate" and not hasattr(program, "labelled"):
         raise UsageError("kind: gate is trained on labelled plans: set program.name=labelled_plans.")
+
+
+def check_thresholds(arm: ArmConfig, place: Path) -> None:
+    """Raise `UsageError` where this folder has an audit, or a gate, of other thresholds than the arm's."""
+    least = (arm.least_pass, arm.least_density)
+    audit = PlanAudit.read(place) if arm.kind == "audit" else None
+    if audit is not None and (audit.least_pass, audit.least_density) != least:
+        raise UsageError(
+            f"{place} was audited with least_pass={audit.least_pass:g} and least_density={audit.least_density:g}: "
+            "give them back, or give the arm another name."
+        )
+    if arm.kind == "gate" and (place / "model" / FILE).exists():
+        read_gate(place / "model").check_thresholds(place, arm.recall, arm.tau)

@@ -60,7 +60,7 @@ def seal_gate(
         words=words,
         template=template,
         tau=found.tau,
-        recall=recall,
+        recall=recall if tau is None else None,
         validation={**numbers, "plans": len(held_out)},
         rows=rows,
         weights=weights_hash(model),

@@ -37,8 +37,8 @@ class GateFile(BaseModel):
     """The text of its prompts, with `{statement}` and `{plan}`."""
     tau: float = Field(ge=0, le=1)
     """A plan is accepted from this probability on."""
-    recall: float
-    """The recall on held-out plans that `tau` was chosen for."""
+    recall: float | None
+    """The recall on held-out plans that `tau` was chosen for; None where `tau` was given."""
     validation: Mapping[str, float]
     """`auc`, `balanced_accuracy`, `precision` and `recall` at `tau`, and how many `plans` they are of."""
     rows: str
@@ -50,6 +50,18 @@ class GateFile(BaseModel):
         partial = folder / f".{FILE}"
         partial.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
         partial.replace(folder / FILE)
+
+    def check_thresholds(self, folder: Path, recall: float, tau: float | None) -> None:
+        """Raise `UsageError` unless the gate in this folder has this `tau`, or if that is None, one that was chosen for
+        this `recall`. What is after it must not go on with another threshold."""
+        if self.recall == recall if tau is None else self.tau == tau:
+            return
+        had = f"tau={self.tau:g}" if self.recall is None else f"recall={self.recall:g}"
+        wanted = f"recall={recall:g}" if tau is None else f"tau={tau:g}"
+        raise UsageError(
+            f"The gate in {folder} was sealed with {had}, and {wanted} is asked for: give {had} back, or give the arm "
+            "another name."
+        )
 
 
 def read_gate(folder: Path) -> GateFile:

@@ -18,14 +18,14 @@ PROBLEM = Problem(
 )
 
 
-def sealed_gate(folder: Path, tau: float = 0.17, words: tuple[str, str] = WORDS) -> Path:
+def sealed_gate(folder: Path, tau: float = 0.17, words: tuple[str, str] = WORDS, recall: float | None = 0.95) -> Path:
     """Write a Hugging Face folder with `gate.json`."""
     random_model(folder)
     GateFile(
         words=words,
         template=COMPLETION_TEMPLATE,
         tau=tau,
-        recall=0.95,
+        recall=recall,
         validation=GATE_NUMBERS,
         rows="0" * 64,
         weights=weights_hash(folder),

@@ -29,7 +29,6 @@ from tests.raypoly.experiments.made_experiments import (
     that_finishes,
 )
 from tests.raypoly.experiments.test_measured_differences import drawn, numbers, result
-from tests.support.gate_folders import GATE_NUMBERS, sealed_gate
 
 CPPO = "objective.name: cppo, program.name: tuple, loss.name: clipped_surrogate, train.rollouts: 16"
 LONG = "evaluate.samples: 16, evaluate.validation_samples: 16, generator.max_prompt_tokens: 196"
@@ -283,55 +282,3 @@ def test_the_page_shows_a_chain_that_is_taken(tmp_path: Path) -> None:
     assert len(runs) == 21
     joint = runs["joint-s2"]
     assert [run.arm for run in (joint.after, joint.after.after, joint.root) if run] == ["audit", "warm_up", "sft"]  # type: ignore[union-attr]
-
-
-GATED = f"""
-seeds: [0]
-arms:
-  warm_up: {{after: sft, gate: gate, {CPPO}, {LONG}, objective.reward: gate, program.solve: false, steps: 12}}
-  sft: {{objective.name: grpo, steps: 12, evaluate.every: 4}}
-  gate: {{kind: gate, recall: 0.9, objective.name: supervised, program.name: labelled_plans, steps: 12}}
-"""
-
-
-def test_an_arm_waits_for_its_gate_and_its_hash_is_part_of_the_run(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    before = {run.arm: run for run in runs_of(tmp_path, GATED)}
-    assert "gate.name=model" in before["warm_up"].command
-    assert f"gate.path={tmp_path / 'out/gate-s0/model'}" in before["warm_up"].command
-    assert before["gate"].command[2:5] == ["raypoly.cli", "train-gate", "--recall=0.9"]
-    check_runs(list(before.values()), 1)
-    finish(before["gate"])
-    assert not before["gate"].finished, "it is trained, and not accepted"
-    sealed_gate(before["gate"].weights)
-    assert before["gate"].finished
-    assert before["gate"].result.gate == {**GATE_NUMBERS, "tau": 0.17}
-    after = {run.arm: run for run in runs_of(tmp_path, GATED)}
-    assert after["warm_up"].config.gate.parameters["sha256"]
-    assert after["warm_up"].keys == before["warm_up"].keys
-    assert not before["warm_up"].finished
-    with pytest.raises(UsageError, match=r"^Arm b: kind: gate is trained on labelled plans"):
-        check_runs(runs_of(tmp_path, "arms: {a: {steps: 2}, b: {kind: gate, objective.name: grpo}}"), 1)
-
-
-def test_where_a_gate_is_not_accepted_nothing_behind_it_starts(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    runs = {run.arm: run for run in runs_of(tmp_path, GATED)}
-    refuses = scripted(runs["gate"], "print('The gate is not accepted: AUC 0.6 is below 0.75.'); raise SystemExit(1)")
-    found, said = outcomes([runs["warm_up"], that_finishes(runs["sft"], tmp_path), refuses])
-    assert found == {"sft-s0": "finished", "gate-s0": "failed"}
-    assert any("AUC 0.6 is below 0.75" in line for line in said)
-    assert "warm_up-s0: is not started, since gate-s0 is not finished" in said
-
-
-def test_gates_have_a_table_and_no_row_among_the_arms(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    runs = runs_of(tmp_path, GATED)
-    for run in runs:
-        if run.arm != "warm_up":
-            finish(run)
-    sealed_gate(tmp_path / "out/gate-s0/model")
-    write_experiment_report(experiment(tmp_path, GATED), tmp_path / "out", runs_of(tmp_path, GATED), 1)
-    table = (tmp_path / "out" / TABLE).read_text()
-    assert "| gate-s0 | 40 | 0.900 | 0.800 | 0.800 | 0.950 | 0.170 |" in table
-    assert "| **gate** |" not in table
