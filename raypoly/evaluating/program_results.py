@@ -18,7 +18,7 @@ from raypoly.metrics.pass_at_k import ks
 from raypoly.metrics.plan_diversity import has_duplicate, semantic_diversity, surface_diversity
 from raypoly.programs import Program
 from raypoly.scoring.code_extraction import find_code
-from raypoly.strategies.planned_strategy import planned_strategy
+from raypoly.strategies.planned_strategy import is_followed
 from raypoly.values import Float64, Group
 
 Encode = Callable[[Sequence[str]], Float64]
@@ -113,10 +113,9 @@ def _followed(groups: Sequence[Group], methods: Sequence[Sequence[str | None] | 
     found: list[bool] = []
     for group, own in zip(groups, methods, strict=True):
         for text, verdict in zip(own or (), group.verdicts or (), strict=False):
-            planned = planned_strategy(text) if text else None
-            done = verdict.evidence.strategy if verdict.evidence else ""
-            if planned is not None and done:
-                found.append(planned == done)
+            done = verdict.evidence.strategy if verdict.evidence else None
+            if text and (known := is_followed(text, done)) is not None:
+                found.append(known)
     return _mean(found)
 
 

@@ -2,6 +2,7 @@
 
 facts = draft_facts(run.stored(12))     # empty where the step has no drafts
 ancestors(facts)[5]                     # the rows of the drafts that row 5 was made from
+families(facts)[5]                      # these, and the attempts beside it
 """
 
 from __future__ import annotations
@@ -61,3 +62,17 @@ def ancestors(facts: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
             fact = facts[above[-1]]
         found.append(tuple(above))
     return found
+
+
+def families(facts: Sequence[Mapping[str, Any]]) -> list[tuple[int, ...]]:
+    """The rows that each row is shown with where there is room: its `ancestors`, and the attempts that were made from
+    the same draft as it, or from it."""
+    drafts = [fact["parent"] if fact["role"] == ATTEMPT else fact["place"] for fact in facts]
+    behind: dict[tuple[int, int], list[int]] = {}
+    for row, fact in enumerate(facts):
+        if fact["role"] == ATTEMPT and fact["parent"] is not None:
+            behind.setdefault((fact["slot"], fact["parent"]), []).append(row)
+    return [
+        (*above, *behind.get((fact["slot"], draft), ()))
+        for fact, draft, above in zip(facts, drafts, ancestors(facts), strict=True)
+    ]

@@ -5,8 +5,8 @@
   if (!at("rollouts")) return;
   const { strings, rows } = JSON.parse(at("rollouts").textContent);
   const total = rows.problem.length, PAGE = 20, PROBLEMS = 200;
-  const SEARCHED = ["text", "detail", "problem", "strategy"];
-  const FILTERS = ["source", "run", "role", "status", "strategy"].filter(at);
+  const SEARCHED = ["text", "detail", "problem", "strategy", "method"].filter((column) => rows[column]);
+  const FILTERS = ["source", "run", "role", "gate", "status", "strategy", "followed"].filter(at);
   const passed = strings.indexOf("passed");
   const name = (column, row) => strings[rows[column][row]];
   const isDraft = (row) => Boolean(rows.role) && name("role", row) !== "" && name("role", row) !== "solve";
@@ -169,20 +169,25 @@
     const good = rows.status[row] === passed, value = rows.advantage[row], label = name("label", row);
     const draft = isDraft(row), ofDrafts = rows.role && name("role", row), kind = draft ? "draft" : good ? "passed" : "failed";
     const made = element("article", "", `rollout ${kind}${depth ? ` below-${Math.min(depth, 4)}` : ""}${beside ? " quiet" : ""}`);
-    const code = element("pre");
+    const gate = draft && name("gate", row), answer = { accepted: ", accepted", refused: ", refused" }[gate] ?? "";
     const facts = [
       ofDrafts && `${draft ? "draft" : "attempt"} ${rows.place[row]}`,
       draft && name("status", row),
+      ...(draft ? [gate && `J ${{ accepted: "= 1", refused: "= 0" }[gate] ?? gate}${short(", p = ", rows.p[row])}`,
+        name("contract", row), name("solved", row)] : []),
       (!draft || name("strategy", row)) && `strategy by execution: ${name("strategy", row) || "none"}`,
+      ofDrafts && name("followed", row) && `method followed: ${name("followed", row)}`,
       label && `by the judge: ${label}`,
       ofDrafts && [`${rows.tokens[row].toLocaleString("en")} tokens`, name("cut", row)].filter(Boolean).join(", "),
+      ofDrafts && short("reward ", rows.reward[row]),
       value === null ? "" : `advantage ${value < 0 ? "" : "+"}${value.toFixed(3)}`,
       rows.program && name("program", row) && `program ${name("program", row)}`,
       `${name("source", row)}, step ${rows.step[row]}`,
       at("run").options.length > 2 && name("run", row),
     ];
     const head = element("div");
-    head.append(element("b", name(draft ? "role" : "status", row)),
+    if (ofDrafts && name("method", row)) made.append(element("div", name("method", row), "method"));
+    head.append(element("b", draft ? name("role", row) + answer : name("status", row), answer && gate),
       element("span", ` · ${facts.filter(Boolean).join(" · ")}`, "quiet"));
     if (above(row) !== undefined) head.append(" ", jump(row));
     if (draft) {
@@ -191,19 +196,29 @@
     }
     made.append(head);
     if (name("detail", row)) made.append(element("div", name("detail", row)));
-    const prompt = name("prompt", row);
-    if (prompt) {
-      const details = element("details");
-      details.append(element("summary", "prompt"));
-      details.addEventListener("toggle", () => { if (!details.querySelector("pre")) details.append(element("pre", prompt)); });
-      made.append(details);
-    }
-    const prose = draft && !name("status", row); // a plan, as far as one can tell
+    const prompt = name("prompt", row), folds = !draft && above(row) !== undefined && isProse(above(row));
+    if (prompt) made.append(folded("prompt", () => element("pre", prompt)));
+    made.append(folds ? folded("code", () => text(row), at("search").value !== "") : text(row));
+    return made;
+  }
+
+  const isProse = (row) => isDraft(row) && !name("status", row); // a plan, as far as one can tell
+  const short = (told, value) => (value === null ? "" : `${told}${Number(value.toPrecision(3))}`);
+
+  function folded(title, inside, open = false) {
+    const details = element("details");
+    details.append(element("summary", title));
+    details.addEventListener("toggle", () => { if (!details.querySelector("pre")) details.append(inside()); });
+    details.open = open;
+    return details;
+  }
+
+  function text(row) {
+    const made = element("pre");
     name("text", row).split(/(```)/).reduce((fenced, part, i, parts) => {
-      code.append(...((parts.length > 1 || prose) && !fenced ? [part] : tokens(part)));
+      made.append(...((parts.length > 1 || isProse(row)) && !fenced ? [part] : tokens(part)));
       return part === "```" ? !fenced : fenced;
     }, false);
-    made.append(code);
     return made;
   }
 

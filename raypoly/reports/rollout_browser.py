@@ -23,9 +23,10 @@ _CHARACTERS = 16_000_000
 """About the most characters of all texts in a page; where there are more, the longest texts are shortened."""
 _LONGEST, _LEAST = 1 << 16, 1 << 10
 """Characters of one text, at most and after shortening."""
-_NUMBERS = ("advantage", "step", "slot", "place", "parent", "tokens")
+_NUMBERS = ("advantage", "step", "slot", "place", "parent", "tokens", "p", "reward")
 
-_ROLES = '<label>role<select id="role"></select></label>'
+_OF_DRAFTS = """<label>role<select id="role"></select></label><label>gate<select id="gate"></select></label>
+<label>method followed<select id="followed"></select></label>"""
 _CONTROLS = """<div class="filters">
 <label class="search">search programs, tests, names<input type="search" id="search"></label>
 <label>from<select id="source"></select></label><label>run<select id="run"></select></label>
@@ -57,7 +58,7 @@ def rollout_browser(samples: Mapping[str, RolloutSample]) -> str:
                 column.append(row.get(name))
             else:
                 column.append(strings.setdefault(shown[row[name]] if name in row else "", len(strings)))
-    controls = _CONTROLS.replace("<label>strategy", f"{_ROLES}<label>strategy") if "role" in columns else _CONTROLS
+    controls = _CONTROLS.replace("<label>strategy", f"{_OF_DRAFTS}<label>strategy") if "role" in columns else _CONTROLS
     return said + controls + json_element("rollouts", {"strings": list(strings), "rows": columns})
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from raypoly.errors import CorruptData, StorageError, UsageError
-from raypoly.reports.draft_rows import ancestors, draft_facts
+from raypoly.reports.draft_rows import ancestors, draft_facts, families
+from raypoly.reports.plan_facts import ACCEPTED, PLAN_FACTS, PlanReader, plan_facts
 from raypoly.run_files import RunFiles
 from raypoly.seeds import derive
 from raypoly.store import Store
@@ -29,9 +30,9 @@ _COLUMNS = (
     *("problem_id", "prompt_tokens", "text", "status", "detail", "strategy", "label", "degenerate", "advantage"),
     "program",
 )
-_KINDS = ("status", "strategy", "role", "program")
+_KINDS = ("status", "strategy", "role", "program", ACCEPTED)
 """What rows are drawn from by turns."""
-_OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made")
+_OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made", *PLAN_FACTS)
 _TOKENIZER = "model/tokenizer.json"
 
 
@@ -42,7 +43,7 @@ class RolloutSample:
     rows: Sequence[Mapping[str, Any]]
     """`problem, prompt, text, status, detail, strategy, label, advantage, step, source`; None where unknown. `label` is
     the judge's, as text; `source` is "training" or the evaluation's split. Of steps with drafts also what `draft_facts`
-    says, of evaluations by several programs `program`."""
+    and `plan_facts` say, of evaluations by several programs `program`."""
     said: Sequence[str]
 
 
@@ -104,6 +105,7 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
     count = min(STEPS, len(steps), most)
     chosen = [steps[round(i * (len(steps) - 1) / max(1, count - 1))] for i in range(count)]
     read, taken, drafted, lost = 0, 0, 0, []
+    reader: PlanReader | None = None
     for step in chosen:
         try:
             table = run.stored(step)
@@ -111,6 +113,9 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
             lost.append(str(step))
             continue
         facts = draft_facts(table)
+        if facts:
+            reader = reader if drafted else _reader(run, said)
+            facts = [{**fact, **more} for fact, more in zip(facts, plan_facts(table, reader), strict=True)]
         part = _draw(table, most // count, derive(0, "report", step), _KINDS, facts)
         read, taken, drafted = read + table.num_rows, taken + len(part), drafted + bool(facts)
         yield from ({**row, "step": step, "source": "training"} for row in part)
@@ -119,7 +124,7 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
     if taken == read:
         said.append(f"All {read:,} {what} of {some}.")
     else:
-        whole = ", and bring the drafts that they were made from" if drafted else ""
+        whole = ", and bring the drafts that they were made from, with all attempts behind these" if drafted else ""
         said.append(
             f"{taken:,} of the {read:,} {what} of {some}; a step's are drawn by turns from each verdict and "
             f"strategy{whole}. So rare ones are more frequent here than in the run: the tables have the shares, not "
@@ -128,12 +133,20 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
     said += [f"The rollouts of steps {', '.join(lost)} can't be read."] if lost else []
 
 
+def _reader(run: RunFiles, said: list[str]) -> PlanReader | None:
+    try:
+        return PlanReader.of(run.config)
+    except UsageError as error:
+        said.append(f"The methods of plans are not shown, since the run's program can't be built here: {error}")
+        return None
+
+
 def _draw(
     table: pa.Table, most: int, seed: int, keys: Sequence[str], facts: Sequence[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
     """Rows of the table, drawn by turns from each value of `keys`; with their `facts`, where the step has drafts."""
     strata = list(zip(*(_values(table, name) for name in keys), strict=True))
-    places = stratified(strata, most, seed, ancestors(facts))
+    places = stratified(strata, most, seed, families(facts)) or stratified(strata, most, seed, ancestors(facts))
     chosen = table.select([name for name in _COLUMNS if name in table.column_names]).take(places).to_pylist()
     return [{**row, **(facts[place] if facts else {})} for row, place in zip(chosen, places, strict=True)]
 

@@ -18,3 +18,10 @@ _WORDS = {
 def planned_strategy(method: str) -> str | None:
     """`recursion`, `while`, `for` ...; None where the method names none of them."""
     return next((name for name, words in _WORDS.items() if re.search(words, method, re.IGNORECASE)), None)
+
+
+def is_followed(method: str, done: str | None) -> bool | None:
+    """Whether code does what its method says, by `done`, its strategy by execution. None, unknown, where the method
+    names no strategy, or the code shows none."""
+    planned = planned_strategy(method)
+    return None if planned is None or not done else planned == done

@@ -76,7 +76,9 @@ def test_attempts_stand_below_their_drafts(browser: Chromium) -> None:
 def test_a_draft_says_what_became_of_it(browser: Chromium) -> None:
     placed(browser, "one")
     plan, attempt = browser.run(_FACTS)[:2]
-    assert plan == "plan · draft 0 · 7 tokens, cut by its limit · advantage +0.750 · training, step 0"
+    assert plan == (
+        "plan · draft 0 · 2 of 2 attempts passed · 7 tokens, cut by its limit · advantage +0.750 · training, step 0"
+    )
     assert attempt.endswith("from draft 0")
     placed(browser, "four")
     facts = browser.run(_FACTS)
