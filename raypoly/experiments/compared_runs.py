@@ -4,7 +4,8 @@
     compare_arms([run.result for run in runs])
     for sentence in why_not_compared(runs): print(sentence)
 
-Two runs are seeds of one arm where they differ in nothing that affects results but the seed.
+Two runs are seeds of one arm where they differ in nothing that affects results but the seed. Stages, which begin with
+each other's weights (`raypoly.experiments.run_chain`), are compared as an experiment's.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from raypoly.config import Config
 from raypoly.experiments.arm_comparison import ArmComparison, why_unlike
-from raypoly.experiments.planned_runs import start_of
+from raypoly.experiments.experiment_config import Kind
+from raypoly.experiments.planned_runs import begun_by, start_of
+from raypoly.experiments.run_chain import RunChain
 from raypoly.experiments.run_result import RunResult, result_of
+from raypoly.gates.audit import AUDIT_KEY
+from raypoly.gates.gate_folder import FILE as GATE_FILE
 from raypoly.run_files import RunFiles
 from raypoly.run_identity import dotted_values, keys_without_effect
 
@@ -26,6 +31,7 @@ _SEED = "train.seed"
 _SEEDS = (_SEED, "warm_start.seed", "problems.seed")
 _OWN = ("run.dir", "run.name", "run.fresh")
 """Keys that say where a run is."""
+_NO_ARM = {"audit": "is an audit of plans", "gate": "trained a gate"}
 _LONGEST = 40
 """Characters of an arm's name that is made of keys."""
 
@@ -42,18 +48,28 @@ class ComparedRun:
 
 def compare_runs(runs: Sequence[RunFiles]) -> list[ComparedRun]:
     """The runs in their order, with the names of their arms and their seeds."""
-    values = [dotted_values(run.config) for run in runs]
+    chain = RunChain.of(runs)
+    values = [dotted_values(config) for config in chain.configs]
     seeds = [key for key in _SEEDS if all(each[key] == each[_SEED] for each in values)]
-    starts = [start_of(run.config, seeds) for run in runs]
+    starts = [start_of(begun_by(chain.configs[chain.root(i)], each), seeds) for i, each in enumerate(chain.configs)]
     arms = _arms(values, starts, seeds)
     names = Counter(run.name for run in runs)
     called = [run.name if names[run.name] == 1 else run.uri for run in runs]
     arm_names = _arm_names(arms, values, called, seeds)
-    return [
-        ComparedRun(called[i], run, result_of(arm_names[arms[i]], run.config.train.seed, starts[i],
-                                              run.config.train.steps, run))
-        for i, run in enumerate(runs)
-    ]  # fmt: skip
+    results = [
+        replace(result_of(arm_names[arm], run.config.train.seed, start, run.config.train.steps, run), kind=_kind(run))
+        for run, arm, start in zip(runs, arms, starts, strict=True)
+    ]
+    for i, before in enumerate(chain.after):
+        if before is not None:
+            root = results[chain.root(i)].first_weights
+            results[i] = replace(results[i], begins_with=arm_names[arms[before]], root_weights=root)
+    return [ComparedRun(*each) for each in zip(called, runs, results, strict=True)]
+
+
+def _kind(run: RunFiles) -> Kind:
+    """Only what it left behind tells what a run was for."""
+    return "audit" if run.store.exists(AUDIT_KEY) else "gate" if run.store.exists(f"model/{GATE_FILE}") else "train"
 
 
 def _arms(values: Sequence[Mapping[str, Any]], starts: Sequence[str], seeds: Sequence[str]) -> list[int]:
@@ -74,22 +90,33 @@ def _arms(values: Sequence[Mapping[str, Any]], starts: Sequence[str], seeds: Seq
 def _arm_names(
     arms: Sequence[int], values: Sequence[Mapping[str, Any]], called: Sequence[str], seeds: Sequence[str]
 ) -> dict[int, str]:
-    """By objective; where that is not enough, with the keys that differ; else by the arm's first run."""
+    """By objective; where that is not enough, with the keys that differ; else by the arm's first run, without its seed
+    where that is enough."""
     firsts = list(dict.fromkeys(arms))
     objectives = {arm: str(values[arm]["objective.name"]) for arm in firsts}
     if len(set(objectives.values())) == len(firsts):
         return objectives
     keys = [key for key in differing_keys([values[arm] for arm in firsts]) if key not in seeds]
     shown = [key for key in keys if key != "objective.name"]
-    named = {arm: ", ".join([objectives[arm], *(f"{k}={values[arm][k]}" for k in shown)]) for arm in firsts}
-    if len(set(named.values())) == len(firsts) and max(map(len, named.values())) <= _LONGEST:
+    named = {
+        arm: ", ".join([objectives[arm], *(f"{k}={values[arm][k]}" for k in shown if k in values[arm])])
+        for arm in firsts
+    }
+    if (
+        "model.path" not in shown  # a place is no name
+        and len(set(named.values())) == len(firsts)
+        and max(map(len, named.values())) <= _LONGEST
+    ):
         return named
-    return {arm: called[arm] for arm in firsts}
+    folders = {arm: called[arm].removesuffix(f"-s{values[arm][_SEED]}") for arm in firsts}
+    return folders if len(set(folders.values())) == len(firsts) else {arm: called[arm] for arm in firsts}
 
 
 def differing_keys(values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The dotted keys, in their order, whose values differ between configs; not those that say where a run is."""
-    return [key for key in values[0] if key not in _OWN and any(each[key] != values[0][key] for each in values)]
+    """The dotted keys, in their order, whose values differ between configs; not those that say where a run is. A config
+    may lack a parameter of another one's objective, program or gate."""
+    keys = dict.fromkeys(key for each in values for key in each)
+    return [key for key in keys if key not in _OWN and any(each.get(key) != values[0].get(key) for each in values)]
 
 
 def why_not_compared(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComparison]) -> list[str]:
@@ -103,6 +130,8 @@ def why_not_compared(runs: Sequence[ComparedRun], comparisons: Sequence[ArmCompa
 
 def _unmeasured(run: ComparedRun) -> str:
     result = run.result
+    if result.kind in _NO_ARM:
+        return f"{run.name} {_NO_ARM[result.kind]}: it has no numbers on test."
     if result.trouble:
         return f"{run.name} can't be read: {result.trouble}"
     if not result.finished:
@@ -132,5 +161,5 @@ def _apart(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
     if len(comparisons) > 1:
         steps = " and ".join(str(comparison.steps) for comparison in comparisons)
         yield f"Runs of {steps} steps are compared apart: longer training is a difference of its own."
-    if len(comparisons) == len(comparisons[0].arms) == 1:
+    if len(comparisons) == 1 and len(comparisons[0].arms) == 1:
         yield "The runs are seeds of one arm. Seeds have no difference to measure: their spread is in the table."

@@ -80,7 +80,7 @@ class PlannedRun:
     @property
     def checked_config(self) -> Config:
         """Its config with what its root begins with: the weights that it begins with itself may not be there yet."""
-        return _begun_by(self.root.config, self.config)
+        return begun_by(self.root.config, self.config)
 
     @property
     def weights(self) -> Path:
@@ -246,7 +246,7 @@ def _run(
     return replace(run, start=start_of(run.checked_config, experiment.seed_keys))
 
 
-def _begun_by(root: Config, config: Config) -> Config:
+def begun_by(root: Config, config: Config) -> Config:
     """The config with the model, or the warm start, that the root has."""
     model = config.model.model_copy(update={"path": root.model.path, "sha256": root.model.sha256})
     return config.model_copy(update={"model": model, "warm_start": root.warm_start})

@@ -25,7 +25,7 @@ from raypoly.reports.pages import charts, html_page, packaged_text, quiet, secti
 from raypoly.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
 from raypoly.reports.rollout_sample import sample_rollouts
 from raypoly.reports.run_page import later_section
-from raypoly.reports.tables import ReportTable, interval_text
+from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.reports.visible_text import html_text, visible
 from raypoly.run_files import RunFiles
 from raypoly.run_identity import dotted_values, keys_without_effect
@@ -148,11 +148,17 @@ def _without_rollouts(compared: RunComparison) -> str:
 
 def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
     """For a page; a terminal has room for all but the last column."""
+    stages = any(run.result.begins_with for run in runs)
     rows = [
-        (run.name, run.result.arm, str(run.result.seed), f"{run.files.steps_done} of {run.result.steps}", run.files.uri)
+        (
+            *(run.name, run.result.arm, str(run.result.seed), f"{run.files.steps_done} of {run.result.steps}"),
+            *([run.result.begins_with or ""] if stages else []),
+            run.files.uri,
+        )
         for run in runs
     ]
-    return ReportTable(("run", "arm", "seed", "steps", "where"), rows, {2, 3})
+    begins = ("begins with",) if stages else ()
+    return ReportTable(("run", "arm", "seed", "steps", *begins, "where"), rows, {2, 3})
 
 
 def _list(sentences: Sequence[str]) -> str:
@@ -179,7 +185,7 @@ def _keys(runs: Sequence[ComparedRun]) -> Iterator[str]:
     values = [dotted_values(run.files.config) for run in runs]
     keys, free = differing_keys(values), keys_without_effect(Config) - {"train.steps", "evaluate.samples"}
     head = ("key", *(run.name for run in runs))
-    rows = {key: (key, *(json.dumps(each[key]) for each in values)) for key in keys}
+    rows = {key: (key, *(json.dumps(each[key]) if key in each else DASH for each in values)) for key in keys}
     counted = [rows[key] for key in keys if key not in free]
     others = [rows[key] for key in keys if key in free]
     yield ReportTable(head, counted, ()).html() if counted else "<p>No key that affects results.</p>"

@@ -172,3 +172,67 @@ def test_a_notebook_and_a_paper_get_the_same_comparison(tmp_path: Path) -> None:
     assert {"results.csv", "results.tex", "difference_from_grpo.csv", "difference_from_start.tex"} <= names
     assert {"pass_k_by_k_on_test_before_and_after.pdf", "reward_of_training_rollouts_over_the_steps.svg"} <= names
     assert f"{len(names)} files of figures and tables:" in out.getvalue()
+
+
+def stage(folder: Path, name: str, seed: int, *overrides: str, after: str = "", gain: float = 0.3) -> Path:
+    """A run of an experiment with stages."""
+    begins = [f"model.path={folder / f'{after}-s{seed}' / 'model'}"] if after else []
+    weights = f"{4:064x}" if after else "beef"
+    keys = (f"train.seed={seed}", *begins, *overrides)
+    return write_long_run(folder / f"{name}-s{seed}", "grpo", *keys, weights=weights, gain=gain)
+
+
+def test_seeds_of_a_stage_are_one_arm_and_are_compared_with_where_their_chain_began(tmp_path: Path) -> None:
+    folders = [
+        run
+        for seed in (0, 1)
+        for run in (
+            stage(tmp_path, "base", seed, "train.lr=1.0e-5", gain=0.0),
+            stage(tmp_path, "sft", seed),
+            stage(tmp_path, "joint", seed, after="sft", gain=0.7),
+        )
+    ]
+    said, page = compared(*folders)
+    runs = compare_runs([Run(folder) for folder in folders])
+    assert [(run.result.arm, run.result.begins_with) for run in runs] == [
+        ("base", None), ("sft", None), ("joint", "sft")] * 2  # fmt: skip
+    (comparison,) = compare_arms([run.result for run in runs])
+    assert len(comparison.pairs(comparison.arms[2])) == 2
+    assert "joint ends" in said
+    assert "begins with" in page
+    assert why_not_compared(runs, [comparison]) == []
+
+
+def test_stages_are_compared_without_what_they_began_with(tmp_path: Path) -> None:
+    folders = [
+        stage(tmp_path, name, seed, f"train.lr={lr}", after="sft")
+        for name, lr in (("joint", "1.0e-5"), ("slow", "1.0e-6"))
+        for seed in (0, 1)
+    ]
+    runs = compare_runs([Run(folder) for folder in folders])
+    assert [run.result.arm for run in runs] == ["grpo, train.lr=1e-05"] * 2 + ["grpo, train.lr=1e-06"] * 2
+    (comparison,) = compare_arms([run.result for run in runs])
+    assert len(comparison.pairs(comparison.arms[1])) == 2
+
+
+def test_gates_and_audits_are_named_and_have_no_numbers(tmp_path: Path) -> None:
+    gate, audit, one = (stage(tmp_path, name, 0) for name in ("gate", "audit", "one"))
+    (gate / "model").mkdir(exist_ok=True)
+    (gate / "model" / "gate.json").write_text("{}")
+    (audit / "audit.json").write_text("{}")
+    said, _ = compared(one, gate, audit)
+    assert "gate-s0 trained a gate: it has no numbers on test." in said
+    assert "audit-s0 is an audit of plans: it has no numbers on test." in said
+    assert "ends" not in said
+    assert "trained a gate" in compared(gate, audit)[0]
+
+
+def test_a_parameter_of_one_run_alone_is_a_key_that_differs(tmp_path: Path) -> None:
+    own = ("program.name=tuple", "program.methods=2")
+    one, other = stage(tmp_path, "planned", 0, *own), stage(tmp_path, "direct", 0)
+    for folders in ((one, other), (other, one)):
+        _, page = compared(*folders)
+        cells = ["<td>2</td>", "<td>-</td>"]
+        row = re.search(r"program\.methods.*?</tr>", page, re.DOTALL)
+        assert row is not None
+        assert re.findall(r"<td>.*?</td>", row[0]) == (cells if folders[0] == one else cells[::-1])
