@@ -20,7 +20,7 @@ from raypoly.problems.problem_order import EpochOrder
 from raypoly.problems.without_tests import with_tests
 from raypoly.run_identity import resolve_run
 from raypoly.store.sealed_json import seal
-from raypoly.values import Group, Problem
+from raypoly.values import Float64, Group, Problem
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.learner_session import TrainingGroup
@@ -52,11 +52,16 @@ async def audit(opened: OpenRun, least_pass: float, least_density: float) -> Pla
     drawn = [each for each in await _drawn(opened, problems) if opened.estimator.has_advantages(each.group)]
     if not drawn:
         raise TooManySetAside(f"No tests of the {len(problems)} training problems of the audit can be run.")
+
+    def by_gate(column: str) -> Float64:
+        return np.concatenate([np.asarray(each.group.parts["gate"][column], np.float64) for each in drawn])
+
     found = PlanAudit.of(
         [each.rewards[each.group.draft_of == place] for each in drawn for place in range(len(each.group.drafts))],
-        np.concatenate([np.asarray(each.group.parts["gate"]["accepted"]) for each in drawn]),
+        by_gate("accepted"),
         least_pass,
         least_density,
+        by_gate("p"),
     )
     facts = {"problems": len(drawn), "weights": await opened.services.learner.digest()}
     opened.observers.summary.write("finished")

@@ -47,11 +47,8 @@ class GateValidation:
         passed = found >= at
         hit, kept = passed[valid].mean(), (~passed[~valid]).mean()
         right = (passed & valid).sum()
-        pairs = valid.sum() * (~valid).sum()
-        auc = stats.mannwhitneyu(found[valid], found[~valid]).statistic / pairs
-        return cls(
-            at, float(auc), float((hit + kept) / 2), float(right / passed.sum()) if passed.any() else 0.0, float(hit)
-        )
+        precision = float(right / passed.sum()) if passed.any() else 0.0
+        return cls(at, _auc(found, valid), float((hit + kept) / 2), precision, float(hit))
 
     @property
     def failures(self) -> Sequence[str]:
@@ -67,6 +64,17 @@ class GateValidation:
     @property
     def accepted(self) -> bool:
         return not self.failures
+
+
+def auc(p: ArrayLike, label: ArrayLike) -> float | None:
+    """The chance that a plan with label 1 has a higher p than one with label 0; ties count half. None where one of the
+    labels is missing."""
+    found, held = np.asarray(p, np.float64), np.asarray(label).astype(bool)
+    return _auc(found, held) if 0 < held.sum() < len(held) else None
+
+
+def _auc(p: Float64, held: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+    return float(stats.mannwhitneyu(p[held], p[~held]).statistic / (held.sum() * (~held).sum()))
 
 
 def threshold(p: Float64, valid: np.ndarray[tuple[int], np.dtype[np.bool_]], recall: float) -> float:

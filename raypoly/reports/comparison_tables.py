@@ -95,11 +95,24 @@ def audit_table(results: Sequence[RunResult]) -> ReportTable:
         (
             f"{result.arm}-s{result.seed}",
             *(f"{share:.3f}" for share in (audit.pass_at_k, audit.accepted, audit.density)),
+            *map(_share_cell, (audit.pass_if_accepted, audit.pass_if_rejected, audit.auc)),
             "passes" if audit.passes else f"go back to {audit.go_back_to}",
         )
         for result, audit in found
     ]
-    return ReportTable(("", "tuples that passed", "accepted", "both", ""), rows, range(1, 4))
+    head = ("", "tuples that passed", "accepted", "both", "passed if accepted", "passed if rejected", "AUC of p", "")
+    return ReportTable(head, rows, range(1, 7))
+
+
+def audit_parts_table(results: Sequence[RunResult]) -> ReportTable:
+    """The audited tuples by gate and outcome, two rows an audit."""
+    audits = [(f"{it.arm}-s{it.seed}", it.audit.parts) for it in results if it.audit is not None]
+    rows = [
+        (f"{name}, {said}", *(f"{parts[f'{said}_{ended}']:.3f}" for ended in ("solved", "failed")))
+        for name, parts in audits
+        for said in ("accepted", "rejected")
+    ]
+    return ReportTable(("", "an attempt passed", "none passed"), rows, range(1, 3))
 
 
 def cost_table(comparison: ArmComparison) -> ReportTable:
@@ -122,6 +135,10 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
     ]
     head = ("", "program", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
     return ReportTable(head, rows, range(2, 7))
+
+
+def _share_cell(value: float | None) -> str:
+    return DASH if value is None else f"{value:.3f}"
 
 
 def _mean_cell(values: Sequence[float | None], form: str = ".3f") -> str:

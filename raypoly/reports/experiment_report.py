@@ -21,7 +21,13 @@ from raypoly.experiments.experiment_config import ExperimentConfig
 from raypoly.experiments.experiment_folder import most_at_once
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.run_result import RunResult
-from raypoly.reports.comparison_tables import audit_table, comparison_tables, comparison_text, gate_table
+from raypoly.reports.comparison_tables import (
+    audit_parts_table,
+    audit_table,
+    comparison_tables,
+    comparison_text,
+    gate_table,
+)
 from raypoly.reports.experiment_figure import draw_experiment, experiment_panels
 from raypoly.reports.figure_files import write_figures
 from raypoly.reports.figures import Panel
@@ -151,7 +157,8 @@ def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere
     if (gates := gate_table(results)).rows:
         yield f"**Gates** (docs/cppo.md), on plans of problems that they were not trained on.\n\n{gates.markdown()}"
     if (audits := audit_table(results)).rows:
-        yield f"**Audits** (docs/cppo.md), of training problems.\n\n{audits.markdown()}"
+        parts = audit_parts_table(results).markdown()
+        yield f"**Audits** (docs/cppo.md), of training problems.\n\n{audits.markdown()}\n\n{parts}"
     yield f"![{name}: pass@k, strategies and reward by arm]({FIGURE})"
 
 

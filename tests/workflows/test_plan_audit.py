@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from raypoly.gates.audit import PlanAudit
-from raypoly.store.step_records import Record
+from raypoly.gates.validation import auc
+from raypoly.store.step_records import Record, assemble
 from tests.support.timed_run import close_run
 from tests.workflows.step.test_gate import OWN
 from tests.workflows.step.test_program_rounds import run
@@ -55,6 +56,9 @@ def test_it_counts_tuples_of_all_problems_and_updates_nothing(tmp_path: Path) ->
     accepted = np.array([int(draft.rollout.tokens[0]) % 2 == 0 for draft in drafts])
     assert found.accepted == accepted.mean()
     assert 0.0 < found.density <= found.pass_at_k <= 0.5, "half of the problems are solved by nobody"
+    parts = assemble(0, committed).groups.values()
+    passed = [any(it.parts["score"][i].passed for i in (place, place + 2)) for it in parts for place in (0, 1)]
+    assert found.auc == auc(np.concatenate([it.parts["gate"]["p"] for it in parts]), passed)
     assert (found.least_pass, found.least_density, found.passes) == (0.0, 0.1, found.density > 0.1)
 
 

@@ -210,9 +210,11 @@ def test_a_refused_audit_is_exit_code_1_when_all_else_is_done_and_stands_in_the_
     assert refused.value.exit_code == 1
     assert "joint-s0: is not started, since audit-s0 does not pass" in said
     table = (out / TABLE).read_text()
-    assert "| audit-s0 | 0.500 | 0.010 | 0.000 | go back to gate and warm_up |" in table
-    assert "| audit-s1 | 0.500 | 0.700 | 0.400 | passes |" in table
+    assert "| audit-s0 | 0.500 | 0.010 | 0.000 | 0.000 | 0.505 | - | go back to gate and warm_up |" in table
+    assert "| audit-s1 | 0.500 | 0.700 | 0.400 | 0.571 | 0.333 | 0.580 | passes |" in table
+    assert "| audit-s1, accepted | 0.400 | 0.300 |\n| audit-s1, rejected | 0.100 | 0.200 |" in table
     kept = {f"{run['arm']}-s{run['seed']}": run for run in json.loads((out / RESULTS).read_text())["runs"]}
+    assert (kept["audit-s0"]["audit"]["auc"], kept["audit-s1"]["audit"]["auc"]) == (None, 0.58)
     assert (kept["audit-s0"]["audit"]["passes"], kept["audit-s1"]["audit"]["passes"]) == (False, True)
     assert kept["joint-s1"]["begins_with"] == "audit"
     assert "audit" not in json.loads((out / RESULTS).read_text())["comparisons"][0]["after"]
