@@ -151,8 +151,8 @@ def _structural_strategies(groups: Sequence[Group]) -> list[int]:
 
 def _correct_strategies(groups: Sequence[Group]) -> list[float]:
     """By execution trace, among the correct rollouts of each group. Empty if some left no evidence: the groups without
-    a correct rollout would be no fair sample. Groups without tests don't count."""
-    tested = [group for group in groups if WITHOUT_TESTS not in (group.verdicts or ())]
+    a correct rollout would be no fair sample. Groups without tests, or without attempts, don't count."""
+    tested = [group for group in groups if group.verdicts and WITHOUT_TESTS not in group.verdicts]
     found = [GroupOutcomes.of(group.verdicts or (), None).drawn_strategies for group in tested]
     return [] if None in found else [drawn for drawn in found if drawn is not None]
 

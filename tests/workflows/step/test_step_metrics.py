@@ -76,3 +76,12 @@ def test_a_row_says_how_programs_are_written_what_right_ones_cost_and_what_the_j
     assert found["identifier_length"] == 1
     assert found["correct_cpu_seconds"] == 0.25
     assert found["advantage_variance"] == advantages.var()
+
+
+def test_strategies_of_a_step_of_plans_alone_are_unknown_and_not_zero() -> None:
+    none = np.zeros(0)
+    alone = TrainingGroup(Group(0, 0, "p", ()), none, none)
+    assert row(LossStats(), [alone])["strategies_correct"] is None
+    attempt = Rollout(NO_TOKENS, NO_TOKENS, np.zeros(0, np.float32), "", "stop", 1, 0)
+    failed = Group(0, 1, "q", (attempt,), {"score": (Verdict("wrong", 0, 1, 0.25),)})
+    assert row(LossStats(), [alone, TrainingGroup(failed, none, none)])["strategies_correct"] == 0.0
