@@ -50,7 +50,7 @@ def wrong_tuple(puzzle: Puzzle, kind: str, rng: random.Random, methods: int = 4)
     """A plan of K = `methods` methods, 2 to 6, that keeps the contract and is wrong. `kind`:
 
     - `reworded`: a strategy twice, in two wordings.
-    - `other`: one method, or all, of another puzzle.
+    - `other`: one method, or all, of another puzzle; every second time of one that differs in one part alone.
     - `empty_talk`: one method, or all, that names no strategy.
     - `code`: a method with the code of its solution.
     """
@@ -80,12 +80,18 @@ def _reworded(puzzle: Puzzle, methods: int, rng: random.Random) -> list[str]:
 
 
 def _other(puzzle: Puzzle, methods: int, rng: random.Random) -> list[str]:
-    rival = puzzle
-    while _numbers(rival) == _numbers(puzzle):
-        rival = rng.choice(_PUZZLES)
+    others = _near(puzzle) if rng.random() < 0.5 else [it for it in _PUZZLES if _numbers(it) != _numbers(puzzle)]
+    rival = rng.choice(others)
     changed = _changed(methods, rng)
     drawn = enumerate(rng.sample(STRATEGIES, methods))
     return [method(rival if place in changed else puzzle, strategy, rng) for place, strategy in drawn]
+
+
+def _near(puzzle: Puzzle) -> list[Puzzle]:
+    """The puzzles over other numbers that differ in one part alone: a gate that never sees them is soon fooled."""
+    own = (puzzle.source, puzzle.filter, puzzle.map)
+    parts = [(it, (it.source, it.filter, it.map)) for it in _PUZZLES if it.aggregate == puzzle.aggregate]
+    return [it for it, its in parts if sum(one is not two for one, two in zip(own, its, strict=True)) == 1]
 
 
 def _empty_talk(puzzle: Puzzle, methods: int, rng: random.Random) -> list[str]:
