@@ -122,8 +122,13 @@ def _program(config: Config) -> None:
         )
     if evaluate.every:
         for samples in (evaluate.samples, evaluate.validation_samples):
-            for asked in of_evaluations(config).values():
+            for name, asked in of_evaluations(config).items():
                 asked.check(samples)
+                if not asked.planned_attempts(samples):
+                    raise UsageError(
+                        f"program.name={name} has no attempts that could be measured: set evaluate.every=0, or another "
+                        "program in evaluate.programs."
+                    )
 
 
 def _keys(config: Config) -> None:

@@ -95,6 +95,11 @@ class Program(ABC):
         """N, or 0 for a program that solves nothing."""
         return attempts
 
+    @property
+    def measured(self) -> Program:
+        """What evaluations ask in its place, which has attempts. Default: itself."""
+        return self
+
     def own_problems(self) -> Sequence[Problem] | None:
         """The training problems, in place of those of `problems.source`. Default: None, the program brings none."""
         return None

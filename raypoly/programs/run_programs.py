@@ -93,7 +93,8 @@ def named_programs(config: Config, names: Sequence[str], overrides: Sequence[str
 
 def _named(config: Config, name: str) -> Program:
     """The run's own program with its parameters, or another one with its defaults."""
-    return of_run(config) if name == name_of_run(config) else build(name, config.problems.chat_template)
+    own = name == name_of_run(config)
+    return (of_run(config) if own else build(name, config.problems.chat_template)).measured
 
 
 def is_sampled(config: Config) -> bool:

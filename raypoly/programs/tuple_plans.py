@@ -26,7 +26,7 @@ class TuplePlansConfig(ProgramConfig):
         description="`joint`: one plan has all K methods. `iid`: K plans are drawn alone, and the first method of each "
         "is taken (evaluation only).",
     )
-    solve: bool = Field(True, description="Off: plans alone are sampled, and nothing is scored.")
+    solve: bool = Field(True, description="Off: training samples plans alone, and scores nothing.")
     missing: Literal["direct", "empty"] = Field(
         "direct",
         description="An attempt whose plan has no method for it: behind the problem's prompt (`direct`), or without "
@@ -58,6 +58,12 @@ class TuplePlans(Program):
 
     def planned_attempts(self, attempts: int) -> int:
         return attempts if self.config.solve else 0
+
+    @property
+    def measured(self) -> Program:
+        found = type(self)(self.config.model_copy(update={"solve": True}))
+        found.chat_template = self.chat_template
+        return found
 
     def check(self, attempts: int) -> None:
         if attempts % self.config.methods:

@@ -160,6 +160,23 @@ def test_a_program_that_solves_nothing_asks_for_plans_alone() -> None:
     assert (len(drafts), program.planned_attempts(8)) == (2, 0)
 
 
+class PlansAlone(Program):
+    def ask(self, problem: Problem, drafts: Sequence[Draft], attempts: int) -> list[Ask]:
+        return [] if drafts else [Ask(problem.prompt, "plan")]
+
+    def planned_attempts(self, attempts: int) -> int:
+        return 0
+
+
+def test_a_program_that_solves_nothing_is_measured_with_attempts_or_not_at_all() -> None:
+    own = ["program.name=tuple", "program.solve=false", "program.methods=2", "problems.chat_template=plain"]
+    (program,) = of_evaluations(load(None, own, str)).values()
+    assert (program.planned_attempts(8), program.block(8), program.chat_template) == (8, 2, "plain")
+    alone = load(None, [f"program.name={__name__}:PlansAlone"], str)
+    with pytest.raises(UsageError, match=r"PlansAlone has no attempts that could be measured: set evaluate\.every=0"):
+        check_config(alone, Path())
+
+
 def test_attempts_that_methods_do_not_divide_are_refused_before_anything_starts() -> None:
     with pytest.raises(UsageError, match=r"program\.methods=4 does not divide 6 attempts"):
         check_config(load(None, ["program.name=tuple", "train.rollouts=6"], str), Path())
