@@ -19,7 +19,7 @@ from raypoly.objectives import Objective
 from raypoly.problems import ProblemSet
 from raypoly.settings import load
 from raypoly.store import Lease, acquire_lease
-from raypoly.store.local_store import LocalStore
+from raypoly.store.local_store import Disk, LocalStore
 from raypoly.values import Problem, TestSuite
 from tests.support.service_times import Times
 from tests.support.timed_services import TimedGenerator, TimedJudge, TimedLearnerSession, TimedScorers
@@ -52,6 +52,9 @@ class NewestRow:
     def log(self, row: Mapping[str, Any]) -> None:
         self.row = row
 
+    def log_evaluation(self, results: Mapping[str, Any]) -> None:
+        """Rows alone are kept."""
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -68,11 +71,12 @@ async def open_timed_run(
     scorers: Any = None,
     problems: Sequence[Problem] = (),
     learner: Callable[..., LearnerSession] = TimedLearnerSession,
+    disk: Disk | None = None,
 ) -> OpenRun:
     """A run in this folder, not restored. `colocated`: the learner's device is free when generation is over."""
     config = config or timed_config(len(times.groups), len(times.groups[0].programs), workers)
     objective = objective or objectives.of_run(config)
-    store = LocalStore(folder)
+    store = LocalStore(folder, disk)
     lease = _LEASES[folder] = acquire_lease(store, "timed run")
     journal = Journal(store, lease)
     writer = CheckpointWriter(Checkpoints(store, lease), journal.index_before, _unheard)
@@ -105,7 +109,13 @@ async def close_run(opened: OpenRun) -> None:
     opened.services.scorers.stop()
     await opened.observers.judge_usage.close()
     await opened.durability.journal.close()
-    _LEASES.pop(opened.path).release()
+    release_lease(opened.path)
+
+
+def release_lease(folder: Path) -> None:
+    """As the kernel does where a driver dies."""
+    if folder in _LEASES:
+        _LEASES.pop(folder).release()
 
 
 def timed_config(groups: int, rollouts: int, workers: int, *overrides: str) -> Config:

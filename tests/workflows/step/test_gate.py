@@ -18,7 +18,6 @@ from raypoly.values import Draft, Float64, Problem
 from tests.workflows.step.test_program_rounds import (
     PlansAlone,
     TwoRounds,
-    assert_the_same_bits_after_kills,
     finished,
     named,
     number,
@@ -73,10 +72,6 @@ def test_its_part_is_of_drafts_and_pays_plans(tmp_path: Path) -> None:
         want = (worth - worth.mean()) / (worth.std(ddof=1) + 1e-6)
         np.testing.assert_allclose(advantages, want, atol=1e-12)
     assert step.applied.metrics["gate/accepted"] is not None
-
-
-def test_a_run_killed_anywhere_ends_with_the_same_bits(tmp_path: Path) -> None:
-    assert_the_same_bits_after_kills(tmp_path, OWN, seed=5)
 
 
 def test_a_gate_that_is_away_is_waited_for_and_nobody_is_refused(

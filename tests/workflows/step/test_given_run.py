@@ -26,7 +26,6 @@ from raypoly.store.step_records import CompletedStep
 from raypoly.values import Rollout
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
-from tests.support.timed_services import LocalActor
 from tests.support.virtual_clock import VirtualLoop
 from tests.workflows.step.virtual_run import ROLLOUTS, SMALL, Recorded, Recorder, Sampler, Stopped, stopped_after
 from workflows.startup.open_run import OpenRun
@@ -249,10 +248,8 @@ class Falling(Recorder):
 
 
 class FallingSession(Recorded):
-    async def _launch(self) -> None:
-        await super()._launch()
-        self.recorder = Falling()
-        self._learners._actors = [LocalActor(self.recorder)]
+    def made(self) -> Recorder:
+        return Falling()
 
 
 def ended(folder: Path, config: Config, commits: int | None = None) -> int:
