@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from raypoly.gates.audit import PlanAudit
 from raypoly.gates.validation import auc
@@ -19,9 +21,11 @@ from workflows.plan_audit import audit
 DULL = {f"p{i}" for i in range(0, 32, 2)}
 
 
-async def audited(folder: Path) -> tuple[list[Record], list[Any]]:
+async def audited(
+    folder: Path, dull: Collection[str] = DULL, own: Sequence[str] = OWN
+) -> tuple[list[Record], list[Any]]:
     """What was committed, and what the learner was told."""
-    opened = await open_virtual(folder, DULL, [*OWN, "train.steps=0"])
+    opened = await open_virtual(folder, dull, [*own, "train.steps=0"])
     committed: list[Record] = []
     commit = opened.durability.journal.commit
 
@@ -51,3 +55,16 @@ def test_it_counts_tuples_of_all_problems_and_updates_nothing(tmp_path: Path) ->
     passed = [any(it.parts["score"][i].passed for i in (place, place + 2)) for it in parts for place in (0, 1)]
     assert found.auc == auc(np.concatenate([it.parts["gate"]["p"] for it in parts]), passed)
     assert (found.least_pass, found.least_density, found.passes) == (0.0, 0.1, found.density > 0.1)
+
+
+@pytest.mark.parametrize(
+    ("dull", "go_back_to"), [(DULL, "gate and warm_up"), ({f"p{i}" for i in range(32)}, "sft")], ids=["plans", "all"]
+)
+def test_a_planner_whose_plans_all_breach_the_contract_is_refused_and_told_where_to_go_back(
+    tmp_path: Path, dull: Collection[str], go_back_to: str
+) -> None:
+    run(lambda: audited(tmp_path, dull, [*OWN, "gate.name=contract"]))
+    found = PlanAudit.read(tmp_path)
+    assert found is not None
+    assert (found.accepted, found.density, found.passes) == (0.0, 0.0, False)
+    assert found.go_back_to == go_back_to
