@@ -23,7 +23,7 @@ from raypoly.values import Problem
 from tests.support.finished_run import STEPS, write_finished_run
 from tests.support.gate_folders import BREACH
 from tests.support.random_model import random_model
-from workflows import gate_training
+from workflows import gate_training, train
 
 KILLS = 20
 """In all, four to a seal."""
@@ -107,6 +107,25 @@ def test_a_sealed_gate_keeps_its_threshold(tmp_path: Path) -> None:
     gate_training.train_gate(config, 0.95, 0.001)
     with pytest.raises(UsageError, match=r"was sealed with tau=0\.001, and recall=0\.95 is asked for"):
         gate_training.train_gate(config, 0.95, None)
+
+
+def test_a_gate_that_is_trained_further_is_none_until_it_is_sealed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = trained(tmp_path / "gate")
+    gate_training.train_gate(config, 0.95, None)
+    longer = config.model_copy(update={"train": config.train.model_copy(update={"steps": STEPS + 4})})
+
+    def killed(_: Config) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "run", killed)
+        with pytest.raises(Killed):
+            gate_training.train_gate(longer, 0.95, None)
+    assert not (tmp_path / "gate/model" / FILE).exists()
+    gate_training.train_gate(config, 0.9, None)
+    assert read_gate(tmp_path / "gate/model").recall == 0.9
 
 
 def test_a_gate_below_its_thresholds_ends_its_stage_with_the_next_step(tmp_path: Path) -> None:
