@@ -356,12 +356,16 @@ def experiment(
 
 @app.command(hidden=True)
 def train_gate(
-    overrides: Overrides = None, config: ConfigPath = None, recall: float = 0.95, tau: float | None = None
+    overrides: Overrides = None,
+    config: ConfigPath = None,
+    recall: float = 0.95,
+    tau: float | None = None,
+    held_out: str | None = None,
 ) -> None:
     """What `raypoly experiment` starts for an arm of `kind: gate`."""
     from workflows.gate_training import train_gate as run
 
-    run(settings.load(config, overrides or [], lambda text: None), recall, tau)
+    run(settings.load(config, overrides or [], lambda text: None), recall, tau, held_out)
 
 
 @app.command(hidden=True)

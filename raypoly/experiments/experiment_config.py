@@ -60,6 +60,9 @@ class ArmConfig(Section):
     )
     recall: float = Field(RECALL, gt=0, le=1, description="A gate accepts at least this share of valid plans.")
     tau: float | None = Field(None, ge=0, le=1, description="A gate's threshold. Default: by `recall`.")
+    held_out: str | None = Field(
+        None, description="Rows that a gate is measured on, of other problems than those of program.rows."
+    )
     least_pass: float = Field(0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed.")
     least_density: float = Field(
         0.0, ge=0, lt=1, description="An audit needs a larger share of tuples that passed and were accepted."
@@ -76,8 +79,8 @@ class ArmConfig(Section):
             raise ValueError(f"kind: {self.kind} has no steps, since it updates nothing")
         if self.kind != "audit" and (self.least_pass or self.least_density):
             raise ValueError("least_pass and least_density are of kind: audit")
-        if self.kind != "gate" and (self.recall != RECALL or self.tau is not None):
-            raise ValueError("recall and tau are of kind: gate")
+        if self.kind != "gate" and (self.recall, self.tau, self.held_out) != (RECALL, None, None):
+            raise ValueError("recall, tau and held_out are of kind: gate")
         if self.gate is not None and (taken := sorted(key for key in self.sets if key.startswith("gate."))):
             raise ValueError(f"give gate or {taken[0]}, not both: each says which gate accepts plans")
         return self._begins_once()

@@ -194,7 +194,7 @@ def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
         with _noted(wrong, arm):
             found = preflight.check_config(run.checked_config, run.place, share)
             remarks += [said for said in found if said not in remarks]
-            check_kind(run.kind, run.config)
+            check_kind(run.kind, run.config, run.limits)
     shared = f" (Each of {at_once} runs at once has its share of what is free.)" if at_once > 1 else ""
     _raise({message + shared: arms for message, arms in wrong.items()}, len({run.arm for run in runs}))
     return remarks

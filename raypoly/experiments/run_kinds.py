@@ -23,7 +23,8 @@ def limits_of(arm: ArmConfig) -> tuple[str, ...]:
     if arm.kind == "audit":
         return f"--least-pass={arm.least_pass}", f"--least-density={arm.least_density}"
     if arm.kind == "gate":
-        return f"--recall={arm.recall}", *(() if arm.tau is None else (f"--tau={arm.tau}",))
+        given = {"recall": arm.recall, "tau": arm.tau, "held-out": arm.held_out}
+        return tuple(f"--{name}={value}" for name, value in given.items() if value is not None)
     return ()
 
 
@@ -46,8 +47,8 @@ def resolve_with_gate(base: str | None, overrides: Sequence[str], gate: Path | N
     return resolve_run(settings.load(base, overrides, lambda text: None))
 
 
-def check_kind(kind: Kind, config: Config) -> None:
-    """Raise `UsageError` where a run of this kind can't work."""
+def check_kind(kind: Kind, config: Config, limits: Sequence[str]) -> None:
+    """Raise `UsageError` where a run of this kind, with these options of its command, can't work."""
     program, rollouts = programs.of_run(config), config.train.rollouts
     if kind == "audit":
         attempts = program.planned_drafts(rollouts) and program.planned_attempts(rollouts)
@@ -56,8 +57,11 @@ def check_kind(kind: Kind, config: Config) -> None:
                 "kind: audit needs plans, attempts behind them and a gate: set program.name=tuple, objective.name=cppo "
                 "and no program.solve=false."
             )
-    if kind == "gate" and not hasattr(program, "labelled"):
-        raise UsageError("kind: gate is trained on labelled plans: set program.name=labelled_plans.")
+    if kind == "gate" and not hasattr(program, "labelled") and not any(it.startswith("--held-out=") for it in limits):
+        raise UsageError(
+            "kind: gate is trained on labelled plans: set program.name=labelled_plans, or program.name=given and "
+            "held_out."
+        )
 
 
 def check_thresholds(arm: ArmConfig, place: Path) -> None:

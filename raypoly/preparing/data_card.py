@@ -10,6 +10,7 @@ from typing import Any
 
 from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.decision_log import STAGES, Decision, StageName
+from raypoly.preparing.gate_plans import GatePlans
 from raypoly.preparing.plan_proposals import PlanOutcome, funnel
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
@@ -35,6 +36,8 @@ class PreparationResult:
     """The splits that are not empty, in the order train, validation, test."""
     plans: Sequence[PlanOutcome] | None = None
     """Of the training problems; None where none were asked for."""
+    gate: GatePlans | None = None
+    """Of the same problems."""
 
     @property
     def kept(self) -> list[Candidate]:
@@ -65,6 +68,7 @@ def card_values(result: PreparationResult) -> dict[str, Any]:
         "dates": [min(days), max(days)] if days else None,
         "solutions": sum(it.has_solution for it in kept),
         **({} if result.plans is None else {"plans": funnel(result.plans, config.plans.methods)}),
+        **({} if result.gate is None else {"gate": result.gate.counts}),
         "config": influential(config),
     }
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Annotated, Any
@@ -147,6 +147,17 @@ def faults(verdicts: Sequence[MethodVerdict]) -> list[str | None]:
     return found
 
 
+def rewordings(methods: Sequence[str], verdicts: Sequence[MethodVerdict]) -> Iterator[tuple[str, str]]:
+    """Each method that repeats a kept one in other words, and that one."""
+    found = faults(verdicts)
+    for method, verdict, fault in zip(methods, verdicts, found, strict=True):
+        if fault == "repeated":
+            first = verdict.same_as
+            while found[first - 1] is not None:
+                first = verdicts[first - 1].same_as
+            yield method, methods[first - 1]
+
+
 def _kept(found: Sequence[str | None], verdicts: Sequence[MethodVerdict], index: int) -> bool:
     """Whether the method of this index, or the one that it repeats in turn, is kept."""
     if found[index - 1] is None:
@@ -165,6 +176,8 @@ class PlanOutcome:
     proposed: int = 0
     """Methods that the teacher gave."""
     kept: tuple[str, ...] = ()
+    reworded: tuple[tuple[str, str], ...] = ()
+    """Methods that were left out since they say a kept one in other words, each with that one."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Methods by the first of `FAULTS` that held."""
     unanswered: str = ""
@@ -175,7 +188,12 @@ def gold_plan(outcome: PlanOutcome, methods: int) -> str | None:
     """The first K kept methods as a plan; None where fewer are left."""
     if len(outcome.kept) < methods:
         return None
-    return "".join(f"{label}: {text}\n" for label, text in zip(ascii_uppercase, outcome.kept[:methods], strict=False))
+    return plan_of(outcome.kept[:methods])
+
+
+def plan_of(methods: Sequence[str]) -> str:
+    """A plan's text: a line for each method."""
+    return "".join(f"{label}: {text}\n" for label, text in zip(ascii_uppercase, methods, strict=False))
 
 
 def encode_plans(outcomes: Sequence[PlanOutcome], methods: int) -> bytes:

@@ -29,8 +29,8 @@ from raypoly.store.sealed_json import seal, unseal
 _CONFIG_KEY = "preparation.json"
 _INPUTS_KEY = "inputs.json"
 _FREE = keys_without_effect(PrepareConfig)
-_LATER = ("band.", "split.")
-"""Keys that select from the samples: another start may change them without new samples."""
+_LATER = ("band.", "split.", "plans.held_out", "plans.label", "plans.gate_rows")
+"""Keys that select from samples and answers: another start may change them, and asks for nothing again."""
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,23 @@ class PlansConfig(Section):
     temperature: float | None = Field(
         0.7, ge=0, description="The teacher's sampling temperature; null leaves it to the server. The judge has 0."
     )
+    held_out: float = Field(
+        0.2, ge=0, lt=1, description="Share of the problems whose plans measure a gate, and do not train it."
+    )
+    label: tuple[str, ...] = Field(
+        (),
+        description="Folders of runs that have trained a planner: the judge labels plans that it wrote, and they are "
+        "among the gate's rows.",
+    )
+    label_plans: int = Field(
+        4, ge=1, description="Most plans of a problem that are labelled: the newest different ones of all these runs."
+    )
+    gate_rows: str = Field(
+        "gate",
+        pattern=r"^gate[A-Za-z0-9_-]*$",
+        description="The gate's rows are in data/NAME.jsonl and data/NAME_held_out.jsonl. With `label` give another "
+        "name, such as gate_2: a gate that is trained keeps its rows.",
+    )
     teacher: EndpointConfig = Field(default_factory=EndpointConfig)
     """Of the model that proposes methods. Without its name no plans are made."""
     judge: EndpointConfig = Field(default_factory=EndpointConfig)
@@ -184,6 +201,8 @@ class PlansConfig(Section):
     def _asks_enough(self) -> PlansConfig:
         if self.proposals < self.methods:
             raise ValueError(f"proposals={self.proposals} are too few for plans of methods={self.methods}")
+        if self.label and self.gate_rows == "gate":
+            raise ValueError("label needs gate_rows of another name, such as gate_2: a trained gate keeps its rows")
         return self
 
     @property
@@ -193,6 +212,8 @@ class PlansConfig(Section):
 
     def check_servers(self) -> None:
         """Raise `UsageError` where plans are wanted and a server can't be asked."""
+        if self.label and not self.wanted:
+            raise UsageError("plans.label needs servers: name plans.teacher and plans.judge as for gold plans.")
         for name, endpoint in (("teacher", self.teacher), ("judge", self.judge)):
             if self.wanted and not endpoint.name:
                 raise UsageError(f"plans.{name}.name is missing: name the model of the {name}'s server.")

@@ -175,3 +175,15 @@ def _unique(row: ReadRow, taken: Mapping[str, str]) -> tuple[Decision, Problem |
         if problem.id in taken:
             problem, reason = None, f"{problem_id!r} appears a second time; ids have to differ"
     return Decision(problem_id, "load", reason, {"source": facts.source, "row": facts.row}), problem
+
+
+def describe_loaded(loaded: LoadedSources) -> str:
+    """Words for the number of usable rows, and for the first row that was set aside."""
+    words = f"{len(loaded.candidates) + len(loaded.choices):,} problems of {len(loaded.decisions):,} rows"
+    if loaded.choices:
+        words += f", of which where and take choose {len(loaded.candidates):,}"
+    first = next((decision for decision in loaded.decisions if decision.reason), None)
+    if first is None:
+        return words
+    facts = first.facts
+    return f"{words}; the first that was set aside is row {facts['row']} of {facts['source']}: {first.reason}"

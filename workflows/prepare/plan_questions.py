@@ -27,19 +27,23 @@ from raypoly.judge.openai.judge_prompt import Message, repair_messages
 from raypoly.judge.openai.judge_reply import InvalidAnswer
 from raypoly.judge.openai.token_cost import BudgetLedger
 from raypoly.preparing.candidates import Candidate
+from raypoly.preparing.gate_plans import JudgedPlan
 from raypoly.preparing.plan_proposals import (
     NOT_JUDGED,
     PROPOSALS_SCHEMA,
     VERDICTS_SCHEMA,
+    MethodVerdict,
     PlanOutcome,
     faults,
     judge_messages,
     proposal_messages,
     read_proposals,
     read_verdicts,
+    rewordings,
     without_breaches,
 )
 from raypoly.preparing.prepare_config import PlansConfig
+from raypoly.programs.plan_contract import read_plan
 from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal, unseal
 from raypoly.values import Problem
@@ -172,21 +176,50 @@ class PlanQuestions:
         sound, left_out = without_breaches(proposed)
         if len(sound) < config.methods:
             left_out[NOT_JUDGED] = len(sound)
-            return PlanOutcome(problem.id, asked.prompt, len(proposed), (), left_out)
+            return PlanOutcome(problem.id, asked.prompt, len(proposed), left_out=left_out)
         try:
-            verdicts = await self._known(
-                self._judge,
-                judge_messages(problem, sound),
-                VERDICTS_SCHEMA,
-                lambda text: read_verdicts(text, len(sound)),
-            )
+            verdicts = await self._verdicts(problem, sound)
         except _NoAnswer as why:
             left_out[NOT_JUDGED] = len(sound)
-            return PlanOutcome(problem.id, asked.prompt, len(proposed), (), left_out, f"judge {why}")
+            return PlanOutcome(problem.id, asked.prompt, len(proposed), left_out=left_out, unanswered=f"judge {why}")
         found = faults(verdicts)
         kept = tuple(method for method, fault in zip(sound, found, strict=True) if fault is None)
         left_out.update(Counter(fault for fault in found if fault is not None))
-        return PlanOutcome(problem.id, asked.prompt, len(proposed), kept, left_out)
+        again = tuple(rewordings(sound, verdicts))
+        return PlanOutcome(problem.id, asked.prompt, len(proposed), kept, again, left_out)
+
+    async def judged(
+        self, written: Sequence[tuple[Candidate, str]], done: Callable[[JudgedPlan], None] = lambda plan: None
+    ) -> list[JudgedPlan]:
+        """The judge's word on planners' plans that keep the contract, in order. Raises `PausedTooLong`."""
+        at_once = asyncio.Semaphore(self._config.judge.concurrency)
+
+        async def one(candidate: Candidate, plan: str) -> JudgedPlan:
+            async with at_once:
+                found = await self._judged(await asyncio.to_thread(lambda: candidate.problem), plan)
+            done(found)
+            return found
+
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(*each)) for each in written]
+        return [task.result() for task in running]
+
+    async def _judged(self, problem: Problem, plan: str) -> JudgedPlan:
+        methods = read_plan(plan, self._config.methods).methods
+        try:
+            valid: bool | None = not any(faults(await self._verdicts(problem, methods)))
+        except _NoAnswer:
+            valid = None
+        return JudgedPlan(problem.id, plan, valid)
+
+    async def _verdicts(self, problem: Problem, methods: Sequence[str]) -> list[MethodVerdict]:
+        """The judge's verdict on each method. Raises `_NoAnswer`."""
+        return await self._known(
+            self._judge,
+            judge_messages(problem, methods),
+            VERDICTS_SCHEMA,
+            lambda text: read_verdicts(text, len(methods)),
+        )
 
     async def _known(
         self, asked: _Asked, messages: Sequence[Message], schema: dict[str, Any], read: Callable[[str], T]

@@ -12,25 +12,37 @@ from typing import IO
 from rich.console import Console
 
 from raypoly.errors import UsageError
+from raypoly.gates.gate_rows import encode_rows
+from raypoly.gates.written_plans import written_plans
 from raypoly.offline.command_progress import show_progress
 from raypoly.preparing import output_files, prompt_lengths
 from raypoly.preparing.candidates import Candidate, PromptMaker, apply_decisions
 from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
-from raypoly.preparing.plan_proposals import PlanOutcome, encode_plans, gold_plan
+from raypoly.preparing.plan_proposals import encode_plans
 from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
-from raypoly.preparing.sources import LoadedSources, SourceFile, find_source, load_sources
+from raypoly.preparing.sources import LoadedSources, SourceFile, describe_loaded, find_source, load_sources
 from raypoly.reports.data_card_page import card_page, draw_card
 from raypoly.seeds import derive
 from raypoly.store.sealed_json import seal
 from workflows.durability.journal import Journal
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.prepare.large_files import is_large, read_by_size
-from workflows.prepare.plan_questions import PlanQuestions
+from workflows.prepare.plan_making import PlansMade, make_plans
 from workflows.prepare.preparation_actors import Workers
-from workflows.prepare.preparation_results import CARD, EXCLUDED, FIGURE, MODEL, PAGE, PLANS, is_done, show
+from workflows.prepare.preparation_results import (
+    CARD,
+    EXCLUDED,
+    FIGURE,
+    MODEL,
+    PAGE,
+    PLANS,
+    gate_files,
+    is_done,
+    show,
+)
 from workflows.prepare.problem_chunks import (
     ChunkOutcome,
     Chunks,
@@ -65,9 +77,10 @@ def prepare(config: PrepareConfig) -> None:
                 large = any(map(is_large, files))
                 # before the folder holds anything, so that a corrected config can start there
                 makers = await asyncio.to_thread(prompt_lengths.prompt_makers, config)
+                written = await asyncio.to_thread(written_plans, config.plans.label, config.plans.methods)
                 loaded = None if large else await asyncio.to_thread(_load, config, files)
                 async with AsyncExitStack() as stack:
-                    await Preparation(stack, folder, ending, console).run(files, loaded, makers)
+                    await Preparation(stack, folder, ending, console).run(files, loaded, makers, written)
 
         run_workflow(work(), ending)
     show(folder.look(), config, console)
@@ -97,10 +110,14 @@ class Preparation:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     async def run(
-        self, files: Sequence[SourceFile], read: Read | None, makers: Mapping[str, PromptMaker | None]
+        self,
+        files: Sequence[SourceFile],
+        read: Read | None,
+        makers: Mapping[str, PromptMaker | None],
+        written: Mapping[str, Sequence[str]],
     ) -> None:
         """Prepare to the end. `read`: the files' content; None if Ray Data reads them. `makers`: each source's maker of
-        prompts."""
+        prompts. `written`: plans of planners to be labelled, by problem."""
         config = self._config
         keep_inputs(self._store, {file.name: file.sha256 for file in files} | prompt_lengths.template_digests(config))
         if read is None:
@@ -114,7 +131,7 @@ class Preparation:
                 "then, or add run.fresh=true for a new preparation."
             )
         candidates = loaded.candidates
-        self._note(_describe_loaded(loaded))
+        self._note(describe_loaded(loaded))
         candidates = _left(candidates, await self._solutions(candidates), "solutions")
         evaluation = against.candidates if against is not None else []
         decided = await asyncio.to_thread(self._log.stage, "same", lambda: decide_duplicates(candidates, evaluation))
@@ -123,7 +140,10 @@ class Preparation:
         candidates = await self._sampling(candidates)
         split = self._log.keep("split", decide_splits(candidates, config.split))
         train = {decision.problem_id for decision in split if decision.facts["split"] == "train"}
-        plans = await self._plans([it for it in candidates if it.id in train]) if config.plans.wanted else None
+        plans = None
+        if config.plans.wanted:
+            asked = [it for it in candidates if it.id in train]
+            plans = await make_plans(config, asked, written, self._store, self._lease, self._note, self._console)
         await asyncio.to_thread(self._write, loaded, against, candidates, plans)
 
     async def _solutions(self, candidates: Sequence[Candidate]) -> list[Decision]:
@@ -184,23 +204,6 @@ class Preparation:
         decided = self._log.keep("sampling", decide_band(rates, self._config.band))
         return _left(candidates, decided, "sampling")
 
-    async def _plans(self, candidates: Sequence[Candidate]) -> list[PlanOutcome]:
-        """Methods for the training problems alone: nothing that is held out is shown to a teacher."""
-        config = self._config
-        questions = PlanQuestions(config.plans, config.prompts.chat_template, self._store, self._lease, self._note)
-        done = plans = 0
-
-        def count(outcome: PlanOutcome) -> None:
-            nonlocal done, plans
-            done, plans = done + 1, plans + (gold_plan(outcome, config.plans.methods) is not None)
-
-        self._note(f"plans: {len(candidates):,} training problems")
-        try:
-            with show_progress("problems", len(candidates), lambda: (done, plans), self._console):
-                return await questions.outcomes(candidates, count)
-        finally:
-            questions.close()
-
     def _seeds(self, problem_id: str) -> tuple[int, ...]:
         sampling = self._config.sampling
         return tuple(derive(sampling.seed, "prepare", problem_id, i) for i in range(sampling.samples))
@@ -219,7 +222,7 @@ class Preparation:
         loaded: LoadedSources,
         against: LoadedSources | None,
         candidates: Sequence[Candidate],
-        plans: Sequence[PlanOutcome] | None,
+        plans: PlansMade | None,
     ) -> None:
         """Write all result files. The card comes last and marks the preparation as done.
 
@@ -236,8 +239,14 @@ class Preparation:
             self._put_data(f"data/{name}.parquet", part, output_files.write_parquet)
         self._put(EXCLUDED, output_files.encode_exclusions(d for name in STAGES for d in decisions[name]))
         if plans is not None:
-            self._put(PLANS, encode_plans(plans, self._config.plans.methods))
-        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits, plans))
+            self._put(PLANS, encode_plans(plans.outcomes, self._config.plans.methods))
+            for key, rows in zip(gate_files(self._config), (plans.gate.train, plans.gate.held_out), strict=True):
+                if rows:
+                    self._put(key, encode_rows(rows))
+                elif self._store.exists(key):
+                    self._store.delete(key)
+        made = (plans.outcomes, plans.gate) if plans is not None else (None, None)
+        values = card_values(PreparationResult(self._config, loaded, against, decisions, splits, *made))
         self._put(FIGURE, draw_card(values))
         self._put(PAGE, card_page(values, FIGURE).encode())
         self._put(CARD, encode_card(values))
@@ -273,18 +282,6 @@ def _load(config: PrepareConfig, files: Sequence[SourceFile]) -> Read:
     number = len(config.sources)
     loaded = load_sources(config.sources, files[:number], read_by_size)
     return loaded, load_sources(config.against, files[number:], read_by_size) if config.against else None
-
-
-def _describe_loaded(loaded: LoadedSources) -> str:
-    """Words for the number of usable rows, and for the first row that was set aside."""
-    words = f"{len(loaded.candidates) + len(loaded.choices):,} problems of {len(loaded.decisions):,} rows"
-    if loaded.choices:
-        words += f", of which where and take choose {len(loaded.candidates):,}"
-    first = next((decision for decision in loaded.decisions if decision.reason), None)
-    if first is None:
-        return words
-    facts = first.facts
-    return f"{words}; the first that was set aside is row {facts['row']} of {facts['source']}: {first.reason}"
 
 
 def _left(candidates: Sequence[Candidate], decided: Sequence[Decision], stage: StageName) -> list[Candidate]:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from raypoly.preparing.preparation_folder import influential
 from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.reports.data_card_page import plan_table, stage_table
+from raypoly.reports.data_card_page import gate_rows_table, plan_table, stage_table
 from raypoly.store import Store
 from raypoly.store.sealed_json import unseal
 
@@ -21,6 +21,11 @@ PLANS = "data/plans.jsonl"
 """Gold plans, as rows for supervised training."""
 MODEL = "model.json"
 """The tiny model's folder at the last start. It is local to this machine, so not part of the data."""
+
+
+def gate_files(config: PrepareConfig) -> tuple[str, str]:
+    """The rows of a gate: those that train it, and those that measure it."""
+    return f"data/{config.plans.gate_rows}.jsonl", f"data/{config.plans.gate_rows}_held_out.jsonl"
 
 
 def is_done(store: Store, config: PrepareConfig) -> bool:
@@ -38,6 +43,8 @@ def show(store: Store, config: PrepareConfig, console: Console) -> None:
     console.print(stage_table(values))
     if "plans" in values:
         console.print(plan_table(values))
+    if "gate" in values and not values["gate"]["why_none"]:
+        console.print(gate_rows_table(values))
     splits = ", ".join(f"{count:,} {name}" for name, count in values["splits"].items())
     lines = [
         f"data: {store.place('data')} ({splits})",
@@ -45,6 +52,7 @@ def show(store: Store, config: PrepareConfig, console: Console) -> None:
         f"data card: {store.place(PAGE)}",
         f"figure: {store.place(FIGURE)}",
         *([_next_plans(store, config)] if "plans" in values else []),
+        *([_next_gate(store, config, values["gate"]["why_none"])] if "gate" in values else []),
         _next(store, config, "train" in values["splits"]),
     ]
     for line in lines:
@@ -76,6 +84,14 @@ def _next_plans(store: Store, config: PrepareConfig) -> str:
         words.append(f"model.path={model}")
     command = shlex.join(["python", "-m", "raypoly.train", *words, "evaluate.every=0"])
     return f"plans: {place}; to train on them: {command}"
+
+
+def _next_gate(store: Store, config: PrepareConfig, why_none: str) -> str:
+    """The keys of an arm that trains a gate on the rows."""
+    if why_none:
+        return f"a gate's rows: none, since {why_none}"
+    rows, held_out = map(store.place, gate_files(config))
+    return f"a gate's rows: {rows}; to train on them: an arm of kind: gate, program.rows: {rows}, held_out: {held_out}"
 
 
 def _model(store: Store, config: PrepareConfig) -> str | None:

@@ -70,7 +70,7 @@ def runs(tmp_path: Path) -> dict[str, PlannedRun]:
             "arm a has seed 1, and b, whose gate accepts",
         ),
         ("arms: {a: {gate: b}, b: {kind: gate, after: a}}", "after each other"),
-        ("arms: {a: {recall: 0.9}}", "recall and tau are of kind: gate"),
+        ("arms: {a: {recall: 0.9}}", "recall, tau and held_out are of kind: gate"),
     ],
 )
 def test_a_mistake_in_a_chain_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:

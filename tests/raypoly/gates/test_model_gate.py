@@ -21,8 +21,9 @@ from raypoly.gates.gate_acceptance import seal_gate
 from raypoly.gates.gate_folder import FILE, read_gate, with_gate_hash
 from raypoly.gates.gate_model import GateModel
 from raypoly.gates.gate_question import COMPLETION_TEMPLATE, TEMPLATE, WORDS, GateQuestion
-from raypoly.gates.gate_rows import LabelledPlan, balance, write_rows
+from raypoly.gates.gate_rows import LabelledPlan, balance, encode_rows, read_rows
 from raypoly.policy.tiny_model import build_tokenizer
+from raypoly.problems.templates import PLAIN
 from raypoly.programs import build as build_program
 from raypoly.run_identity import resolve_run
 from raypoly.values import Draft, Float64, Problem, Rollout
@@ -188,13 +189,34 @@ def test_rows_are_balanced_by_a_seed_and_say_how_many_were_left_out() -> None:
 def test_rows_are_those_of_the_program_given_and_have_the_tokens_that_the_gate_is_asked_with(
     folder: Path, tmp_path: Path
 ) -> None:
-    question = GateQuestion.of(AutoTokenizer.from_pretrained(folder), WORDS, COMPLETION_TEMPLATE)
-    path, given = tmp_path / "rows" / "gate.jsonl", [*plans(1, True), *plans(1, False)]
-    assert write_rows(path, given, question) == write_rows(path, given, question)
-    asks = build_program("given", None, rows=str(path))
+    question = GateQuestion.of(AutoTokenizer.from_pretrained(folder))
+    path, given = tmp_path / "gate.jsonl", [*plans(1, True), *plans(1, False)]
+    path.write_bytes(encode_rows(given))
+    asks = build_program("given", PLAIN, rows=str(path))
     problems = asks.own_problems() or ()
     assert [it.prompt for it in problems] == [question.prompt(it.problem, it.plan) for it in given]
     assert [asks.ask(it, (), 1)[0].text for it in problems] == ["pass", "fail"]
+
+
+def test_rows_are_read_back_as_plans_about_which_the_same_is_asked(folder: Path, tmp_path: Path) -> None:
+    question = GateQuestion.of(AutoTokenizer.from_pretrained(folder))
+    by_template = replace(PROBLEM, prompt="Solve it.\n\nAdd up.\n\nNow.", metadata={"statement": "Add up."})
+    given = [*plans(2, True), LabelledPlan(by_template, REWORDED, False, "reworded")]
+    path = tmp_path / "gate.jsonl"
+    path.write_bytes(encode_rows(given))
+    found = read_rows(path)
+    assert [(it.problem.id, it.plan, it.valid, it.kind) for it in found] == [
+        (it.problem.id, it.plan, it.valid, it.kind) for it in given
+    ]
+    assert [question.prompt(it.problem, it.plan) for it in found] == [
+        question.prompt(it.problem, it.plan) for it in given
+    ]
+    path.write_text(path.read_text().replace(PLAN.splitlines()[0], "A: Guess.", 1))
+    with pytest.raises(UsageError, match=r"gate.jsonl row 1 is no row of a gate: its prompt is not the question"):
+        read_rows(path)
+    path.write_text('{"prompt": "a", "response": "b"}')
+    with pytest.raises(UsageError, match=r"row 1 is no row of a gate: problem_id: Field required"):
+        read_rows(path)
 
 
 def test_a_good_gate_is_sealed_with_its_numbers_and_its_tau(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""A run whose planner has written given plans, as training without attempts stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from raypoly import settings
+from raypoly.run_identity import resolve_run
+from raypoly.store.catalogue import step_key
+from raypoly.store.rollout_files import encode_step
+from raypoly.store.step_records import Applied, CompletedStep
+from raypoly.values import Draft, Group, Rollout
+
+CUT = "CUT: "
+"""What a plan begins with that ended at its token limit."""
+
+
+def write_planner_run(folder: Path, *steps: Mapping[str, Sequence[str]]) -> str:
+    """Write the run and return its URI. `steps`: the plans of each step, by problem id."""
+    directory = resolve_run(settings.load(None, [f"run.dir={folder}", f"train.steps={len(steps)}"], lambda text: None))
+    store, lease = directory.open("test")
+    for step, plans in enumerate(steps):
+        groups = tuple(_group(step, slot, *each) for slot, each in enumerate(plans.items()))
+        none = tuple(np.zeros(0) for _ in groups)
+        applied = Applied(step, f"{step:064x}", {"step": step}, len(groups))
+        store.commit(
+            step_key(step), encode_step(CompletedStep(step, groups, none, none, applied, (None,) * len(groups)))
+        )
+    lease.release()
+    return directory.uri
+
+
+def _group(step: int, slot: int, problem: str, plans: Sequence[str]) -> Group:
+    return Group(step, slot, problem, (), {}, tuple(map(_draft, plans)))
+
+
+def _draft(plan: str) -> Draft:
+    tokens = np.arange(3, dtype=np.int32)
+    drawn = Rollout(tokens, tokens, np.zeros(3, np.float32), plan.removeprefix(CUT), "stop", 0, 0)
+    return Draft(replace(drawn, finish_reason="length") if plan.startswith(CUT) else drawn, "plan")

@@ -1,0 +1,177 @@
+"""A gate's rows: plans that are known to be right or wrong, and planners' plans that the judge has labelled."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raypoly.errors import UsageError
+from raypoly.gates.gate_rows import LabelledPlan, read_rows
+from raypoly.preparing import PrepareConfig
+from raypoly.programs.plan_contract import read_plan
+from tests.support.faulty_front import running
+from tests.support.planner_run import write_planner_run
+from tests.support.planning_server import REFUSAL, PlanningServer, proposal
+from tests.support.preparation_rows import WORDS, problem_row, write_rows
+from workflows.prepare import prepare
+
+NAMES = {word: f"p{number}" for number, word in enumerate(WORDS)}
+
+
+def methods(word: str) -> list[str]:
+    """Four good ones and a repetition of the first."""
+    ways = (
+        "Sort {} by their end",
+        "Count {} with a heap",
+        "Sweep over the {}",
+        "Search {} by halves",
+        "Again, sort {}",
+    )
+    return [f"{way.format(word)}." for way in ways]
+
+
+def plan(*said: str) -> str:
+    return "".join(f"{label}: {method}\n" for label, method in zip("ABCD", said, strict=True))
+
+
+SCRIPT = {word: [proposal(*methods(word))] for word in WORDS}
+VERDICTS: dict[str, dict[str, Any]] = {"Again": {"same_as": 1}, "vaguely": {"specific": False}}
+GOOD = {word: plan(*methods(word)[:3], f"Walk a tree of {word}.") for word in WORDS}
+VAGUE = {word: plan(*methods(word)[:3], f"Look vaguely at {word}.") for word in WORDS}
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", [problem_row(f"p{n}", n) for n in range(len(WORDS))])
+
+
+def config(url: str, folder: Path, rows: Path, **plans: Any) -> PrepareConfig:
+    asked = {name: {"url": url, "name": name, "concurrency": 4} for name in ("teacher", "judge")}
+    return PrepareConfig.model_validate(
+        {
+            "sources": {"mine": {"path": str(rows)}},
+            "solutions": {"check": False},
+            "sampling": "off",
+            "run": {"dir": str(folder)},
+            "plans": {"held_out": 0.4, **asked, **plans},
+        }
+    )
+
+
+def server(**more: Any) -> PlanningServer:
+    return PlanningServer(script=SCRIPT, verdicts=VERDICTS, **more)
+
+
+def plans_of(folder: Path, name: str = "gate") -> tuple[list[LabelledPlan], list[LabelledPlan]]:
+    """Those that train a gate, and those that measure it."""
+    return read_rows(folder / "data" / f"{name}.jsonl"), read_rows(folder / "data" / f"{name}_held_out.jsonl")
+
+
+def problems(plans: Sequence[LabelledPlan]) -> set[str]:
+    return {it.problem.id for it in plans}
+
+
+def test_wrong_plans_of_every_kind_stand_against_as_many_gold_ones(tmp_path: Path, rows: Path) -> None:
+    with running(server()) as found:
+        prepare(config(found.url, tmp_path / "run", rows))
+        assert all(count == 1 for count in found.asked.values()), "a gate's rows need no further question"
+    train, held_out = plans_of(tmp_path / "run")
+    assert problems(train).isdisjoint(problems(held_out))
+    assert problems(train) | problems(held_out) == set(NAMES.values())
+    words = {name: word for word, name in NAMES.items()}
+    for each in (train, held_out):
+        kinds = Counter(it.kind for it in each)
+        assert set(kinds) == {"gold", "reworded", "other", "empty_talk", "code"}
+        assert kinds["gold"] == len(each) / 2
+    for it in (*train, *held_out):
+        word, read = words[it.problem.id], read_plan(it.plan, 4)
+        own = [method in methods(word)[:4] for method in read.branches]
+        assert read.keeps
+        assert it.valid == (it.kind == "gold") == all(own)
+        assert it.kind != "reworded" or {methods(word)[0], methods(word)[4]} <= set(read.branches)
+        assert it.kind != "other" or any(other in it.plan for other in WORDS if other != word)
+        assert it.kind != "code" or "return x + 1" in it.plan or "def" in it.plan
+    assert len({(it.problem.id, it.plan) for it in train}) == len(train)
+
+
+def labels(url: str, tmp_path: Path, rows: Path, *runs: str, **more: Any) -> dict[str, Any]:
+    """What the card says of the gate's rows with these runs' plans."""
+    prepare(config(url, tmp_path / "run", rows, label=runs, gate_rows="gate_2", **more))
+    found: dict[str, Any] = json.loads((tmp_path / "run/card.json").read_text())["gate"]
+    return found
+
+
+def test_planners_plans_are_labelled_once_and_go_beside_the_rows_that_are_there(tmp_path: Path, rows: Path) -> None:
+    written = {NAMES[word]: [GOOD[word], VAGUE[word], "A: No plan."] for word in WORDS}
+    run = write_planner_run(tmp_path / "joint", {"elsewhere": list(GOOD.values())}, written)
+    with running(server()) as found:
+        prepare(config(found.url, tmp_path / "run", rows))
+        first, before = found.asked.copy(), (tmp_path / "run/data/gate.jsonl").read_bytes()
+        said = labels(found.url, tmp_path, rows, run)
+        asked = found.asked - first
+        assert {model for model, _ in asked} == {"judge"}
+        assert asked.total() == 2 * len(WORDS)
+        assert said["judged"] == {"not valid": len(WORDS), "valid": len(WORDS)}
+        again = found.asked.copy()
+        assert labels(found.url, tmp_path, rows, run) == said
+        assert labels(found.url, tmp_path, rows, run, label_plans=1)["judged"] == {"not valid": len(WORDS)}
+        assert found.asked == again
+    assert (tmp_path / "run/data/gate.jsonl").read_bytes() == before, "a trained gate keeps its rows"
+
+
+def test_labels_are_rows_of_the_side_of_their_problem(tmp_path: Path, rows: Path) -> None:
+    run = write_planner_run(tmp_path / "joint", {NAMES[word]: [GOOD[word], VAGUE[word]] for word in WORDS})
+    with running(server()) as found:
+        said = labels(found.url, tmp_path, rows, run)
+    train, held_out = plans_of(tmp_path / "run", "gate_2")
+    assert problems(train).isdisjoint(problems(held_out))
+    both = {it.plan: it.valid for it in (*train, *held_out) if it.kind == "written"}
+    assert both == {**dict.fromkeys(GOOD.values(), True), **dict.fromkeys(VAGUE.values(), False)}
+    assert said["train"] == Counter(it.kind for it in train)
+
+
+def test_a_killed_labelling_ends_with_the_same_rows_and_asks_for_what_was_lost(tmp_path: Path, rows: Path) -> None:
+    run = write_planner_run(tmp_path / "joint", {NAMES[word]: [GOOD[word], VAGUE[word]] for word in WORDS})
+    with running(server(faults=("429", "500", "garbage", "reset"))) as found:
+        said = labels(found.url, tmp_path, rows, run)
+        whole, asked = plans_of(tmp_path / "run", "gate_2"), found.asked.copy()
+        for name in ("card.json", "data/gate_2.jsonl"):
+            (tmp_path / "run" / name).unlink()
+        lost = [file for file in (tmp_path / "run/plans").glob("judge-*") if file.stat().st_mtime_ns % 3 == 0]
+        for file in lost:  # as a kill before their commits would leave it
+            file.unlink()
+        assert labels(found.url, tmp_path, rows, run) == said
+        assert (found.asked - asked).total() == len(lost)
+    assert plans_of(tmp_path / "run", "gate_2") == whole
+
+
+def test_a_plan_without_a_usable_answer_is_no_label(tmp_path: Path, rows: Path) -> None:
+    run = write_planner_run(tmp_path / "joint", {NAMES["rivers"]: [GOOD["rivers"]]})
+    with running(server(judge_answers={"rivers": [REFUSAL]})) as found:
+        said = labels(found.url, tmp_path, rows, run)
+    assert said["judged"] == {"unanswered": 1}
+    assert not any(it.kind == "written" for it in sum(plans_of(tmp_path / "run", "gate_2"), []))
+
+
+def test_where_a_side_lacks_a_kind_there_are_no_rows_and_the_command_says_why(
+    tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(server()) as found:
+        prepare(config(found.url, tmp_path / "run", rows, held_out=0.0))
+    assert not list((tmp_path / "run/data").glob("gate*"))
+    said = "the held-out problems have not both valid plans and others"
+    assert f"a gate's rows: none, since {said}" in capsys.readouterr().out
+    assert said in (tmp_path / "run/card.md").read_text()
+
+
+def test_labels_over_a_trained_gates_rows_and_of_no_run_are_refused(tmp_path: Path, rows: Path) -> None:
+    with pytest.raises(ValueError, match="label needs gate_rows of another name, such as gate_2"):
+        config("http://x", tmp_path / "run", rows, label=["out/joint-s0"])
+    with pytest.raises(UsageError, match="nowhere"):
+        labels("http://127.0.0.1:9", tmp_path, rows, str(tmp_path / "nowhere"))
+    assert not (tmp_path / "run").exists()
