@@ -11,9 +11,10 @@ from raypoly.experiments.experiment_folder import at_work, folder_of
 from raypoly.experiments.experiment_forecast import forecast_lines
 from raypoly.experiments.experiment_power import planned_power, power_lines
 from raypoly.experiments.other_results import take_results
-from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
+from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs
 from raypoly.experiments.run_queue import RunQueue
 from raypoly.experiments.training_process import TrainingExit
+from raypoly.experiments.warm_starts import warm_starts
 from raypoly.offline.interrupt import interruptible
 from raypoly.reports.experiment_report import (
     FIGURE,

@@ -60,6 +60,9 @@ class ArmConfig(Section):
     )
     recall: float = Field(RECALL, gt=0, le=1, description="A gate accepts at least this share of valid plans.")
     tau: float | None = Field(None, ge=0, le=1, description="A gate's threshold. Default: by `recall`.")
+    plans_of: tuple[str, ...] = Field(
+        (), description="Arms whose planners' plans, of the same seed, a gate is trained on too (puzzles)."
+    )
     held_out: str | None = Field(
         None, description="Rows that a gate is measured on, of other problems than those of program.rows."
     )
@@ -79,8 +82,9 @@ class ArmConfig(Section):
             raise ValueError(f"kind: {self.kind} has no steps, since it updates nothing")
         if self.kind != "audit" and (self.least_pass or self.least_density):
             raise ValueError("least_pass and least_density are of kind: audit")
-        if self.kind != "gate" and (self.recall, self.tau, self.held_out) != (RECALL, None, None):
-            raise ValueError("recall, tau and held_out are of kind: gate")
+        own = (self.recall, self.tau, self.held_out, self.plans_of)
+        if self.kind != "gate" and own != (RECALL, None, None, ()):
+            raise ValueError("recall, tau, held_out and plans_of are of kind: gate")
         if self.gate is not None and (taken := sorted(key for key in self.sets if key.startswith("gate."))):
             raise ValueError(f"give gate or {taken[0]}, not both: each says which gate accepts plans")
         return self._begins_once()
@@ -91,6 +95,12 @@ class ArmConfig(Section):
         if self.after is None and self.kind == "audit":
             raise ValueError("kind: audit looks at another arm's weights: say after")
         return self
+
+    @property
+    def needs(self) -> Sequence[tuple[str, str]]:
+        """The arms that it needs, each behind its key."""
+        named = [("after", self.after), ("gate", self.gate), *(("plans_of", other) for other in self.plans_of)]
+        return [(how, other) for how, other in named if other is not None]
 
     @property
     def sets(self) -> Mapping[str, Any]:
@@ -129,17 +139,18 @@ class ExperimentConfig(Section):
     @model_validator(mode="after")
     def _every_arm_begins_with_another(self) -> ExperimentConfig:
         for name, arm in self.arms.items():
-            for how, other in (("after", arm.after), ("gate:", arm.gate)):
-                if other is None:
-                    continue
+            for how, other in arm.needs:
                 if other not in self.arms:
-                    says = f"is after {other}" if how == "after" else f"has gate: {other}"
+                    says = f"is after {other}" if how == "after" else f"has {how}: {other}"
                     raise ValueError(f"arm {name} {says}, which is none of {', '.join(self.arms)}")
-                if how == "gate:" and self.arms[other].kind != "gate":
+                if how == "gate" and self.arms[other].kind != "gate":
                     raise ValueError(f"arm {name} has gate: {other}, which is no arm of kind: gate")
+                if how == "plans_of" and self.arms[other].kind != "train":
+                    raise ValueError(f"arm {name} has plans_of: {other}, which is no arm of kind: train")
                 if missing := [seed for seed in self.seeds_of(name) if seed not in self.seeds_of(other)]:
-                    whose = "weights it begins with" if how == "after" else "gate accepts its plans"
-                    raise ValueError(f"arm {name} has seed {missing[0]}, and {other}, whose {whose}, has not")
+                    whose = {"after": "weights it begins with", "gate": "gate accepts its plans"}
+                    says = whose.get(how, "plans it is trained on")
+                    raise ValueError(f"arm {name} has seed {missing[0]}, and {other}, whose {says}, has not")
         try:
             _ = self.in_order
         except CycleError as error:
@@ -148,8 +159,8 @@ class ExperimentConfig(Section):
 
     @property
     def in_order(self) -> Sequence[str]:
-        """The arms, each behind the one whose weights it begins with, and behind that of its gate."""
-        before = {name: [it for it in (arm.after, arm.gate) if it] for name, arm in self.arms.items()}
+        """The arms, each behind those that it needs."""
+        before = {name: [other for _, other in arm.needs] for name, arm in self.arms.items()}
         return list(TopologicalSorter(before).static_order())
 
     def seeds_of(self, arm: str) -> Sequence[int]:

@@ -6,10 +6,9 @@ for remark in check(runs, at_once=1): print(remark)
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +55,8 @@ class PlannedRun:
     """The run whose weights it begins with."""
     gate: PlannedRun | None = None
     """The run whose gate accepts its plans."""
+    plans_of: tuple[PlannedRun, ...] = ()
+    """The runs whose plans it is trained on, if it is a gate."""
     limits: tuple[str, ...] = ()
     """Options of the command of an audit or a gate."""
 
@@ -70,7 +71,7 @@ class PlannedRun:
     @property
     def before(self) -> Sequence[PlannedRun]:
         """The runs that it needs."""
-        return [run for run in (self.after, self.gate) if run is not None]
+        return [run for run in (self.after, self.gate, *self.plans_of) if run is not None]
 
     @property
     def root(self) -> PlannedRun:
@@ -79,8 +80,13 @@ class PlannedRun:
 
     @property
     def checked_config(self) -> Config:
-        """Its config with what its root begins with: the weights that it begins with itself may not be there yet."""
-        return begun_by(self.root.config, self.config)
+        """Its config with what its root begins with, and without plans of runs: neither the weights that it begins with
+        itself nor these plans need be there yet."""
+        config = begun_by(self.root.config, self.config)
+        if not self.plans_of:
+            return config
+        own = {key: value for key, value in config.program.model_dump().items() if key != "plans_of"}
+        return config.model_copy(update={"program": type(config.program).model_validate(own)})
 
     @property
     def weights(self) -> Path:
@@ -110,10 +116,12 @@ class PlannedRun:
     @property
     def keys(self) -> tuple[str, ...]:
         """The overrides that define the run, without its folder, and those of the runs that it needs."""
-        places = ("run.dir=", *(("model.path=",) if self.after else ()), *(("gate.path=",) if self.gate else ()))
+        needs = {"model.path=": self.after, "gate.path=": self.gate, "program.plans_of=": self.plans_of}
+        places = ("run.dir=", *(key for key, run in needs.items() if run))
         own = (text for text in self.overrides if not text.startswith(places))
         after = (f"after {text}" for text in self.after.keys) if self.after else ()
-        return (*own, *after, *((f"gate {text}" for text in self.gate.keys) if self.gate else ()))
+        gate = (f"gate {text}" for text in self.gate.keys) if self.gate else ()
+        return (*own, *after, *gate, *(f"plans of {text}" for run in self.plans_of for text in run.keys))
 
     @property
     def result(self) -> RunResult:
@@ -171,12 +179,12 @@ def plan_runs(experiment: ExperimentConfig, out: Path, given: Sequence[str]) -> 
     wrong: dict[str, list[str]] = {}
     runs: dict[tuple[str, int], PlannedRun] = {}
     for arm in experiment.in_order:
-        needs = (experiment.arms[arm].after, experiment.arms[arm].gate)
+        needs = [other for _, other in experiment.arms[arm].needs]
         for seed in experiment.seeds_of(arm):
-            if all(it is None or (it, seed) in runs for it in needs):  # else what is wrong with that one is said of it
+            known = {other: runs[other, seed] for other in needs if (other, seed) in runs}
+            if len(known) == len(set(needs)):  # else what is wrong with that one is said of it
                 with _noted(wrong, arm):
-                    after, gate = (None if it is None else runs[it, seed] for it in needs)
-                    runs[arm, seed] = _run(experiment, out, given, arm, seed, after, gate)
+                    runs[arm, seed] = _run(experiment, out, given, arm, seed, known)
     _raise(wrong, len(experiment.arms))
     seeds = {arm: experiment.seeds_of(arm) for arm in experiment.arms}
     most = max(map(len, seeds.values()))
@@ -200,40 +208,37 @@ def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
     return remarks
 
 
-def warm_starts(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-    """For each tiny model that the runs begin with, a run of no step that makes it."""
-    found = [_of_no_step(run) for run in runs if run.config.model.path is None]
-    return list({run.place: run for run in found}.values())
-
-
-def _of_no_step(run: PlannedRun) -> PlannedRun:
-    """Named by what decides the model; it measures nothing, and has the engine that starts soonest."""
-    problems = run.config.problems.model_dump(exclude={"budgets"})  # which the policy never sees
-    key = json.dumps([run.config.warm_start.model_dump(), problems], sort_keys=True)
-    place = run.place.with_name(f"warm-start-{hashlib.sha256(key.encode()).hexdigest()[:8]}")
-    kept = [text for text in run.overrides if text.startswith(("warm_start.", "problems."))]
-    own = ["train.steps=0", "train.schedule=constant", "evaluate.every=0", "generator.engine=transformers"]
-    overrides = (*(text for text in kept if not text.startswith("problems.budgets=")), *own, f"run.dir={place}")
-    directory = resolve_run(settings.load(run.base, overrides, _silent))
-    return PlannedRun("warm start", run.seed, place, run.base, overrides, directory, start="")
-
-
 def _run(
     experiment: ExperimentConfig,
     out: Path,
     given: Sequence[str],
     arm: str,
     seed: int,
-    after: PlannedRun | None,
-    gate: PlannedRun | None,
+    known: Mapping[str, PlannedRun],
 ) -> PlannedRun:
+    """`known`: the runs that it needs, by arm."""
     place, its = out / f"{arm}-s{seed}", experiment.arms[arm]
+    after, gate = (None if other is None else known[other] for other in (its.after, its.gate))
+    plans_of = tuple(known[other] for other in its.plans_of)
     seeds = [f"{key}={seed}" for key in experiment.seed_keys]
     begins, accepts = after.weights if after else None, gate.weights if gate else None
-    overrides = (*its.overrides, *seeds, *given, *of_kind(its.kind, begins, accepts), f"run.dir={place}")
+    follows = of_kind(its.kind, begins, accepts, [run.place for run in plans_of])
+    overrides = (*its.overrides, *seeds, *given, *follows, f"run.dir={place}")
     directory = resolve_with_gate(experiment.config, overrides, accepts)
     run = PlannedRun(
-        arm, seed, place, experiment.config, overrides, directory, "", None, its.kind, after, gate, limits_of(its)
+        arm,
+        seed,
+        place,
+        experiment.config,
+        overrides,
+        directory,
+        "",
+        None,
+        its.kind,
+        after,
+        gate,
+        plans_of,
+        limits_of(its),
     )
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -28,12 +29,15 @@ def limits_of(arm: ArmConfig) -> tuple[str, ...]:
     return ()
 
 
-def of_kind(kind: Kind, after: Path | None, gate: Path | None) -> Iterator[str]:
-    """The overrides that follow from what an arm is, from the weights that it begins with, and from its gate."""
+def of_kind(kind: Kind, after: Path | None, gate: Path | None, plans_of: Sequence[Path]) -> Iterator[str]:
+    """The overrides that follow from what an arm is, from the weights that it begins with, from its gate, and from the
+    runs whose plans it is trained on."""
     if after is not None:
         yield from (f"model.path={after}", "model.sha256=null")
     if gate is not None:
         yield from ("gate.name=model", f"gate.path={gate}")
+    if plans_of:
+        yield f"program.plans_of={json.dumps(list(map(str, plans_of)))}"
     if kind in ("evaluate", "audit"):
         yield from ("train.steps=0", "train.schedule=constant", f"evaluate.every={int(kind == 'evaluate')}")
     if kind == "gate":

@@ -6,16 +6,19 @@ Nothing is sampled: with `objective.name=supervised` it trains a gate's model (d
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from pydantic import Field
 
 from raypoly.errors import UsageError
 from raypoly.gates.gate_question import COMPLETION_TEMPLATE, WORDS, question_prompt
 from raypoly.gates.gate_rows import LabelledPlan
-from raypoly.problems.puzzles.puzzle_plans import KINDS, gold_tuple, wrong_tuple
+from raypoly.gates.written_plans import written_plans
+from raypoly.problems.puzzles.puzzle_plans import KINDS, gold_tuple, is_gold, wrong_tuple
 from raypoly.problems.puzzles.puzzle_solutions import STRATEGIES
 from raypoly.programs.gold_plans import puzzle_or_refuse
+from raypoly.programs.plan_contract import read_plan
 from raypoly.programs.program import Ask, Program, ProgramConfig
 from raypoly.seeds import derive
 from raypoly.values import ATTEMPT, Draft, Problem
@@ -23,6 +26,11 @@ from raypoly.values import ATTEMPT, Draft, Problem
 
 class LabelledPlansConfig(ProgramConfig):
     methods: int = Field(4, ge=2, le=len(STRATEGIES), description="K, the methods of a plan.")
+    plans_of: tuple[str, ...] = Field(
+        (),
+        description="Folders of runs that have trained a planner on the same puzzles: the newest plans that it wrote "
+        "take up to half of the places of valid plans, and of others.",
+    )
 
 
 class LabelledPlans(Program):
@@ -42,17 +50,29 @@ class LabelledPlans(Program):
         ]
 
     def labelled(self, problem: Problem, count: int) -> list[LabelledPlan]:
-        """Plans for the problem, a valid one and another in turn; the kinds of wrong ones take turns too. Raises
-        `UsageError` for a problem that is no puzzle."""
+        """Plans for the problem, a valid one and another in turn; the kinds of wrong ones take turns too. Plans of
+        `plans_of` come first. Raises `UsageError` for a problem that is no puzzle."""
         puzzle, methods = puzzle_or_refuse(problem), self.config.methods
+        written = self._written(problem, (count + 3) // 4)
         first = random.Random(derive("labelled plans", problem.id)).randrange(len(KINDS))
         found = []
         for place in range(count):
             rng, valid = random.Random(derive("labelled plans", problem.id, place)), place % 2 == 0
-            kind = KINDS[(first + place // 2) % len(KINDS)]
-            plan = gold_tuple(puzzle, methods, rng) if valid else wrong_tuple(puzzle, kind, rng, methods)
-            found.append(LabelledPlan(problem, plan, valid))
+            kind = "gold" if valid else KINDS[(first + place // 2) % len(KINDS)]
+            if place // 2 < len(written[valid]):
+                kind, plan = "written", written[valid][place // 2]
+            else:
+                plan = gold_tuple(puzzle, methods, rng) if valid else wrong_tuple(puzzle, kind, rng, methods)
+            found.append(LabelledPlan(problem, plan, valid, kind))
         return found
+
+    def _written(self, problem: Problem, most: int) -> Mapping[bool, Sequence[str]]:
+        """The newest plans of `plans_of` for the problem, so many valid and so many others at most."""
+        methods, puzzle = self.config.methods, puzzle_or_refuse(problem)
+        found: dict[bool, list[str]] = {True: [], False: []}
+        for plan in reversed(_plans_of(self.config.plans_of, methods).get(problem.id, ())):
+            found[is_gold(puzzle, read_plan(plan, methods).branches)].append(plan)
+        return {valid: plans[:most] for valid, plans in found.items()}
 
     def check(self, attempts: int) -> None:
         if attempts % 2:
@@ -60,3 +80,9 @@ class LabelledPlans(Program):
                 f"program.name=labelled_plans gives as many valid plans as others, and train.rollouts={attempts} is "
                 "odd: make it even."
             )
+
+
+@lru_cache(maxsize=1)
+def _plans_of(runs: tuple[str, ...], methods: int) -> Mapping[str, Sequence[str]]:
+    """Read once: a run that others go on from is finished."""
+    return written_plans(runs, methods)

@@ -27,9 +27,8 @@ def write_planner_run(folder: Path, *steps: Mapping[str, Sequence[str]]) -> str:
         groups = tuple(_group(step, slot, *each) for slot, each in enumerate(plans.items()))
         none = tuple(np.zeros(0) for _ in groups)
         applied = Applied(step, f"{step:064x}", {"step": step}, len(groups))
-        store.commit(
-            step_key(step), encode_step(CompletedStep(step, groups, none, none, applied, (None,) * len(groups)))
-        )
+        completed = CompletedStep(step, groups, none, none, applied, (None,) * len(groups))
+        store.commit(step_key(step), encode_step(completed))
     lease.release()
     return directory.uri
 

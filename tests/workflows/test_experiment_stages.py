@@ -1,4 +1,5 @@
-"""Stages of real runs: one begins with the weights of another, and a base that can't plan is refused by the audit."""
+"""Stages of real runs: one begins with the weights of another, a base that can't plan is refused by the audit, and a second
+gate goes on from the first."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
+from raypoly.config import ProblemsConfig
 from raypoly.gates.audit import PlanAudit
+from raypoly.gates.gate_folder import read_gate
+from raypoly.gates.written_plans import written_plans
+from raypoly.policy.supervised_examples import tokenizer_texts
+from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
+from raypoly.problems import build_problem_set
+from raypoly.problems.puzzles import puzzle_of
 from tests.support.ray_machines import Machines
 from tests.workflows.test_experiment import shared, start
 
@@ -49,3 +57,61 @@ def test_a_chain_hands_on_its_weights_and_ends_where_the_audit_refuses(
     assert not audit.passes
     assert json.loads((out / "audit-s0/audit.json").read_text())["problems"] == 64
     assert not (out / "joint-s0").exists()
+
+
+PHASES = """
+arms:
+  gate: &gate
+    kind: gate
+    objective.name: supervised
+    program.name: labelled_plans
+    train.rollouts: 8
+    train.prompts_per_step: 16
+    train.lr: 3.0e-3
+    train.schedule: cosine
+    train.warmup_steps: 10
+    steps: 200
+  planner: &planner
+    objective.name: supervised
+    program.name: gold_plans
+    train.rollouts: 4
+    train.prompts_per_step: 32
+    train.lr: 3.0e-3
+    train.schedule: cosine
+    train.warmup_steps: 10
+    steps: 160
+  warm_up: &warm_up
+    after: planner
+    gate: gate
+    objective.name: cppo
+    objective.reward: gate
+    loss.name: clipped_surrogate
+    program.name: tuple
+    program.solve: false
+    program.plan_tokens: 96
+    train.rollouts: 16
+    steps: 2
+  gate_2: {<<: *gate, after: gate, plans_of: [warm_up], train.lr: 3.0e-4, steps: 10}
+  warm_up_2: {<<: *warm_up, after: warm_up, gate: gate_2}
+"""
+
+
+@pytest.mark.slow
+def test_a_second_gate_learns_from_the_plans_that_the_first_one_paid(machines: Machines, tmp_path: Path) -> None:
+    puzzles = [puzzle_of(it) for it in build_problem_set(ProblemsConfig()).splits["train"]]
+    tokenizer = build_tokenizer(tokenizer_texts(puzzles, planned=True))
+    save_folder(build_model(len(tokenizer), seed=0), tokenizer, tmp_path / "model")
+    words = [text for text in shared() if not text.startswith(("problems.", "train."))]
+    words += [f"model.path={tmp_path / 'model'}", "generator.engine=transformers", "generator.max_prompt_tokens=196"]
+    words += ["generator.max_tokens=96", "evaluate.every=0"]
+    (tmp_path / "mine.yaml").write_text(PHASES)
+    (tmp_path / "words.json").write_text(json.dumps(words))
+    code = start(tmp_path, machines).wait(1200)
+    assert code == 0, (tmp_path / "experiment.log").read_text()
+    out = tmp_path / "out"
+    first, second = (read_gate(out / f"{name}-s0/model") for name in ("gate", "gate_2"))
+    assert first.rows != second.rows
+    assert first.weights != second.weights
+    assert written_plans([str(out / "warm_up-s0")], 4), "there were plans to learn from"
+    assert Run(out / "warm_up_2-s0").config.gate.parameters["path"] == str(out / "gate_2-s0/model")
+    assert "| gate_2-s0 |" in (out / "table.md").read_text()

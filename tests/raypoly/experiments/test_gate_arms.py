@@ -90,3 +90,46 @@ def test_gates_have_a_table_and_no_row_among_the_arms(tmp_path: Path) -> None:
     table = (tmp_path / "out" / TABLE).read_text()
     assert "| gate-s0 | 40 | 0.900 | 0.800 | 0.800 | 0.950 | 0.170 |" in table
     assert "| **gate** |" not in table
+
+
+PHASES = f"""{GATED}
+  gate_2:
+    kind: gate
+    after: gate
+    plans_of: [warm_up]
+    objective.name: supervised
+    program.name: labelled_plans
+    steps: 12
+  warm_up_2: {{after: warm_up, gate: gate_2, {CPPO}, {LONG}, objective.reward: gate, program.solve: false, steps: 12}}
+"""
+
+
+def test_a_second_gate_goes_on_from_the_first_with_the_plans_of_an_arm(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    runs = {run.arm: run for run in runs_of(tmp_path, PHASES)}
+    gate_2 = runs["gate_2"]
+    assert gate_2.config.model.path == str(tmp_path / "out/gate-s0/model")
+    assert gate_2.config.program.parameters["plans_of"] == [str(tmp_path / "out/warm_up-s0")]
+    assert [run.arm for run in gate_2.before] == ["gate", "warm_up"]
+    assert "plans of program.name=tuple" in gate_2.keys
+    assert not any(str(tmp_path) in key for key in gate_2.keys), "a results.json of another folder is recognised"
+    check_runs(list(runs.values()), 1)
+    finish(runs["gate"])
+    sealed_gate(runs["gate"].weights, recall=0.9)
+    again = {run.arm: run for run in runs_of(tmp_path, PHASES)}
+    fails = scripted(again["warm_up"], "raise SystemExit(1)")
+    found, said = outcomes([that_finishes(again["sft"], tmp_path), fails, again["gate_2"], again["warm_up_2"]])
+    assert found == {"sft-s0": "finished", "warm_up-s0": "failed"}
+    assert "gate_2-s0: is not started, since warm_up-s0 is not finished" in said
+    assert "warm_up_2-s0: is not started, since warm_up-s0 is not finished" in said
+
+
+def test_a_gate_of_rows_needs_rows_that_it_is_measured_on(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "response": "pass"}\n')
+    own = f"kind: gate, objective.name: supervised, program.name: given, program.rows: {tmp_path}/rows.jsonl"
+    keys = "train.rollouts: 1, evaluate.every: 0"
+    with pytest.raises(UsageError, match=r"^Arm b: kind: gate .* or program.name=given and held_out"):
+        check_runs(runs_of(tmp_path, f"arms: {{a: {{steps: 2}}, b: {{{own}, {keys}}}}}"), 1)
+    runs = runs_of(tmp_path, f"arms: {{b: {{{own}, {keys}, held_out: held_out.jsonl}}}}")
+    check_runs(runs, 1)
+    assert "--held-out=held_out.jsonl" in runs[0].command

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from raypoly.errors import UsageError
-from raypoly.experiments.planned_runs import check_runs, plan_runs, warm_starts
+from raypoly.experiments.planned_runs import check_runs, plan_runs
+from raypoly.experiments.warm_starts import warm_starts
 from tests.raypoly.experiments.made_experiments import experiment, finish, runs_of
 
 

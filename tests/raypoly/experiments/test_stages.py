@@ -14,8 +14,9 @@ from raypoly.experiments.arm_comparison import compare_arms
 from raypoly.experiments.experiment_command import refusals, run_experiment, show_forecast
 from raypoly.experiments.measured_differences import BEFORE, measure_differences
 from raypoly.experiments.other_results import take_results
-from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs, warm_starts
+from raypoly.experiments.planned_runs import PlannedRun, check_runs, plan_runs
 from raypoly.experiments.run_queue import RunQueue
+from raypoly.experiments.warm_starts import warm_starts
 from raypoly.reports.comparison_tables import comparison_text
 from raypoly.reports.experiment_report import RESULTS, TABLE, write_experiment_report
 from raypoly.store.sealed_json import seal
@@ -70,7 +71,16 @@ def runs(tmp_path: Path) -> dict[str, PlannedRun]:
             "arm a has seed 1, and b, whose gate accepts",
         ),
         ("arms: {a: {gate: b}, b: {kind: gate, after: a}}", "after each other"),
-        ("arms: {a: {recall: 0.9}}", "recall, tau and held_out are of kind: gate"),
+        ("arms: {a: {kind: gate, plans_of: [b]}}", "arm a has plans_of: b, which is none of a"),
+        ("arms: {a: {kind: gate, plans_of: [b]}, b: {kind: evaluate}}", "plans_of: b, which is no arm of kind: train"),
+        ("arms: {a: {kind: gate, plans_of: [b]}, b: {gate: a}}", "after each other"),
+        (
+            "seeds: [0, 1]\narms: {a: {kind: gate, plans_of: [b]}, b: {seeds: [0]}}",
+            "arm a has seed 1, and b, whose plans it is trained on, has not",
+        ),
+        ("arms: {a: {plans_of: [b]}, b: {}}", "of kind: gate"),
+        ("arms: {a: {held_out: x}}", "of kind: gate"),
+        ("arms: {a: {recall: 0.9}}", "recall, tau, held_out and plans_of are of kind: gate"),
     ],
 )
 def test_a_mistake_in_a_chain_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:

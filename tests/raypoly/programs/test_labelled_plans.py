@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +14,12 @@ from raypoly.gates.gate_question import COMPLETION_TEMPLATE, WORDS, GateQuestion
 from raypoly.policy.supervised_examples import tokenizer_texts
 from raypoly.policy.tiny_model import build_tokenizer
 from raypoly.problems.puzzles import load_puzzles, puzzle_of
-from raypoly.problems.puzzles.puzzle_plans import is_gold
+from raypoly.problems.puzzles.puzzle_plans import gold_tuple, is_gold, wrong_tuple
 from raypoly.programs import build
 from raypoly.programs.labelled_plans import LabelledPlans
 from raypoly.programs.plan_contract import read_plan
 from tests.support.gate_folders import PROBLEM
+from tests.support.planner_run import write_planner_run
 
 TRAIN = load_puzzles(ProblemsConfig()).splits["train"]
 PROGRAM = build("labelled_plans")
@@ -51,3 +54,23 @@ def test_what_cant_be_labelled_is_refused() -> None:
         PROGRAM.check(7)
     with pytest.raises(UsageError, match=r"squares is no puzzle"):
         PROGRAM.ask(PROBLEM, (), 8)
+
+
+def test_plans_of_runs_are_labelled_and_take_half_of_the_places_at_most(tmp_path: Path) -> None:
+    rng, first, second, third = random.Random(1), *TRAIN[:3]
+    gold = [gold_tuple(puzzle_of(first), 4, rng) for _ in range(3)]
+    wrong = wrong_tuple(puzzle_of(first), "reworded", rng)
+    others = gold_tuple(puzzle_of(second), 4, rng)
+    run = write_planner_run(tmp_path / "run", {first.id: [*gold, wrong], third.id: [others, "A: no plan"]})
+    program = build("labelled_plans", plans_of=[run])
+    assert isinstance(program, LabelledPlans)
+    assert isinstance(PROGRAM, LabelledPlans)
+    found, before = program.labelled(first, 8), PROGRAM.labelled(first, 8)
+    written = {it.plan: it.valid for it in found if it.kind == "written"}
+    assert written == {gold[2]: True, gold[1]: True, wrong: False}, "the newest, two of four places of a kind"
+    assert [it for it in found if it.kind != "written"] == [before[i] for i in (3, 4, 5, 6, 7)], "and the old rows"
+    assert Counter(it.valid for it in found) == {True: 4, False: 4}
+    assert [it.plan for it in program.labelled(third, 8) if it.kind == "written"] == [others]
+    assert [it.valid for it in program.labelled(third, 8) if it.kind == "written"] == [False], "of another puzzle"
+    assert program.labelled(second, 8) == PROGRAM.labelled(second, 8), "no plans of it were written"
+    assert program.ask(first, (), 8)[0].text == "pass"

@@ -26,7 +26,7 @@ NAMES = {word: f"p{number}" for number, word in enumerate(WORDS)}
 def methods(word: str) -> list[str]:
     """Four good ones and a repetition of the first."""
     ways = (
-        "Sort {} by their end",
+        "Sort {} by end",
         "Count {} with a heap",
         "Sweep over the {}",
         "Search {} by halves",
@@ -142,7 +142,7 @@ def test_a_killed_labelling_ends_with_the_same_rows_and_asks_for_what_was_lost(t
         whole, asked = plans_of(tmp_path / "run", "gate_2"), found.asked.copy()
         for name in ("card.json", "data/gate_2.jsonl"):
             (tmp_path / "run" / name).unlink()
-        lost = [file for file in (tmp_path / "run/plans").glob("judge-*") if file.stat().st_mtime_ns % 3 == 0]
+        lost = sorted((tmp_path / "run/plans").glob("judge-*"))[::3]
         for file in lost:  # as a kill before their commits would leave it
             file.unlink()
         assert labels(found.url, tmp_path, rows, run) == said
@@ -155,7 +155,8 @@ def test_a_plan_without_a_usable_answer_is_no_label(tmp_path: Path, rows: Path) 
     with running(server(judge_answers={"rivers": [REFUSAL]})) as found:
         said = labels(found.url, tmp_path, rows, run)
     assert said["judged"] == {"unanswered": 1}
-    assert not any(it.kind == "written" for it in sum(plans_of(tmp_path / "run", "gate_2"), []))
+    train, held_out = plans_of(tmp_path / "run", "gate_2")
+    assert not any(it.kind == "written" for it in (*train, *held_out))
 
 
 def test_where_a_side_lacks_a_kind_there_are_no_rows_and_the_command_says_why(
