@@ -1,5 +1,5 @@
-"""Stages of real runs: one begins with the weights of another, a base that can't plan is refused by the audit, and a second
-gate goes on from the first."""
+"""Stages of real runs: one begins with the weights of another, a base that can't plan is refused, and a second gate goes on
+from the first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 
 from raypoly import Run
-from raypoly.config import ProblemsConfig
 from raypoly.gates.audit import PlanAudit
 from raypoly.gates.gate_folder import read_gate
 from raypoly.gates.written_plans import written_plans
-from raypoly.policy.supervised_examples import tokenizer_texts
-from raypoly.policy.tiny_model import build_model, build_tokenizer, save_folder
-from raypoly.problems import build_problem_set
-from raypoly.problems.puzzles import puzzle_of
 from tests.support.ray_machines import Machines
 from tests.workflows.test_experiment import shared, start
 
@@ -91,18 +86,15 @@ arms:
     program.plan_tokens: 96
     train.rollouts: 16
     steps: 2
-  gate_2: {<<: *gate, after: gate, plans_of: [warm_up], train.lr: 3.0e-4, steps: 10}
+  gate_2: {<<: *gate, after: gate, plans_of: [warm_up], train.lr: 3.0e-4, train.warmup_steps: 0, steps: 10}
   warm_up_2: {<<: *warm_up, after: warm_up, gate: gate_2}
 """
 
 
 @pytest.mark.slow
 def test_a_second_gate_learns_from_the_plans_that_the_first_one_paid(machines: Machines, tmp_path: Path) -> None:
-    puzzles = [puzzle_of(it) for it in build_problem_set(ProblemsConfig()).splits["train"]]
-    tokenizer = build_tokenizer(tokenizer_texts(puzzles, planned=True))
-    save_folder(build_model(len(tokenizer), seed=0), tokenizer, tmp_path / "model")
     words = [text for text in shared() if not text.startswith(("problems.", "train."))]
-    words += [f"model.path={tmp_path / 'model'}", "generator.engine=transformers", "generator.max_prompt_tokens=196"]
+    words += ["warm_start.planned=.6", "generator.engine=transformers", "generator.max_prompt_tokens=196"]
     words += ["generator.max_tokens=96", "evaluate.every=0"]
     (tmp_path / "mine.yaml").write_text(PHASES)
     (tmp_path / "words.json").write_text(json.dumps(words))

@@ -118,7 +118,8 @@ def test_a_second_gate_goes_on_from_the_first_with_the_plans_of_an_arm(tmp_path:
     sealed_gate(runs["gate"].weights, recall=0.9)
     again = {run.arm: run for run in runs_of(tmp_path, PHASES)}
     fails = scripted(again["warm_up"], "raise SystemExit(1)")
-    found, said = outcomes([that_finishes(again["sft"], tmp_path), fails, again["gate_2"], again["warm_up_2"]])
+    sft = that_finishes(again["sft"], tmp_path)
+    found, said = outcomes([again["gate"], sft, fails, again["gate_2"], again["warm_up_2"]])
     assert found == {"sft-s0": "finished", "warm_up-s0": "failed"}
     assert "gate_2-s0: is not started, since warm_up-s0 is not finished" in said
     assert "warm_up_2-s0: is not started, since warm_up-s0 is not finished" in said
