@@ -1,5 +1,4 @@
-"""Stages of real runs: one begins with the weights of another, a base that can't plan is refused, and a second gate goes on
-from the first."""
+"""Stages of real runs: one begins with the weights of another, or not at all, and a second gate follows the first."""
 
 from __future__ import annotations
 
