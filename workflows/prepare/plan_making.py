@@ -6,9 +6,9 @@ made.outcomes, made.gate
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
@@ -18,6 +18,7 @@ from raypoly.preparing.gate_plans import GatePlans, JudgedPlan
 from raypoly.preparing.plan_proposals import PlanOutcome, gold_plan
 from raypoly.preparing.prepare_config import PrepareConfig
 from raypoly.store import Lease, Store
+from raypoly.values import TestSuite
 from workflows.prepare.plan_questions import PlanQuestions
 
 
@@ -59,6 +60,20 @@ async def make_plans(
             judged = await questions.judged(asked, count)
     finally:
         questions.close()
-    rows = partial(GatePlans.of, outcomes=outcomes, judged=judged, config=plans, seed=config.split.seed)
-    of_rows = {it.problem_id for it in judged} | {it.problem_id for it in outcomes if it.kept}
-    return PlansMade(outcomes, rows({it.id: it.problem for it in candidates if it.id in of_rows}))
+    gate = await asyncio.to_thread(_gate_plans, config, candidates, outcomes, judged)
+    return PlansMade(outcomes, gate)
+
+
+def _gate_plans(
+    config: PrepareConfig,
+    candidates: Sequence[Candidate],
+    outcomes: Sequence[PlanOutcome],
+    judged: Sequence[JudgedPlan],
+) -> GatePlans:
+    wanted = {it.problem_id for it in judged} | {it.problem_id for it in outcomes if it.kept}
+    problems = {
+        it.id: replace(it.problem, tests=TestSuite("none", ""), public_tests=None)  # which take most of the memory
+        for it in candidates
+        if it.id in wanted
+    }
+    return GatePlans.of(problems, outcomes, judged, config.plans, config.split.seed)
