@@ -10,7 +10,6 @@ import pytest
 from raypoly import Run
 from raypoly.gates.audit import PlanAudit
 from raypoly.gates.gate_folder import read_gate
-from raypoly.gates.written_plans import written_plans
 from tests.support.ray_machines import Machines
 from tests.workflows.test_experiment import shared, start
 
@@ -65,17 +64,7 @@ arms:
     train.schedule: cosine
     train.warmup_steps: 10
     steps: 200
-  planner: &planner
-    objective.name: supervised
-    program.name: gold_plans
-    train.rollouts: 4
-    train.prompts_per_step: 32
-    train.lr: 3.0e-3
-    train.schedule: cosine
-    train.warmup_steps: 10
-    steps: 160
   warm_up: &warm_up
-    after: planner
     gate: gate
     objective.name: cppo
     objective.reward: gate
@@ -91,7 +80,9 @@ arms:
 
 
 @pytest.mark.slow
-def test_a_second_gate_learns_from_the_plans_that_the_first_one_paid(machines: Machines, tmp_path: Path) -> None:
+def test_a_second_gate_goes_on_from_the_first_and_accepts_the_plans_of_the_next_phase(
+    machines: Machines, tmp_path: Path
+) -> None:
     words = [text for text in shared() if not text.startswith(("problems.", "train."))]
     words += ["warm_start.planned=.6", "generator.engine=transformers", "generator.max_prompt_tokens=196"]
     words += ["generator.max_tokens=96", "evaluate.every=0"]
@@ -101,8 +92,7 @@ def test_a_second_gate_learns_from_the_plans_that_the_first_one_paid(machines: M
     assert code == 0, (tmp_path / "experiment.log").read_text()
     out = tmp_path / "out"
     first, second = (read_gate(out / f"{name}-s0/model") for name in ("gate", "gate_2"))
-    assert first.rows != second.rows
     assert first.weights != second.weights
-    assert written_plans([str(out / "warm_up-s0")], 4), "there were plans to learn from"
+    assert Run(out / "warm_up-s0").drafts(1).num_rows, "there were plans to learn from"
     assert Run(out / "warm_up_2-s0").config.gate.parameters["path"] == str(out / "gate_2-s0/model")
     assert "| gate_2-s0 |" in (out / "table.md").read_text()
