@@ -88,6 +88,10 @@ def read_template(text: str, name: str, where: str) -> PromptTemplate:
     return PromptTemplate(name, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
+_NOT_HAD: dict[str, str] = {}
+"""Names that the hub was asked for in vain, and the end of that sentence: without a network each try takes a minute."""
+
+
 def load_tokenizer(name: str, key: str) -> Any:
     """The tokenizer in a folder, in a GGUF file, or of the Hugging Face hub.
 
@@ -99,13 +103,15 @@ def load_tokenizer(name: str, key: str) -> Any:
     if gguf is not None:
         return gguf.tokenizer()
     folder = Path(name).expanduser()
+    if name in _NOT_HAD and not folder.exists():
+        raise UsageError(f"{key}={name} {_NOT_HAD[name]}")
     try:
         return AutoTokenizer.from_pretrained(folder if folder.exists() else name)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{key}={name} is no tokenizer here and could not be had from the Hugging Face hub "
-            f"({str(error).partition(chr(10))[0]})."
-        ) from error
+        _NOT_HAD[name] = (
+            f"is no tokenizer here and could not be had from the Hugging Face hub ({str(error).partition(chr(10))[0]})."
+        )
+        raise UsageError(f"{key}={name} {_NOT_HAD[name]}") from error
 
 
 def chat_renderer(template: str, key: str = "problems.chat_template") -> Render:
