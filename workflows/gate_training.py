@@ -47,12 +47,12 @@ def train_gate(config: Config, recall: float, tau: float | None, held_out: str |
     `RaypolyError` as `seal_gate`.
     """
     material = _of_puzzles(config) if held_out is None else _of_rows(config, Path(held_out).expanduser())
-    directory = resolve_run(config)
-    model = directory.path / "model"
-    if not is_finished(directory):  # its weights are about to change
+    before = resolve_run(config)
+    model = before.path / "model"
+    if not is_finished(before):  # its weights are about to change
         (model / FILE).unlink(missing_ok=True)
     train.run(config)
-    if not is_finished(directory):
+    if not is_finished(resolve_run(config)):
         return
     if (model / FILE).exists():
         read_gate(model).check_thresholds(model, recall, tau)

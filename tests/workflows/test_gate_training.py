@@ -93,6 +93,15 @@ def test_a_seal_that_is_killed_anywhere_is_the_same_in_the_end_and_stays_as_it_i
     assert sorted(path.name for path in file.parent.glob("*gate*")) == [FILE]
 
 
+def test_a_gate_is_sealed_by_the_start_that_trains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = trained(tmp_path / "elsewhere")
+    run = config.model_copy(update={"run": config.run.model_copy(update={"dir": str(tmp_path / "gate")})})
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "run", lambda _: trained(tmp_path / "gate"))
+        gate_training.train_gate(run, 0.95, None)
+    assert read_gate(tmp_path / "gate/model").recall == 0.95
+
+
 def test_a_sealed_gate_keeps_its_threshold(tmp_path: Path) -> None:
     config = trained(tmp_path / "gate")
     gate_training.train_gate(config, 0.95, None)
