@@ -118,10 +118,15 @@ def test_what_was_sampled_is_measured_as_if_nothing_were_given_beside_it(folder:
     np.testing.assert_allclose(list(vars(mixed).values()), list(vars(alone).values()), rtol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["loss.name=gspo", "loss.importance_cap=2", "loss.mask_low=0.5"])
-def test_a_loss_that_reads_the_sampler_refuses_given_rows_in_one_sentence(folder: Path, loss: str) -> None:
+@pytest.mark.parametrize(
+    ("loss", "parameters"),
+    [("gspo", {}), ("policy_gradient", {"importance_cap": 2.0}), ("policy_gradient", {"mask_low": 0.5})],
+)
+def test_a_loss_that_reads_the_sampler_refuses_given_rows_in_one_sentence(
+    folder: Path, loss: str, parameters: dict[str, float]
+) -> None:
     config = config_of(folder)
-    learner = PolicyLearner(folder, config.train, losses.of_run(config_of(folder, loss)), 1.0)
+    learner = PolicyLearner(folder, config.train, losses.build(loss, **parameters), 1.0)
     learner.begin(0, Normalisers(BATCH, 1, 56))
     with pytest.raises(UsageError, match=r"given, not sampled, and the loss .* weighs tokens by the ratio"):
         learner.accumulate(given_rows(folder, config)[:1])
