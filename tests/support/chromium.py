@@ -83,6 +83,21 @@ class Chromium:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    def pick(self, control: str, words: str) -> None:
+        """Choose the option of these words in the page's list `control`."""
+        self.run(
+            f"""(() => {{ const box = document.getElementById({control!r});
+            box.value = [...box.options].find((each) => each.textContent === {words!r}).value;
+            box.dispatchEvent(new Event("change")); }})()"""
+        )
+
+    def search(self, words: str) -> None:
+        """Type into the page's search."""
+        self.run(
+            f"""(() => {{ const box = document.getElementById("search"); box.value = {words!r};
+            box.dispatchEvent(new Event("input")); }})()"""
+        )
+
     def press(self, key: str) -> None:
         """Press and release a key."""
         text = {"Enter": "\r", " ": " "}.get(key, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,6 @@ from tests.support.finished_run import HOSTILE
 
 pytestmark = [needs_chromium, pytest.mark.xdist_group("chromium")]
 
-_TYPE = """(() => {{ const box = document.getElementById("search"); box.value = {0!r};
-box.dispatchEvent(new Event("input")); }})()"""
-_PICK = """(() => {{ const box = document.getElementById({0!r});
-box.value = [...box.options].find((each) => each.textContent === {1!r}).value;
-box.dispatchEvent(new Event("change")); }})()"""
 _CHOOSE = """[...document.querySelectorAll("#problems button")].find(
     (each) => each.firstChild.textContent === {0!r}).click()"""
 _PLACED = """[...document.querySelectorAll(".rollout")].map((each) => [
@@ -35,16 +29,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(write_report(Run(write_drafted_run(tmp_path_factory.mktemp("runs")))))
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Chromium]:
-    with Chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def browser(opened: Chromium, page: Path) -> Chromium:
     opened.open(page)
-    opened.run(_PICK.format("source", "training"))
+    opened.pick("source", "training")
     return opened
 
 
@@ -91,27 +79,27 @@ def test_problems_are_counted_by_attempts_alone(browser: Chromium) -> None:
     told = "[...document.querySelectorAll('#problems button')].map((each) => each.lastChild.textContent)"
     assert browser.run(told) == ["2 of 4 passed", "4 of 8 passed"]
     assert browser.run(_COUNT) == "19 of 35 rollouts, 2 problems"
-    browser.run(_PICK.format("role", "plan"))
+    browser.pick("role", "plan")
     assert browser.run(told) == ["drafts: 2", "drafts: 2"]
 
 
 def test_a_search_finds_drafts_and_a_filter_keeps_them_above_what_it_finds(browser: Chromium) -> None:
-    browser.run(_TYPE.format(PLAN.upper()))
+    browser.search(PLAN.upper())
     assert browser.run(_COUNT).startswith("2 of 35 rollouts")
     assert [row[:2] for row in placed(browser, "one")] == [["plan", "draft 0"]]
-    browser.run(_TYPE.format(""))
-    browser.run(_PICK.format("status", "passed"))
+    browser.search("")
+    browser.pick("status", "passed")
     assert placed(browser, "four") == [
         ["try", "draft 0", 0, True], ["try", "draft 2", 1, True], ["passed", "attempt 0", 2, False],
         ["try", "draft 1", 0, True], ["passed", "attempt 1", 1, False],
     ], "drafts beside the found ones are grey"  # fmt: skip
-    browser.run(_PICK.format("status", "public tests: passed"))
+    browser.pick("status", "public tests: passed")
     assert placed(browser, "four") == [["try", "draft 1", 0, False]]
 
 
 def test_each_order_keeps_attempts_below_their_drafts(browser: Chromium) -> None:
     for order in ("advantage", "length", "verdict", "strategy"):
-        browser.run(_PICK.format("sort", order))
+        browser.pick("sort", order)
         found = placed(browser, "four")
         names = [row[1] for row in found]
         assert len(found) == 9

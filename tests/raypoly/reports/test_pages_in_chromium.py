@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,6 @@ from tests.support.long_run import HIDDEN, SHOWN, write_long_run
 pytestmark = [needs_chromium, pytest.mark.xdist_group("chromium")]
 
 MEBIBYTES = 1 << 20
-_TYPE = """(() => {{ const box = document.getElementById("search"); box.value = {0!r};
-box.dispatchEvent(new Event("input")); }})()"""
-_PICK = """(() => {{ const box = document.getElementById({0!r});
-box.value = [...box.options].find((each) => each.textContent === {1!r}).value;
-box.dispatchEvent(new Event("change")); }})()"""
 _COUNT = "document.getElementById('count').textContent"
 _SHOWN = "document.getElementById('shown').innerText"
 _VERDICTS = "[...document.querySelectorAll('.rollout b')].map((each) => each.textContent)"
@@ -31,9 +25,8 @@ _PROBLEMS = "[...document.querySelectorAll('#problems button span:first-child')]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    with Chromium() as opened:
-        yield opened
+def browser(opened: Chromium) -> Chromium:
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -96,35 +89,35 @@ def test_what_a_model_wrote_is_text(browser: Chromium, pages: dict[str, Path]) -
 def test_filters_sorting_and_search_find_rollouts(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["long"])
     assert browser.run(_COUNT).startswith("128 of 128 rollouts")
-    browser.run(_PICK.format("status", "passed"))
+    browser.pick("status", "passed")
     assert set(browser.run(_VERDICTS)) == {"passed"}
-    browser.run(_PICK.format("strategy", "recursion"))
-    browser.run(_PICK.format("source", "test"))
+    browser.pick("strategy", "recursion")
+    browser.pick("source", "test")
     assert "strategy by execution: recursion · by the judge: 2" in browser.run(_SHOWN)
     assert "advantage" not in browser.run(_SHOWN), "an evaluation has none"
     for control in ("status", "strategy"):
-        browser.run(_PICK.format(control, "all"))
-    browser.run(_PICK.format("order", "most passed"))
+        browser.pick(control, "all")
+    browser.pick("order", "most passed")
     counts = browser.run(
         "[...document.querySelectorAll('#problems span + span')].map((it) => parseInt(it.textContent))"
     )
     assert counts == sorted(counts, reverse=True)
-    browser.run(_PICK.format("sort", "verdict"))
+    browser.pick("sort", "verdict")
     verdicts = browser.run(_VERDICTS)
     assert verdicts == sorted(verdicts)
-    browser.run(_TYPE.format("TEST-7"))
+    browser.search("TEST-7")
     assert browser.run(_PROBLEMS) == ["test-7"]
     assert browser.run(_COUNT) == "8 of 128 rollouts, 1 problems"
-    browser.run(_TYPE.format("no program has this"))
+    browser.search("no program has this")
     assert browser.run(_SHOWN) == "No rollout is like this."
 
 
 def test_a_comparison_shows_two_runs_rollouts_of_a_problem(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["comparison"])
-    browser.run(_TYPE.format("test-3"))
+    browser.search("test-3")
     assert browser.run(_COUNT).startswith("32 of "), "eight of each run"
     assert {"grpo-s0", "grpo-s1"} <= set(browser.run(_SHOWN).split())
-    browser.run(_PICK.format("run", "poly_epo-s0"))
+    browser.pick("run", "poly_epo-s0")
     assert browser.run(_COUNT).startswith("8 of ")
 
 
@@ -163,5 +156,5 @@ def test_a_long_run_makes_a_page_of_bounded_size(browser: Chromium, tmp_path: Pa
     browser.open(page)
     assert browser.run(_COUNT).startswith(f"{MOST + 4000:,} of {MOST + 4000:,} rollouts")
     assert browser.run("document.querySelectorAll('*').length") < 10_000, "only what is looked at has elements"
-    browser.run(_TYPE.format("test-31"))
+    browser.search("test-31")
     assert browser.run(_PROBLEMS)[0] == "test-31"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,6 @@ from tests.support.planned_run import FIRST, write_planned_run
 
 pytestmark = [needs_chromium, pytest.mark.xdist_group("chromium")]
 
-_PICK = """(() => {{ const box = document.getElementById({0!r});
-box.value = [...box.options].find((each) => each.textContent === {1!r}).value;
-box.dispatchEvent(new Event("change")); }})()"""
-_TYPE = """(() => {{ const box = document.getElementById("search"); box.value = {0!r};
-box.dispatchEvent(new Event("input")); }})()"""
 _HEADS = "[...document.querySelectorAll('.rollout > div:has(> b)')].map((each) => each.textContent)"
 _METHODS = "[...document.querySelectorAll('.rollout > .method')].map((each) => each.textContent)"
 _CODE = "[...document.querySelectorAll('.rollout > details')].filter((each) => each.textContent.startsWith('code'))"
@@ -30,16 +24,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(write_report(Run(write_planned_run(tmp_path_factory.mktemp("runs")))))
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Chromium]:
-    with Chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def browser(opened: Chromium, page: Path) -> Chromium:
     opened.open(page)
-    opened.run(_PICK.format("source", "training"))
+    opened.pick("source", "training")
     opened.run("[...document.querySelectorAll('#problems button')].at(-1).click()")
     return opened
 
@@ -77,18 +65,18 @@ def test_code_is_shown_on_demand_and_where_it_is_searched_for(browser: Chromium)
     assert browser.run("document.querySelectorAll('#shown pre').length") == 2 + 4, "plans, and step 1 without drafts"
     browser.run(f"{_CODE}[0].querySelector('summary').click()")
     assert "total += n" in browser.run(_filled(0))
-    browser.run(_TYPE.format("total += n"))
+    browser.search("total += n")
     assert "total += n" in browser.run(_filled(0))
 
 
 def test_filters_find_plans_by_j_and_attempts_by_what_they_did(browser: Chromium) -> None:
-    browser.run(_PICK.format("gate", "refused"))
+    browser.pick("gate", "refused")
     assert {head.partition(" · ")[0] for head in browser.run(_HEADS)} == {"plan, refused"}
-    browser.run(_PICK.format("gate", "all"))
-    browser.run(_PICK.format("followed", "no"))
+    browser.pick("gate", "all")
+    browser.pick("followed", "no")
     assert [head.partition(" · ")[0] for head in browser.run(_HEADS)] == ["plan, accepted", "passed"]
-    browser.run(_PICK.format("followed", "all"))
-    browser.run(_TYPE.format("USE RECURSION"))
+    browser.pick("followed", "all")
+    browser.search("USE RECURSION")
     assert browser.run(_METHODS) == ["B: Use recursion."]
 
 
