@@ -14,8 +14,9 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from raypoly import programs
@@ -148,17 +149,8 @@ class PlanQuestions:
         self, candidates: Sequence[Candidate], done: Callable[[PlanOutcome], None] = lambda outcome: None
     ) -> list[PlanOutcome]:
         """What became of each problem, in order. `done` is called as each is known. Raises `PausedTooLong`."""
-        at_once = asyncio.Semaphore(self._config.teacher.concurrency + self._config.judge.concurrency)
-
-        async def one(candidate: Candidate) -> PlanOutcome:
-            async with at_once:
-                outcome = await self._outcome(await asyncio.to_thread(lambda: candidate.problem))
-            done(outcome)
-            return outcome
-
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(candidate)) for candidate in candidates]
-        return [task.result() for task in running]
+        limit = self._config.teacher.concurrency + self._config.judge.concurrency
+        return await _each([(it, self._outcome) for it in candidates], limit, done)
 
     async def _outcome(self, problem: Problem) -> PlanOutcome:
         config = self._config
@@ -192,17 +184,8 @@ class PlanQuestions:
         self, written: Sequence[tuple[Candidate, str]], done: Callable[[JudgedPlan], None] = lambda plan: None
     ) -> list[JudgedPlan]:
         """The judge's word on planners' plans that keep the contract, in order. Raises `PausedTooLong`."""
-        at_once = asyncio.Semaphore(self._config.judge.concurrency)
-
-        async def one(candidate: Candidate, plan: str) -> JudgedPlan:
-            async with at_once:
-                found = await self._judged(await asyncio.to_thread(lambda: candidate.problem), plan)
-            done(found)
-            return found
-
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(*each)) for each in written]
-        return [task.result() for task in running]
+        asked = [(it, partial(self._judged, plan=plan)) for it, plan in written]
+        return await _each(asked, self._config.judge.concurrency, done)
 
     async def _judged(self, problem: Problem, plan: str) -> JudgedPlan:
         methods = read_plan(plan, self._config.methods).methods
@@ -245,3 +228,20 @@ class PlanQuestions:
         self._lease.check()
         await asyncio.to_thread(self._store.commit, key, seal(asdict(answer)))
         return answer
+
+
+async def _each(
+    asked: Sequence[tuple[Candidate, Callable[[Problem], Awaitable[T]]]], limit: int, done: Callable[[T], None]
+) -> list[T]:
+    """What is found out of each candidate's problem, in order, `limit` at once. A problem is read in its turn."""
+    at_once = asyncio.Semaphore(limit)
+
+    async def one(candidate: Candidate, ask: Callable[[Problem], Awaitable[T]]) -> T:
+        async with at_once:
+            found = await ask(await asyncio.to_thread(lambda: candidate.problem))
+        done(found)
+        return found
+
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(one(*each)) for each in asked]
+    return [task.result() for task in running]
