@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from raypoly.values import Float64
+from raypoly.values import Float64, Int64
 
 _FEW_MISSES = 4.0
 """Problems x share x (1 - share) below which the values' own spread is hardly known."""
@@ -75,15 +75,8 @@ def sampled_mean(
     if array.size == 0:
         raise ValueError("A mean needs one value at least.")
     mean = float(array.mean())
-    unit = _numbered(clusters) if clusters is not None else np.arange(array.size)
-    totals = np.bincount(unit, array - mean)
-    of_unit = np.zeros(totals.size, np.int64)
-    if strata is not None:
-        of_unit[unit] = _numbered(strata)
-        sizes = np.bincount(of_unit)
-        alone = sizes[of_unit] == 1
-        of_unit[alone] = sizes.size
-        of_unit = np.unique(of_unit, return_inverse=True)[1]
+    totals = totals_by_unit(array - mean, clusters)
+    of_unit = strata_by_unit(totals.size, clusters, strata)
     sizes = np.bincount(of_unit)
     means = np.bincount(of_unit, totals) / sizes
     squares = np.bincount(of_unit, (totals - means[of_unit]) ** 2)
@@ -144,6 +137,20 @@ def totals_by_unit(values: Sequence[float] | Float64, clusters: Sequence[Hashabl
     return array if clusters is None else np.bincount(_numbered(clusters), array).astype(np.float64, copy=False)
 
 
-def _numbered(names: Sequence[Hashable]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def strata_by_unit(
+    units: int, clusters: Sequence[Hashable] | None = None, strata: Sequence[Hashable] | None = None
+) -> Int64:
+    """The number of each unit's stratum, from 0, units in the order of `totals_by_unit`. Those that are alone in
+    theirs share one; all do without `strata` [n]."""
+    of_unit = np.zeros(units, np.int64)
+    if strata is None:
+        return of_unit
+    of_unit[_numbered(clusters) if clusters is not None else slice(None)] = _numbered(strata)
+    sizes = np.bincount(of_unit)
+    of_unit[sizes[of_unit] == 1] = sizes.size
+    return np.unique(of_unit, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
+def _numbered(names: Sequence[Hashable]) -> Int64:
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)

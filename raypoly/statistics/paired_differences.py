@@ -52,8 +52,8 @@ class PairedDifferences:
     @classmethod
     def of(
         cls,
-        mine: Sequence[Sequence[float]],
-        theirs: Sequence[Sequence[float]],
+        mine: Sequence[Sequence[float] | Float64],
+        theirs: Sequence[Sequence[float] | Float64],
         crossed: bool = True,
         strata: Sequence[Sequence[Hashable]] | None = None,
     ) -> PairedDifferences:
@@ -83,10 +83,12 @@ class PairedDifferences:
 
         Where seeds have problems of their own, all problems of all seeds count, each for its seed.
         """
-        found = self._sampled
+        found = self.sampled
         values = self._by_problem
         floored = _with_floor(found, values)
-        p_value = signs_test(values, permutations=permutations).p_value if permutations else _t_test(floored)
+        p_value = _t_test(floored)
+        if permutations:
+            p_value = signs_test(values, strata=self._strata_by_problem, permutations=permutations).p_value
         return TestedDifference(floored.t_interval(level), p_value, found.df)
 
     def over_both(self, level: float = 0.95) -> TestedDifference | None:
@@ -96,7 +98,7 @@ class PairedDifferences:
             return None
         between_seeds = float(np.var(self._seed_means, ddof=1)) / seeds
         if self.crossed:
-            problems = _with_floor(self._sampled, self._by_problem)
+            problems = _with_floor(self.sampled, self._by_problem)
             variance = between_seeds + problems.variance
             parts = between_seeds**2 / (seeds - 1) + (problems.variance**2 / problems.df if problems.df else 0.0)
             df = variance**2 / parts if parts else float(seeds - 1)
@@ -115,7 +117,15 @@ class PairedDifferences:
         return np.mean(self.by_seed, axis=0) if self.crossed else np.concatenate(self.by_seed)
 
     @property
-    def _sampled(self) -> SampledMean:
+    def _strata_by_problem(self) -> list[Hashable] | None:
+        """As `_by_problem`."""
+        if self.strata is None or self.crossed:
+            return list(self.strata[0]) if self.strata else None
+        return [(seed, part) for seed, row in enumerate(self.strata) for part in row]
+
+    @property
+    def sampled(self) -> SampledMean:
+        """The mean with the variance over problems, within their strata: seeds are fixed."""
         if self.crossed:
             return sampled_mean(self._by_problem, strata=None if self.strata is None else self.strata[0])
         parts = [

@@ -27,7 +27,7 @@ class DifferenceSpread:
     """How differences of two arms spread, as standard deviations."""
 
     problems: float
-    """Of a problem's difference, the same in every seed."""
+    """Of a problem's difference, the same in every seed; within strata, where the problems are drawn from some."""
     seeds: float
     """Of a seed's difference, the same at every problem."""
     rest: float
@@ -37,14 +37,15 @@ class DifferenceSpread:
     def of(cls, found: PairedDifferences) -> DifferenceSpread:
         """From a pilot, by the mean squares of its two-way layout, none below 0. With one seed, or problems of its own
         in each, what seeds and the rest add can't be told from what problems add: seeds get `TYPICAL`'s."""
+        over_problems = found.sampled.variance * found.sampled.units
         if not found.crossed or len(found.by_seed) < 2:
-            return replace(TYPICAL, problems=float(np.std(np.concatenate(found.by_seed), ddof=1)), rest=0.0)
+            return replace(TYPICAL, problems=math.sqrt(over_problems), rest=0.0)
         table = np.stack(found.by_seed)
         seeds, problems = table.shape
         of_seed, of_problem = table.mean(1, keepdims=True), table.mean(0, keepdims=True)
         rest = float(np.sum((table - of_seed - of_problem + table.mean()) ** 2)) / max(1, (seeds - 1) * (problems - 1))
         between_seeds = float(np.var(of_seed, ddof=1)) - rest / problems
-        between_problems = float(np.var(of_problem, ddof=1)) - rest / seeds
+        between_problems = over_problems - rest / seeds
         return cls(math.sqrt(max(between_problems, 0)), math.sqrt(max(between_seeds, 0)), math.sqrt(rest))
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.simulated_experiments import Cell, all_cells
+from tests.support.simulated_cell import Cell
+from tests.support.simulated_experiments import all_cells
 
 _FEW = 400
 _CELLS = {cell.name: cell for cell in all_cells()}

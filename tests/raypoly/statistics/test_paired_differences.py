@@ -69,6 +69,25 @@ def test_runs_of_other_problems_are_no_pair() -> None:
         PairedDifferences.of([[1, 2], [1]], [[1, 1], [1]])
 
 
+def test_random_signs_agree_with_the_interval_where_the_parts_of_the_problems_differ() -> None:
+    """Two budgets gain .4 and lose .2, each by nearly the same: the mean of +.1 is certain for other such problems."""
+    values = np.concatenate([RNG.normal(0.4, 0.1, 32), RNG.normal(-0.2, 0.1, 32)])
+    strata = [["time"] * 32 + ["memory"] * 32]
+    within = PairedDifferences.of([values], [np.zeros(64)], strata=strata).over_problems()
+    assert within.interval.low > 0.05
+    assert within.p_value == 2 / 10_000, "none of the patterns that were drawn lies as far out"
+    blurred = PairedDifferences.of([values], [np.zeros(64)]).over_problems()
+    assert blurred.p_value == pytest.approx(PairedDifferences((values,), True).over_problems(0).p_value, abs=0.01)
+    own = PairedDifferences.of([values] * 2, [np.zeros(64)] * 2, crossed=False, strata=strata * 2).over_problems()
+    assert own.p_value == 2 / 10_000
+
+
+def test_a_part_of_one_problem_breaks_no_test() -> None:
+    """Its sum may cancel that of a part whose problems are alike: then there is no spread and no difference."""
+    found = PairedDifferences((np.array([0.5, -0.25, -0.25]),), crossed=True, strata=(("a", "b", "b"),))
+    assert found.over_problems().p_value == 1.0
+
+
 def test_problems_that_never_differ_show_no_difference_and_no_certainty() -> None:
     tested = PairedDifferences((np.zeros(64),), crossed=True).over_problems()
     assert tested.p_value == 1.0

@@ -53,3 +53,14 @@ def test_a_pilot_s_spread_is_told_apart() -> None:
     one = DifferenceSpread.of(PairedDifferences((table[0],), crossed=True))
     assert one.problems == pytest.approx(math.hypot(0.3, 0.2), rel=0.05)
     assert one.seeds == TYPICAL.seeds
+
+
+def test_a_pilot_s_spread_is_that_within_its_strata() -> None:
+    """Problems are drawn in fixed shares of each, so how far the strata lie apart does not blur a difference."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(0, 0.3, 4_000) + np.repeat([-0.5, 0.5], 2_000) + rng.normal(0, 0.2, (2, 4_000))
+    strata = (("flat",) * 2_000 + ("time",) * 2_000,) * 2
+    found = DifferenceSpread.of(PairedDifferences(tuple(table), crossed=True, strata=strata))
+    assert found.problems == pytest.approx(0.3, rel=0.05)
+    one = DifferenceSpread.of(PairedDifferences((table[0],), crossed=True, strata=strata[:1]))
+    assert one.problems == pytest.approx(math.hypot(0.3, 0.2), rel=0.05)
