@@ -23,9 +23,9 @@ from raypoly.store.sealed_json import seal
 from raypoly.values import Float64, Group, Problem
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 
 
 def audit_plans(config: Config, least_pass: float, least_density: float) -> None:

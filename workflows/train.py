@@ -28,10 +28,10 @@ from workflows.evaluate import Evaluator
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.step.dynamic_sampling import Ready, step_groups
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.skipped_groups import draft_infra
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 
 
 def run(config: Config) -> None:

@@ -18,8 +18,8 @@ from raypoly.run_identity import resolve_run
 from tests.support.paced_process import Pace
 from tests.support.step_tables import MeasuredStep
 from workflows.startup.open_run import open_run
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
 
 STEPS = 1000

@@ -18,9 +18,9 @@ from raypoly.store.step_records import StepRecords
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from workflows.step.dynamic_sampling import Ready
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.rollouts import RolloutSubmission
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
 
 

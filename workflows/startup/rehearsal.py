@@ -31,8 +31,8 @@ from raypoly.values import Group, Rollout
 from workflows.liveness.shutdown import Shutdown, run_workflow
 from workflows.startup.forecast import RehearsalTimes, describe_forecast, forecast
 from workflows.startup.open_run import OpenRun, open_run
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from raypoly.objectives.behaviour import outcome_of, statements_of
 from raypoly.objectives.objective_hooks import measures_of, needed_stages
 from raypoly.rewards import group_rewards, reads_parts, reward_function
 from raypoly.values import Draft, Float64, Group, Int32, Problem
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason, sound_verdicts
+from workflows.step.training_group import TrainingGroup
 
 
 class AdvantageEstimator:

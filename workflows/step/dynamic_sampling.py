@@ -27,8 +27,8 @@ from raypoly.config import TrainConfig
 from raypoly.problems.problem_order import StepProblems
 from raypoly.values import Group, Problem
 from workflows.step.advantages import AdvantageEstimator
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.rollouts import RolloutSubmission
+from workflows.step.training_group import TrainingGroup
 
 Ready = asyncio.Task[TrainingGroup | None] | asyncio.Future[TrainingGroup | None]
 """A slot's group with final advantages; None where the slot stays empty."""

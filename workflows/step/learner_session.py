@@ -11,31 +11,24 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import takewhile
 from typing import Any, TypeVar
 
 from actors.calls import LOST, CallContext
 from actors.learner_group import LearnerGroup
 from actors.model_files import ModelFiles
-from raypoly import objectives
 from raypoly.config import Config
 from raypoly.errors import WeightsMidway, WeightsMismatch
-from raypoly.losses import Loss, of_run
-from raypoly.losses.aggregation import Normalisers
-from raypoly.objectives.objective_hooks import needed_stages
-from raypoly.objectives.planned_rows import planned_rows
-from raypoly.policy.training_rows import group_rows
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.reports.tables import duration
 from raypoly.store.shards import Shard, ShardWriter
-from raypoly.values import Float32, Float64, Group, Int32, Rollout
+from raypoly.values import Float32, Int32
 from workflows.durability.checkpoint_writer import CheckpointWriter, Copy
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal
-from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
+from workflows.step.update_rows import UpdateRows
 
 T = TypeVar("T")
 
@@ -43,32 +36,6 @@ _TELL_SECONDS = 10.0
 """Between two notes about how far a replay is."""
 RANKS = "learner_ranks"
 """Key of a step's row of metrics: how many ranks took the step; one if it is missing."""
-
-
-@dataclass(frozen=True)
-class TrainingGroup:
-    """A group with its rewards and advantages."""
-
-    group: Group
-    rewards: Float64
-    """float64 [N]."""
-    advantages: Float64
-    """float64 [N]; zeros where the group is `unjudged` and the objective needs labels."""
-    measures: Mapping[str, float] = field(default_factory=dict)
-    """The objective's numbers of it, by name."""
-    draft_advantages: Float64 | None = None
-    """float64 [D]; None where drafts are not trained."""
-
-    @property
-    def rollouts(self) -> Sequence[Rollout]:
-        """What is trained on: its attempts, and its drafts where they have advantages."""
-        drafts = () if self.draft_advantages is None else self.group.drafts
-        return [*(draft.rollout for draft in drafts), *self.group.rollouts]
-
-    @property
-    def teaches(self) -> bool:
-        """Whether any of its rows has an advantage other than zero."""
-        return bool(self.advantages.any() or (self.draft_advantages is not None and self.draft_advantages.any()))
 
 
 class LearnerSession:
@@ -86,6 +53,7 @@ class LearnerSession:
     ) -> None:
         self._config, self._journal, self._saver, self._note = config, journal, saver, note
         self._context = context or CallContext()
+        self._rows = UpdateRows(config)
         self._learners = LearnerGroup(config, model, options, self._context)
         self._restoring = asyncio.Lock()
         self._borrowers, self._returned = 0, asyncio.Event()
@@ -140,8 +108,8 @@ class LearnerSession:
                 await groups[at]
                 ready = [group.result() for group in takewhile(asyncio.Future.done, groups[at:])]
                 at += len(ready)
-                counted = [trained for trained in ready if trained is not None and self._counts(trained)]
-                for piece in self._pieces(counted, taken):
+                counted = [trained for trained in ready if trained is not None and self._rows.counts(trained)]
+                for piece in self._rows.pieces(counted, taken):
                     await self._returned.wait()
                     if self.started != begun:  # somebody who wanted weights found the actor lost, and has replaced it
                         return await attempt()
@@ -299,54 +267,14 @@ class LearnerSession:
         return checkpoint
 
     async def _begin(self, step: int) -> None:
-        train = self._config.train
-        normalisers = Normalisers(train.prompts_per_update, self._planned_rows, self._config.generator.max_tokens)
-        await self._learners.call("learn", lambda rank: rank.begin.remote(step, normalisers))
-
-    def _pieces(self, groups: Sequence[TrainingGroup], taken: int) -> Iterator[Sequence[TrainingGroup]]:
-        """Cut groups that follow the step's first `taken` into calls, each short and within one mini-batch."""
-        piece: list[TrainingGroup] = []
-        tokens = 0
-        for number, trained in enumerate(groups, taken):
-            own = sum(len(rollout.tokens) for rollout in trained.rollouts)
-            full = number % self._config.train.prompts_per_update == 0
-            if piece and (full or tokens + own > self._config.train.token_budget):
-                yield piece
-                piece, tokens = [], 0
-            piece.append(trained)
-            tokens += own
-        if piece:
-            yield piece
+        await self._learners.call("learn", lambda rank: rank.begin.remote(step, self._rows.normalisers))
 
     async def _take(self, piece: Sequence[TrainingGroup], taken: int) -> None:
         """Accumulate groups that follow the step's first `taken`. If those filled a mini-batch, update first."""
-        if taken and taken % self._config.train.prompts_per_update == 0:
+        if self._rows.begins_update(taken):
             await self._learners.call("learn", lambda rank: rank.update.remote())
-        both = self._trains_attempts
-        rows = [row for t in piece for row in group_rows(t.group, t.advantages, t.draft_advantages, both)]
-        sent = self._learners.shared(rows)
+        sent = self._learners.shared(self._rows.of(piece))
         await self._learners.call("learn", lambda rank: rank.accumulate.remote(sent))
-
-    def _counts(self, trained: TrainingGroup) -> bool:
-        """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
-        its KL and entropy terms too. So is one whose advantages are unknown where the loss would fit their zeros."""
-        if self._loss.fits_advantages:
-            needed, group = needed_stages(objectives.of_run(self._config)), trained.group
-            if skip_reason(group) is not None or not all(map(group.knows, needed)):
-                return False
-        return not self._config.train.refill or trained.teaches
-
-    @cached_property
-    def _planned_rows(self) -> int:
-        return planned_rows(self._config)
-
-    @cached_property
-    def _trains_attempts(self) -> bool:
-        return objectives.of_run(self._config).trains_attempts
-
-    @cached_property
-    def _loss(self) -> Loss:
-        return of_run(self._config)
 
     async def _apply(self) -> UpdateStats:
         return await self._learners.call("learn", lambda rank: rank.apply.remote())
@@ -383,7 +311,7 @@ class LearnerSession:
         groups, digest, ranks = self._applied(step)
         await self._begin(step)
         taken = 0
-        for piece in self._pieces([trained for trained in groups if self._counts(trained)], taken):
+        for piece in self._rows.pieces([trained for trained in groups if self._rows.counts(trained)], taken):
             await self._take(piece, taken)
             taken += len(piece)
         stats = await self._apply()
@@ -416,5 +344,5 @@ class LearnerSession:
         why = "GPU kernels are not bit-exact" if ranks == now else f"with train.ranks={ranks}, now {now}"
         self._note(
             f"{message} ({why}): groups sampled since are kept as off-policy"
-            + ("." if self._loss.corrects else "; loss.importance_cap corrects them.")
+            + ("." if self._rows.loss.corrects else "; loss.importance_cap corrects them.")
         )

@@ -22,7 +22,8 @@ from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoint
 from workflows.durability.journal import Journal
 from workflows.liveness.watchdog import STORAGE
-from workflows.step.learner_session import LearnerSession, TrainingGroup
+from workflows.step.learner_session import LearnerSession
+from workflows.step.training_group import TrainingGroup
 
 _OBJECTIVE_STATE = "objective.json"
 _ORDER_STATE = "order.json"

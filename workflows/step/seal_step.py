@@ -10,13 +10,14 @@ from raypoly.errors import RaypolyError
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.problems.pass_rates import pass_count_row
 from raypoly.store.step_records import Applied
-from workflows.step.learner_session import RANKS, TrainingGroup
+from workflows.step.learner_session import RANKS
 from workflows.step.run_durability import CURSOR, RunDurability
 from workflows.step.run_observers import RunObservers
 from workflows.step.services import Services
 from workflows.step.stages import StageRunner
 from workflows.step.step_metrics import metrics_row
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 from workflows.step.weight_sync import WeightSync
 
 

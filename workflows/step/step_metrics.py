@@ -23,9 +23,9 @@ from raypoly.policy.update_stats import UpdateStats
 from raypoly.scoring.code_extraction import find_code
 from raypoly.store.rollout_columns import ON_DISK
 from raypoly.values import WITHOUT_TESTS, Group
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.skipped_groups import skip_reason
 from workflows.step.stopwatch import Waterfall
+from workflows.step.training_group import TrainingGroup
 
 _LOOKED_AT = 2
 """Programs of a group whose style is measured: enough for a mean over the step, and no time."""

@@ -18,7 +18,7 @@ from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run
 from tests.support.virtual_clock import VirtualLoop
 from workflows.startup.open_run import OpenRun
-from workflows.step.learner_session import TrainingGroup
+from workflows.step.training_group import TrainingGroup
 from workflows.train import Training
 
 TOKENS = ((3, 1), (2, 2), (5, 5))

@@ -17,15 +17,15 @@ from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import load
 from raypoly.store import acquire_lease
 from raypoly.store.local_store import LocalStore
-from raypoly.values import Verdict
 from tests.support.sample_groups import make_group
 from tests.support.timed_services import LocalActor
 from tests.workflows.step.virtual_run import Recorder
 from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.journal import Journal
-from workflows.step.learner_session import LearnerSession, TrainingGroup
+from workflows.step.learner_session import LearnerSession
 from workflows.step.stopwatch import Stopwatch
+from workflows.step.training_group import TrainingGroup
 
 
 def learning(folder: Path, notes: list[str], *overrides: str) -> LearnerSession:
@@ -76,18 +76,6 @@ def test_other_weights_on_another_number_of_ranks_are_told_on_a_cpu_too(tmp_path
     assert "with train.ranks=1, now 2" in notes[0]
     with pytest.raises(WeightsMismatch, match="step 4"):
         one.check_digest(4, "abc", "abd", 2)
-
-
-@pytest.mark.parametrize("loss", ["flowrl", "policy_gradient"])
-def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(tmp_path: Path, loss: str) -> None:
-    """Others leave rows of zeros out themselves."""
-    fits = loss == "flowrl"
-    known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
-    aside = known.with_parts(score=(Verdict("infra", 0, 1, 0.0),) * 4)
-    for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
-        one = learning(tmp_path / objective, [], f"objective.name={objective}", f"loss.name={loss}")
-        counts = [one._counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
-        assert counts == [True, not (fits and needs_labels), not fits]
 
 
 def told(folder: Path, order: Sequence[int], empty: Collection[int], *overrides: str) -> tuple[Recorder, list[int]]:

@@ -9,7 +9,8 @@ import ray
 
 from tests.workflows.test_train import config, train
 from workflows.startup.open_run import OpenRun
-from workflows.step.learner_session import LearnerSession, TrainingGroup
+from workflows.step.learner_session import LearnerSession
+from workflows.step.training_group import TrainingGroup
 
 TWICE = ("train.mini_batch_prompts=2", "loss.name=clipped_surrogate", "train.steps=2")
 

@@ -12,9 +12,9 @@ import numpy as np
 from raypoly.metrics.sinks import flatten
 from raypoly.policy.update_stats import LossStats, UpdateStats
 from raypoly.values import Group, Labels, Rollout, Verdict
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
 from workflows.step.stopwatch import Waterfall
+from workflows.step.training_group import TrainingGroup
 
 NO_TOKENS = np.zeros(0, np.int32)
 

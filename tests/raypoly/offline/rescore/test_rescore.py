@@ -40,9 +40,9 @@ from tests.support.scored_run import (
     write_problems,
     write_scored_run,
 )
-from workflows.step.learner_session import TrainingGroup
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
 from workflows.step.stopwatch import Waterfall
+from workflows.step.training_group import TrainingGroup
 
 
 def digests(folder: Path) -> dict[str, str]:
