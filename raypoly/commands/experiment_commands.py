@@ -1,0 +1,108 @@
+"""`raypoly prepare` and `raypoly experiment`, and the commands that an experiment starts for its arms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raypoly import settings
+from raypoly.commands.command_options import ConfigPath, Figures, Overrides
+from raypoly.errors import UsageError
+
+
+def prepare(
+    config: Annotated[
+        str, typer.Option("--config", help="A YAML file, such as configs/prepare/tiny.yaml: docs/data.md.")
+    ],
+    overrides: Overrides = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="ID", help="Say why this problem was kept or left out; start nothing.")
+    ] = None,
+) -> None:
+    """Make a data set from files of problems: check, compare, sample, split, write. Or go on with one."""
+    from raypoly.preparing.prepare_settings import load_config
+
+    chosen = load_config(config, overrides or [])
+    if explain is not None:
+        from raypoly.preparing.decision_log import explain_problem
+        from raypoly.preparing.preparation_folder import PreparationFolder
+
+        typer.echo(explain_problem(PreparationFolder.of(chosen).look(), explain))
+        return
+    from workflows.prepare import prepare as run_preparation
+
+    run_preparation(chosen)
+
+
+def experiment(
+    config: Annotated[
+        str, typer.Option("--config", help="A YAML file, such as configs/experiments/tiny.yaml: docs/experiments.md.")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[
+        str | None, typer.Option(help="The folder of the runs. Default: experiment-NAME under $RAYPOLY_RUNS.")
+    ] = None,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Runs at the same time.")] = 1,
+    into: Annotated[
+        str | None, typer.Option(metavar="PAGE", help="Also write table and figure into this Markdown page.")
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A results.json of other folders, whose finished runs are used."),
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Write table and figure of the runs so far; start nothing.")
+    ] = False,
+    power: Annotated[
+        bool, typer.Option("--power", help="Say how small a difference the experiment can show; start nothing.")
+    ] = False,
+    pilot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For --power: a results.json that says how differences spread.")
+    ] = None,
+    figures: Figures = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the experiment will cost and can show; start nothing.")
+    ] = False,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For --dry-run: plan for this GPU, such as h200.")
+    ] = None,
+) -> None:
+    """Train several arms over several seeds and compare them. The same command goes on."""
+    from raypoly.experiments.experiment_command import run_experiment, show_forecast, show_power
+
+    if gpu is not None and not dry_run:
+        raise UsageError("--gpu is for --dry-run, which says what an experiment will cost.")
+    if dry_run:
+        show_forecast(config, overrides or [], gpu, out)
+        return
+    if power:
+        show_power(config, overrides or [], pilot, out=out)
+        return
+    if pilot is not None:
+        raise UsageError("--pilot is for --power, which says how small a difference an experiment can show.")
+    page = None if into is None else Path(into)
+    run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)
+
+
+def train_gate(
+    overrides: Overrides = None,
+    config: ConfigPath = None,
+    recall: float = 0.95,
+    tau: float | None = None,
+    held_out: str | None = None,
+) -> None:
+    """What `raypoly experiment` starts for an arm of `kind: gate`."""
+    from workflows.gate_training import train_gate as run
+
+    run(settings.load(config, overrides or [], lambda text: None), recall, tau, held_out)
+
+
+def audit_plans(
+    overrides: Overrides = None, config: ConfigPath = None, least_pass: float = 0.0, least_density: float = 0.0
+) -> None:
+    """What `raypoly experiment` starts for an arm of `kind: audit`."""
+    from workflows.plan_audit import audit_plans as run
+
+    run(settings.load(config, overrides or [], lambda text: None), least_pass, least_density)

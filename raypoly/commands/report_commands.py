@@ -1,0 +1,69 @@
+"""`raypoly report` and `raypoly doctor`: look at runs and machines, and change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from raypoly import settings
+from raypoly.commands.command_options import ConfigPath, Figures, Overrides
+from raypoly.crash import Crash
+from raypoly.errors import UsageError
+from raypoly.run import Run
+
+EXAMPLES = """Examples:
+
+raypoly report RUN
+
+raypoly report GRPO-S0 GRPO-S1 POLY-S0 POLY-S1 --out ours.html"""
+
+
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False)] = None,
+    run: Annotated[list[str] | None, typer.Option("--run", help="A run folder, as RUN; for scripts.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The page of several runs. Default: comparison.html, here.")
+    ] = None,
+    figures: Figures = None,
+) -> None:
+    """Write a page on one run, into its folder, or compare several. With a browser of their rollouts."""
+    opened = [Run(place) for place in [*(runs or []), *(run or [])]]
+    if not opened:
+        raise UsageError("Name a run, or several to compare: raypoly report RUN [RUN ...].")
+    if len(opened) > 1:
+        from raypoly.reports.comparison_page import show_comparison
+
+        show_comparison(opened, Path(out or "comparison.html").expanduser(), Console(), figures)
+        return
+    if out is not None:
+        raise UsageError("--out is for several runs: the page of one run is report.html in its folder.")
+    Crash.run_dir = opened[0].store.location.folder
+    from raypoly.reports.run_page import show_results
+
+    show_results(opened[0], Console(), figures)
+
+
+def doctor(
+    overrides: Overrides = None,
+    config: ConfigPath = None,
+    run: Annotated[str | None, typer.Option("--run", help="A run folder, to examine it and not the machine.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Say whether this machine, and each node of its cluster, is ready for a config. With --run, check every file of a
+    run and say where it would go on. Change nothing. Exit code 1 if something is not ok or a file is damaged."""
+    if run is None:
+        from workflows.doctor.machine import examine_machine
+        from workflows.doctor.machine_findings import print_findings
+
+        sound = print_findings(examine_machine(settings.load(config, overrides or [])), json)
+    elif config is not None or overrides:
+        raise UsageError("--run examines a run, whose config is its own: leave out --config and section.key=value.")
+    else:
+        from workflows.doctor.show import print_report
+
+        sound = print_report(run, json)
+    if not sound:
+        raise typer.Exit(1)
