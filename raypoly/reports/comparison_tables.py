@@ -60,7 +60,7 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
     yield f"**{after}.** {explained}"
     yield _results(comparison)
     if (costs := cost_table(comparison)).rows:
-        yield "**Programs**, as each arm was measured, means over its runs."
+        yield "**Programs**, as each arm was measured: means, and the range where there are several runs."
         yield costs
     if (by_part := part_table(comparison)).rows:
         yield "**By part of the problems** (how many of them), after training, with the 95 % interval over problems."
@@ -128,8 +128,8 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
             name,
             " ".join(dict.fromkeys(costs.program for costs in found)),
             f"{mean(costs.tokens for costs in found):,.0f}",
-            _mean_cell([costs.pass_per_10k.get(k) for costs in found], ".1f"),
-            *(_mean_cell([getattr(costs, key) for costs in found]) for key in _COSTS),
+            spread_cell(SeedSpread.of(costs.pass_per_10k.get(k) for costs in found), decimals=1),
+            *(spread_cell(SeedSpread.of(getattr(costs, key) for costs in found)) for key in _COSTS),
         )
         for name, found in known.items()
     ]
@@ -139,11 +139,6 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
 
 def _share_cell(value: float | None) -> str:
     return DASH if value is None else f"{value:.3f}"
-
-
-def _mean_cell(values: Sequence[float | None], form: str = ".3f") -> str:
-    known = [value for value in values if value is not None]
-    return f"{mean(known):{form}}" if known else DASH
 
 
 _COSTS = ("duplicates", "followed", "surface_diversity")
@@ -205,7 +200,7 @@ def _seed_pairs(comparison: ArmComparison) -> ReportTable:
 _DIFFERENCE_HEAD = (
     "",
     "",
-    "seeds",
+    "sign by seed",
     "difference",
     "95 %, seeds and problems",
     "p",
@@ -221,7 +216,7 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
     return (
         each.arm,
         measure_name(each.measure),
-        str(len(each.paired.by_seed)),
+        " ".join(_sign(value) for value in each.paired.seed_means),
         f"{each.paired.mean:+.3f}",
         interval_text(over.interval, "+") if over else DASH,
         p_text(over.p_value) if over else DASH,
@@ -230,6 +225,10 @@ def _difference_row(each: MeasuredDifference) -> tuple[str, ...]:
         p_text(these.p_value),
         DASH if each.paired.seed_spread is None else f"{each.paired.seed_spread:.3f}",
     )
+
+
+def _sign(value: float) -> str:
+    return "0" if abs(value) < 1e-12 else f"{value:+}"[0]
 
 
 def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:

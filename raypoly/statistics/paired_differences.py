@@ -70,12 +70,12 @@ class PairedDifferences:
     @property
     def mean(self) -> float:
         """Over seeds, of the means over problems."""
-        return float(np.mean(self._seed_means))
+        return float(np.mean(self.seed_means))
 
     @property
     def seed_spread(self) -> float | None:
         """The standard deviation of the seeds' mean differences, with the problems' part of it; None for one seed."""
-        return float(np.std(self._seed_means, ddof=1)) if len(self.by_seed) > 1 else None
+        return float(np.std(self.seed_means, ddof=1)) if len(self.by_seed) > 1 else None
 
     def over_problems(self, permutations: int = 9_999, level: float = 0.95) -> TestedDifference:
         """For these runs and other problems: Student's t over problems; p by `permutations` random signs of problems'
@@ -96,7 +96,7 @@ class PairedDifferences:
         seeds = len(self.by_seed)
         if seeds < 2:
             return None
-        between_seeds = float(np.var(self._seed_means, ddof=1)) / seeds
+        between_seeds = float(np.var(self.seed_means, ddof=1)) / seeds
         if self.crossed:
             problems = _with_floor(self.sampled, self._by_problem)
             variance = between_seeds + problems.variance
@@ -108,7 +108,8 @@ class PairedDifferences:
         return TestedDifference(found.t_interval(level), _t_test(found), df)
 
     @property
-    def _seed_means(self) -> list[float]:
+    def seed_means(self) -> list[float]:
+        """Of each seed, over its problems."""
         return [float(row.mean()) for row in self.by_seed]
 
     @property

@@ -22,7 +22,7 @@ from raypoly.experiments.problem_values import interval_after, problem_values
 from raypoly.experiments.run_result import EvaluationNumbers, RunResult
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.metrics.problem_counts import ProblemCounts
-from raypoly.reports.comparison_tables import comparison_text
+from raypoly.reports.comparison_tables import comparison_tables, comparison_text
 from tests.raypoly.experiments.made_experiments import MEASURES, made_result, runs_of
 
 SAMPLES = 64
@@ -95,6 +95,14 @@ def test_one_seed_is_tested_over_problems_alone_and_the_table_says_so() -> None:
     text = comparison_text(compared)
     assert "One seed says nothing of others." in text
     assert "An experiment of 60 problems and 1 seed whose differences spread as these finds one of 0." in text
+
+
+def test_the_sign_of_each_seed_s_difference_stands_in_the_table() -> None:
+    made = [result("grpo", seed, [30] * 60) for seed in range(3)]
+    other = [result("pkpo", seed, [30 + shift] * 60) for seed, shift in enumerate((5, -5, 0))]
+    (compared,) = compare_arms([*made, *other])
+    row = next(it for it in comparison_tables(compared)["difference_from_grpo"].rows if it[:2] == ("pkpo", "pass@1"))
+    assert row[2] == "+ - 0"
 
 
 def test_seeds_with_problems_of_their_own_are_paired_within_a_seed() -> None:

@@ -55,10 +55,18 @@ def test_arms_stand_side_by_side_where_one_has_a_program_of_its_own() -> None:
     made = [result("grpo", seed, drawn(seed, 0.3)) for seed in (0, 1)]
     other = [result("joint", seed, drawn(seed, 0.3)) for seed in (0, 1)]
     plain = [replace(run, costs=direct) for run in made]
-    (comparison,) = compare_arms([*plain, *(replace(run, costs=ProgramCosts.of(TUPLE, None)) for run in other)])
+    told = [ProgramCosts.of({**TUPLE, "followed": followed}, None) for followed in (0.9, 0.7)]
+    (comparison,) = compare_arms([*plain, *(replace(run, costs=its) for run, its in zip(other, told, strict=True))])
     assert [row[1:] for row in cost_table(comparison).rows] == [
-        ("direct", "300", "20.0", "-", "-", "-"),
-        ("tuple", "400", "25.0", "0.250", "0.900", "0.800"),
+        ("direct", "300", "20.0 (20.0 to 20.0)", "-", "-", "-"),
+        (
+            "tuple",
+            "400",
+            "25.0 (25.0 to 25.0)",
+            "0.250 (0.250 to 0.250)",
+            "0.800 (0.700 to 0.900)",
+            "0.800 (0.800 to 0.800)",
+        ),
     ]
     (comparison,) = compare_arms([*plain, *(replace(run, costs=direct) for run in other)])
     assert not cost_table(comparison).rows, "costs of direct alone are in the other tables"
