@@ -21,6 +21,7 @@ import ray
 
 from actors.calls import CallContext, Retries
 from actors.scorer import Scorer
+from actors.scorer_actors import ScorerActors
 from actors.scorer_pool import ScorerPool
 from raypoly.config import ScorerConfig
 from raypoly.values import Problem, TestSuite, Verdict
@@ -50,10 +51,14 @@ class ScorerAsleep(Scorer):
         return [Verdict("passed", 1, 1, PROGRAM_SECONDS, f"{code} {node}") for code in codes]
 
 
+class ActorsAsleep(ScorerActors):
+    scorer = ScorerAsleep
+
+
 class PoolAsleep(ScorerPool):
     """The pool itself, over such actors."""
 
-    scorer = ScorerAsleep
+    actors_class = ActorsAsleep
 
 
 @dataclass(frozen=True)

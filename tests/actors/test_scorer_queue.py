@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
+from actors.scorer_actors import ScorerWorker
 from actors.scorer_pool import CHUNK, ScorerPool
 from raypoly.config import ScorerConfig
 from raypoly.values import Problem, TestSuite, Verdict
-from tests.support.timed_services import LocalActor, TimedScorers, timed_program
+from tests.support.timed_services import LocalActor, TimedActors, TimedScorers, timed_program
 from tests.support.virtual_clock import VirtualLoop
 
 START_SECONDS, NEVER = 2.0, 1e6
@@ -34,34 +36,40 @@ class Noting:
         return [Verdict("passed", 1, 1, each) for each in seconds]
 
 
+class NotingActors(TimedActors):
+    def __init__(self, notes: NotingScorers, slow: int, places: int, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._notes, self._slow, self._places = notes, slow, places
+
+    async def _start(self, worker: ScorerWorker) -> None:
+        self._make(worker)
+
+    def _make(self, worker: ScorerWorker) -> Any:
+        self._notes.most_starting = max(self._notes.most_starting, self.starting)
+        worker.started += 1
+        factor = 10.0 if worker.index < self._slow else 1.0
+        start = START_SECONDS if self._free_places() >= 0 else NEVER
+        worker.actor = LocalActor(Noting(self._notes.given, factor, start))
+        return worker.actor
+
+    def _free_places(self) -> int:
+        return self._places - len(self) + self._config.workers
+
+
 class NotingScorers(TimedScorers):
     """The pool over such actors."""
 
     def __init__(self, workers: int, slow: int = 0, places: int = 0, **config: float) -> None:
         """`slow`: so many are ten times slower. `places`: actors that there are CPUs for, beyond the first."""
-        super().__init__(ScorerConfig(workers=workers, **config), {})  # type: ignore[arg-type]
         self.given: list[list[str]] = []
-        self._slow, self._places = slow, places
         self.most_starting = 0
+        self.actors_class = partial(NotingActors, self, slow, places)
+        super().__init__(ScorerConfig(workers=workers, **config), {})  # type: ignore[arg-type]
 
     @property
     def program_seconds(self) -> float:
         """The mean that decides how many programs travel together."""
         return self._program_seconds
-
-    async def _start(self, worker: Any) -> None:
-        self._make(worker)
-
-    def _make(self, worker: Any) -> Any:
-        self.most_starting = max(self.most_starting, self.counts()["starting"])
-        worker.started += 1
-        factor = 10.0 if worker.index < self._slow else 1.0
-        start = START_SECONDS if self._free_places() >= 0 else NEVER
-        worker.actor = LocalActor(Noting(self.given, factor, start))
-        return worker.actor
-
-    def _free_places(self) -> int:
-        return self._places - len(self._workers) + self._config.workers
 
 
 def programs(seconds: Sequence[float], name: str) -> list[str]:

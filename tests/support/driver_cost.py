@@ -28,7 +28,13 @@ from raypoly.values import Evidence, Problem, Rollout, Verdict
 from tests.support.process_costs import largest_resident_bytes
 from tests.support.service_times import Times
 from tests.support.timed_run import close_run, open_timed_run, timed_config, timed_problems
-from tests.support.timed_services import LocalActor, TimedGenerator, TimedScorer, TimedScorers, read_seconds
+from tests.support.timed_services import (
+    TimedActors,
+    TimedGenerator,
+    TimedScorer,
+    TimedScorers,
+    read_seconds,
+)
 from tests.support.virtual_clock import VirtualLoop
 from workflows.train import Training
 
@@ -119,12 +125,14 @@ class _EvidenceScorer(TimedScorer):
         return [replace(verdict, evidence=_evidence(code)) for verdict, code in zip(found, codes, strict=True)]
 
 
+class _EvidenceActors(TimedActors):
+    timed = _EvidenceScorer
+
+
 class _EvidenceScorers(TimedScorers):
     """The pool over such scorers."""
 
-    async def _start(self, worker: Any) -> None:
-        worker.started += 1
-        worker.actor = LocalActor(_EvidenceScorer())
+    actors_class = _EvidenceActors
 
 
 def _evidence(code: str) -> Evidence:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from actors.scorer_actors import ScorerActors, ScorerWorker
 from actors.scorer_pool import ScorerPool
 from raypoly.engines import Sample, SampleRequest
 from raypoly.losses.aggregation import Normalisers
@@ -117,18 +118,26 @@ class TimedScorer:
         ]
 
 
-class TimedScorers(ScorerPool):
-    """The pool itself, over actors that sleep."""
+class TimedActors(ScorerActors):
+    """Actors that sleep."""
 
-    async def _start(self, worker: Any) -> None:
+    timed: type[TimedScorer] = TimedScorer
+
+    async def _start(self, worker: ScorerWorker) -> None:
         worker.started += 1
-        worker.actor = LocalActor(TimedScorer())
+        worker.actor = LocalActor(self.timed())
+
+    def _end(self, worker: ScorerWorker) -> None:
+        worker.actor = None
+
+
+class TimedScorers(ScorerPool):
+    """The pool itself, over such actors."""
+
+    actors_class: Callable[..., ScorerActors] = TimedActors
 
     def _reference(self, tests: TestSuite) -> Any:
         return tests
-
-    def _end(self, worker: Any) -> None:
-        worker.actor = None
 
 
 class TimedJudge:
