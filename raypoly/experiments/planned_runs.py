@@ -10,14 +10,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from raypoly import preflight, settings
 from raypoly.config import Config
 from raypoly.errors import CorruptData, UsageError
-from raypoly.experiments.experiment_config import OWN, ExperimentConfig, Kind
-from raypoly.experiments.run_kinds import COMMANDS, check_kind, check_thresholds, limits_of, of_kind, resolve_with_gate
+from raypoly.experiments.experiment_config import OWN, ArmConfig, ExperimentConfig, Kind
+from raypoly.experiments.run_kinds import COMMANDS, check_kind, check_thresholds, of_kind, options_of, resolve_with_gate
 from raypoly.experiments.run_result import RunResult, first_weights, read_result
 from raypoly.free_resources import FreeResources, this_machine
 from raypoly.gates.audit import PlanAudit
@@ -50,19 +50,21 @@ class PlannedRun:
     """The same for runs that begin with the same policy on the same problems, whatever the seed."""
     elsewhere: RunResult | None = None
     """Its result in the other folder in which it was trained."""
-    kind: Kind = "train"
+    arm_config: ArmConfig = field(default_factory=ArmConfig)
     after: PlannedRun | None = None
     """The run whose weights it begins with."""
     gate: PlannedRun | None = None
     """The run whose gate accepts its plans."""
     plans_of: tuple[PlannedRun, ...] = ()
     """The runs whose plans it is trained on, if it is a gate."""
-    limits: tuple[str, ...] = ()
-    """Options of the command of an audit or a gate."""
 
     @property
     def name(self) -> str:
         return self.place.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.arm_config.kind
 
     @property
     def config(self) -> Config:
@@ -110,7 +112,8 @@ class PlannedRun:
         """The command that trains it, or goes on with it."""
         config = ["--config", self.base] if self.base is not None else []
         if self.kind in COMMANDS:
-            return [sys.executable, "-m", "raypoly.cli", COMMANDS[self.kind], *self.limits, *config, *self.overrides]
+            options = options_of(self.arm_config)
+            return [sys.executable, "-m", "raypoly.cli", COMMANDS[self.kind], *options, *config, *self.overrides]
         return [sys.executable, "-m", "raypoly.train", *config, *self.overrides]
 
     @property
@@ -202,7 +205,7 @@ def check_runs(runs: Sequence[PlannedRun], at_once: int) -> list[str]:
         with _noted(wrong, arm):
             found = preflight.check_config(run.checked_config, run.place, share)
             remarks += [said for said in found if said not in remarks]
-            check_kind(run.kind, run.config, run.limits)
+            check_kind(run.arm_config, run.config)
     shared = f" (Each of {at_once} runs at once has its share of what is free.)" if at_once > 1 else ""
     _raise({message + shared: arms for message, arms in wrong.items()}, len({run.arm for run in runs}))
     return remarks
@@ -234,11 +237,10 @@ def _run(
         directory,
         "",
         None,
-        its.kind,
+        its,
         after,
         gate,
         plans_of,
-        limits_of(its),
     )
     if (done := _steps_done(directory)) > run.steps:
         raise UsageError(f"{place} has {done} steps and train.steps={run.steps} are asked for: give another --out.")

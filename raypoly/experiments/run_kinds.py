@@ -19,7 +19,7 @@ COMMANDS: Mapping[Kind, str] = {"audit": "audit-plans", "gate": "train-gate"}
 """Of `raypoly`, for kinds that are no training alone."""
 
 
-def limits_of(arm: ArmConfig) -> tuple[str, ...]:
+def options_of(arm: ArmConfig) -> tuple[str, ...]:
     """The options of the command of its kind."""
     if arm.kind == "audit":
         return f"--least-pass={arm.least_pass}", f"--least-density={arm.least_density}"
@@ -51,17 +51,17 @@ def resolve_with_gate(base: str | None, overrides: Sequence[str], gate: Path | N
     return resolve_run(settings.load(base, overrides, lambda text: None))
 
 
-def check_kind(kind: Kind, config: Config, limits: Sequence[str]) -> None:
-    """Raise `UsageError` where a run of this kind, with these options of its command, can't work."""
+def check_kind(arm: ArmConfig, config: Config) -> None:
+    """Raise `UsageError` where a run of the arm's kind can't work."""
     program, rollouts = programs.of_run(config), config.train.rollouts
-    if kind == "audit":
+    if arm.kind == "audit":
         attempts = program.planned_drafts(rollouts) and program.planned_attempts(rollouts)
         if not attempts or "gate" not in needed_stages(objectives.of_run(config)):
             raise UsageError(
                 "kind: audit needs plans, attempts behind them and a gate: set program.name=tuple, objective.name=cppo "
                 "and no program.solve=false."
             )
-    if kind == "gate" and not hasattr(program, "labelled") and not any(it.startswith("--held-out=") for it in limits):
+    if arm.kind == "gate" and not hasattr(program, "labelled") and arm.held_out is None:
         raise UsageError(
             "kind: gate is trained on labelled plans: set program.name=labelled_plans, or program.name=given and "
             "held_out."
