@@ -132,12 +132,12 @@ class ScorerActors:
     def grow(self, chunks: int) -> None:
         """Ask for more actors, for `chunks` that wait: as many as there are free CPUs for, else one more."""
         room = (self._config.max_workers or 0) - len(self._workers)
-        if room <= 0 or _now() < self._grown_until:
+        if room <= 0 or now() < self._grown_until:
             return
-        self._grown_until = _now() + LOOK_SECONDS
+        self._grown_until = now() + LOOK_SECONDS
         wanted = max(1, min(self._free_places(), chunks)) - self.starting
         for _ in range(min(room, wanted)):
-            worker = ScorerWorker(next(self._indices), since=_now())
+            worker = ScorerWorker(next(self._indices), since=now())
             self._workers.append(worker)
             task = asyncio.create_task(self._join(worker))
             self._joining.add(task)
@@ -150,7 +150,7 @@ class ScorerActors:
 
     def give_back_idle(self) -> None:
         for worker in reversed(self._workers[self._config.workers :]):
-            if not worker.chunks and _now() - worker.since > self._config.idle_seconds:
+            if not worker.chunks and now() - worker.since > self._config.idle_seconds:
                 self._remove(worker)
 
     def stop(self) -> None:
@@ -184,10 +184,10 @@ class ScorerActors:
             await result(self._make(worker).setup.remote())
         except (*LOST, RaypolyError):
             if worker in self._workers:  # else it was not needed any more
-                self._grown_until = _now() + _REFUSED_SECONDS
+                self._grown_until = now() + _REFUSED_SECONDS
                 self._remove(worker)
             return
-        worker.since = _now()
+        worker.since = now()
         self.note(worker, ready=True)
         self._count()
         self._joined()
@@ -213,5 +213,6 @@ class ScorerActors:
             worker.actor = None
 
 
-def _now() -> float:
+def now() -> float:
+    """By the event loop's clock, in seconds."""
     return asyncio.get_running_loop().time()

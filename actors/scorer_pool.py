@@ -24,7 +24,7 @@ from ray.exceptions import RayError
 
 from actors.calls import LOST, CallContext, node_died, reason, result
 from actors.scorer import SUITE_CHARACTERS, SUITES
-from actors.scorer_actors import LOOK_SECONDS, ScorerActors, ScorerWorker
+from actors.scorer_actors import LOOK_SECONDS, ScorerActors, ScorerWorker, now
 from raypoly.config import ScorerConfig
 from raypoly.errors import BrokenTests, IsolationMissing, OutOfRetries, RaypolyError, SandboxError
 from raypoly.lru_cache import LRUCache
@@ -170,7 +170,7 @@ class ScorerPool:
             if chunk is None:
                 refused.append(worker)
             else:
-                self._send(_Flight(chunk, worker, self._now()))
+                self._send(_Flight(chunk, worker, now()))
         if self._queue.waiting and not refused:
             self._actors.grow(-(-self._queue.waiting // self._chunk_size()))
 
@@ -205,7 +205,7 @@ class ScorerPool:
             self._queue.abandon(chunk, error)
         # Not where this task is cancelled: then the pool is stopped, or the event loop ends.
         self._actors.note(worker, chunks=-1)
-        worker.since = self._now()
+        worker.since = now()
         self._flights.pop(flight, None)
         self._dispatch()
 
@@ -229,7 +229,7 @@ class ScorerPool:
             self._queue.again(chunk, worker.index, f"its worker was lost ({reason(error)})", not node_died(error))
             await self._actors.lost(worker, started, error)
             return
-        seconds = (self._now() - flight.since) / len(programs)
+        seconds = (now() - flight.since) / len(programs)
         worker.pace = seconds if worker.pace is None else worker.pace + _NEWEST * (seconds - worker.pace)
         for program, verdict in zip(programs, verdicts, strict=True):
             self._program_seconds += _NEWEST * (verdict.cpu_seconds - self._program_seconds)
@@ -261,7 +261,7 @@ class ScorerPool:
             crawling = [flight for flight in self._flights if self._crawls(flight, median)]
             for flight, worker in zip(crawling, self._actors.idle, strict=False):
                 flight.doubled = True
-                self._send(_Flight(flight.chunk, worker, self._now(), doubled=True))
+                self._send(_Flight(flight.chunk, worker, now(), doubled=True))
         if self._queue.waiting:
             self._dispatch()
         self._look_later()
@@ -274,8 +274,4 @@ class ScorerPool:
         allowed = 2 * programs * self._config.cpu_seconds_per_program
         if pace is not None and median is not None and pace > _SLOW * median:
             allowed = _SLOW * programs * median
-        return self._now() - flight.since > max(_LEAST_CRAWL, allowed)
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+        return now() - flight.since > max(_LEAST_CRAWL, allowed)

@@ -1,7 +1,7 @@
 """An experiment's runs, each checked before anything starts.
 
-runs = planned(experiment, out, ["scorer.workers=1"])
-for remark in check(runs, at_once=1): print(remark)
+runs = plan_runs(experiment, out, ["scorer.workers=1"])
+for remark in check_runs(runs, at_once=1): print(remark)
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class PlannedRun:
     elsewhere: RunResult | None = None
     """Its result in the other folder in which it was trained."""
     arm_config: ArmConfig = field(default_factory=ArmConfig)
+    """What the experiment says of its arm; the default where the run is of none, as a warm start."""
     after: PlannedRun | None = None
     """The run whose weights it begins with."""
     gate: PlannedRun | None = None

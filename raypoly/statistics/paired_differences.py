@@ -118,17 +118,18 @@ class PairedDifferences:
         return np.mean(self.by_seed, axis=0) if self.crossed else np.concatenate(self.by_seed)
 
     @property
-    def _strata_by_problem(self) -> list[Hashable] | None:
-        """As `_by_problem`."""
-        if self.strata is None or self.crossed:
-            return list(self.strata[0]) if self.strata else None
-        return [(seed, part) for seed, row in enumerate(self.strata) for part in row]
+    def _strata_by_problem(self) -> Sequence[Hashable] | None:
+        """As `_by_problem`. Seeds are fixed: where they have problems of their own, each is a stratum too."""
+        if self.crossed:
+            return None if self.strata is None else self.strata[0]
+        parts = self.strata or tuple((None,) * len(row) for row in self.by_seed)
+        return [(seed, part) for seed, row in enumerate(parts) for part in row]
 
     @property
     def sampled(self) -> SampledMean:
         """The mean with the variance over problems, within their strata: seeds are fixed."""
         if self.crossed:
-            return sampled_mean(self._by_problem, strata=None if self.strata is None else self.strata[0])
+            return sampled_mean(self._by_problem, strata=self._strata_by_problem)
         parts = [
             sampled_mean(row, strata=None if self.strata is None else self.strata[seed])
             for seed, row in enumerate(self.by_seed)

@@ -32,12 +32,12 @@ class _StudentsT:
         """`changed` [n] in `strata` [n], each of `sizes` units with those that did not change."""
         self._in_stratum = np.eye(sizes.size)[strata]
         self._sizes = sizes
+        self._scale = sizes / np.maximum(sizes - 1, 1)
         self._squares = changed**2 @ self._in_stratum
 
     def __call__(self, one: Float64, other: Float64, axis: int) -> Float64:
         sums = np.moveaxis(one - other, axis, -1) @ self._in_stratum
-        scale = self._sizes / np.maximum(self._sizes - 1, 1)
-        variance = np.sum(np.maximum(self._squares - sums**2 / self._sizes, 0) * scale, axis=-1)
+        variance = np.sum(np.maximum(self._squares - sums**2 / self._sizes, 0) * self._scale, axis=-1)
         total = np.sum(sums, axis=-1)
         # rounding errors must not tell ties apart
         found: Float64 = np.round(total / np.sqrt(variance + total**2 + _ZERO**2), 12)

@@ -82,6 +82,14 @@ def test_random_signs_agree_with_the_interval_where_the_parts_of_the_problems_di
     assert own.p_value == 2 / 10_000
 
 
+def test_seeds_are_fixed_in_the_test_as_in_the_interval_where_they_have_problems_of_their_own() -> None:
+    """One seed gains .4 and one loses .2, each by nearly the same at all of its problems."""
+    rows = (RNG.normal(0.4, 0.1, 32), RNG.normal(-0.2, 0.1, 32))
+    found = PairedDifferences(rows, crossed=False).over_problems()
+    assert found.interval.low > 0.05
+    assert found.p_value == 2 / 10_000
+
+
 def test_a_part_of_one_problem_breaks_no_test() -> None:
     """Its sum may cancel that of a part whose problems are alike: then there is no spread and no difference."""
     found = PairedDifferences((np.array([0.5, -0.25, -0.25]),), crossed=True, strata=(("a", "b", "b"),))
