@@ -116,7 +116,7 @@ def plain_sentences(measured: Sequence[MeasuredDifference]) -> list[str]:
 def _sentence(each: MeasuredDifference) -> str:
     interval, mean = each.tested.interval, each.paired.mean
     way = "above" if mean >= 0 else "below"
-    holds = " It holds 0: no difference is shown." if interval.low <= 0 <= interval.high else ""
+    holds = " It holds 0: no difference is shown." if not interval.excludes(0.0) else ""
     return (
         f"In {measure_name(each.measure)}, {each.arm} ends {abs(mean):.3f} {way} {each.reference}; the 95 % interval "
         f"is {interval_text(interval, '+')}.{holds}"
