@@ -26,7 +26,6 @@ def seal_gate(
     held_out: Sequence[LabelledPlan],
     methods: int,
     rows: str,
-    words: tuple[str, str] = WORDS,
     template: str = TEMPLATE,
     recall: float = RECALL,
     tau: float | None = None,
@@ -43,7 +42,7 @@ def seal_gate(
     model = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (model / "config.json").is_file():
         raise UsageError(f"{folder} has no trained gate: train one first, and give its run's folder or its model's.")
-    p = held_out_probabilities(model, held_out, methods, words, template)
+    p = held_out_probabilities(model, held_out, methods, template)
     try:
         found = GateValidation.of(p, [it.valid for it in held_out], recall, tau)
     except ValueError as error:
@@ -57,7 +56,7 @@ def seal_gate(
         )
     numbers = {name: value for name, value in asdict(found).items() if name != "tau"}
     GateFile(
-        words=words,
+        words=WORDS,
         template=template,
         tau=found.tau,
         recall=recall if tau is None else None,
@@ -68,13 +67,11 @@ def seal_gate(
     return found
 
 
-def held_out_probabilities(
-    model: Path, plans: Sequence[LabelledPlan], methods: int, words: Sequence[str], template: str
-) -> Float64:
+def held_out_probabilities(model: Path, plans: Sequence[LabelledPlan], methods: int, template: str) -> Float64:
     """p of each plan as in a run, [len(plans)]: 0 for one that breaches the contract, about which nobody is asked."""
     from raypoly.gates.gate_model import GateModel  # brings PyTorch and transformers, which a run's driver lacks
 
-    gate = GateModel.load(model, words, template)
+    gate = GateModel.load(model, WORDS, template)
     asked = [read_plan(it.plan, methods).keeps for it in plans]
     return np.array(
         [float(gate.ask(it.problem, [it.plan]).p[0]) if keeps else 0.0 for it, keeps in zip(plans, asked, strict=True)]

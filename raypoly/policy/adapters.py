@@ -2,7 +2,7 @@
 
     add_adapters(model, rank=32, alpha=32, seed=0)      # every linear layer but the head; B is zero, A is drawn
     trained = trained_weights(model)                    # for a checkpoint
-    weights = merged_weights(model)                     # for an engine, by the transformers names
+    for name, weight in merged_weights(model, whole): ...  # for an engine, by the transformers names
 
 Merging never changes the model: adding a product to a weight and subtracting it would not restore the weight's bits.
 """
@@ -45,13 +45,10 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def merged_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """All weights by their transformers names, with the adapters' products added. Unadapted ones are not copied."""
-    return dict(merging(model, lambda tensor: tensor))
-
-
-def merging(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """`merged_weights`, one at a time. `whole` gathers a tensor of which this rank has a part."""
+def merged_weights(model: PreTrainedModel, whole: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """All weights by their transformers names, with the adapters' products added. Unadapted ones are not copied.
+    `whole` gathers a tensor of which this rank has a part.
+    """
     layers = {f"{name}.": module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
     for name, tensor in model.state_dict().items():
         if ".lora_A." in name or ".lora_B." in name:

@@ -27,7 +27,7 @@ from raypoly.errors import UsageError
 from raypoly.losses.aggregation import Normalisers, final_factor, response_weight
 from raypoly.losses.loss import Loss
 from raypoly.losses.loss_tokens import Tokens
-from raypoly.policy.adapters import add_adapters, merging
+from raypoly.policy.adapters import add_adapters, merged_weights
 from raypoly.policy.checkpoint_state import CheckpointState
 from raypoly.policy.compiled_layers import prepare_layers
 from raypoly.policy.cross_logprobs import compute_cross_logprobs
@@ -250,7 +250,7 @@ class PolicyLearner:
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The current whole weights by transformers name, adapters merged, float32, one at a time. They are not copies:
         do not write to them."""
-        return merging(self._model, self._ranks.whole)
+        return merged_weights(self._model, self._ranks.whole)
 
     def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """`weights`; in `model.dtype` where there are several ranks, which hold copies until an engine has them."""

@@ -35,9 +35,9 @@ def shown_ks(curves: Iterable[Mapping[str, float | None]]) -> tuple[str, ...]:
     return tuple(k for k in _SHOWN if k in measured)
 
 
-def results_table(summary: Mapping[str, Any], split: str = "test") -> ReportTable:
-    """Each measure before and after training, and its change; no rows where the split was not evaluated."""
-    before, after = first_and_last(summary, split)
+def results_table(summary: Mapping[str, Any]) -> ReportTable:
+    """Each measure on test before and after training, and its change; no rows where it was not evaluated."""
+    before, after = first_and_last(summary, "test")
     sides: list[Mapping[str, Any]] = [before or {}, after or {}]
     old_curve, new_curve = curves = [side.get("pass_at_k", {}) for side in sides]
     measures = [(f"pass@{k}", old_curve.get(k), new_curve.get(k)) for k in shown_ks(curves)]
@@ -50,13 +50,13 @@ def results_table(summary: Mapping[str, Any], split: str = "test") -> ReportTabl
     return ReportTable(
         ("", *(f"step {side['step']}" if side else word for word, side in heads), "change"),
         [(name, number(old), number(new), _change(old, new)) for name, old, new in measures if old is not None],
-        title=f"{summary.get('objective', '?')}, {split} split, {sides[0].get('samples', '?')} samples a problem",
+        title=f"{summary.get('objective', '?')}, test split, {sides[0].get('samples', '?')} samples a problem",
     )
 
 
-def results_note(summary: Mapping[str, Any], split: str = "test") -> str:
+def results_note(summary: Mapping[str, Any]) -> str:
     """Why strategies have one row and not three; empty where they have three, or fewer were counted."""
-    ways = _counted_alike([side or {} for side in first_and_last(summary, split)])
+    ways = _counted_alike([side or {} for side in first_and_last(summary, "test")])
     return f"Strategies are as many {', '.join(ways[:-1])} as {ways[-1]}." if len(ways) > 1 else ""
 
 

@@ -17,26 +17,17 @@ _SHOWN = 200
 
 def answer_verdict(tests: TestSuite, answer: str) -> Verdict:
     """`passed` or `wrong`; `tests` are of kind `answer`."""
-    if _equal(_value(_claimed(answer)), _value(tests.source)):
+    if _value(_claimed(answer)) == _value(tests.source):
         return Verdict("passed", 1, 1, 0.0)
     got, expected = (one_line(text, _SHOWN) for text in (answer_text(answer), tests.source))
     failure = Failure(1, "", got, expected)
     return Verdict("wrong", 0, 1, 0.0, one_line(f"the answer is {got}, expected {expected}"), failure=failure)
 
 
-def same_answer(one: str, another: str) -> bool:
-    """Whether two answers say one thing: literals of equal value (Python's `==`), or equal texts that are none."""
-    return _equal(_value(_claimed(one)), _value(_claimed(another)))
-
-
 def answer_text(answer: str) -> str:
     """The answer's value as Python writes it; the text itself where it is no literal."""
     is_value, value = _value(_claimed(answer))
     return repr(value) if is_value else str(value)
-
-
-def _equal(one: tuple[bool, Any], another: tuple[bool, Any]) -> bool:
-    return one[0] == another[0] and bool(one[1] == another[1])
 
 
 def _value(text: str) -> tuple[bool, Any]:

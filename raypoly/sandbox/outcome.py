@@ -95,10 +95,10 @@ def one_line(text: str, size: int = _DETAIL) -> str:
     return line if len(line) <= size else line[: size - 3] + "..."
 
 
-def short_repr(value: Any, size: int = 80) -> str:
-    """A readable `value` in at most `size` characters and little time, however large it is."""
+def short_repr(value: Any) -> str:
+    """A readable `value` in at most 80 characters and little time, however large it is."""
     try:
-        return one_line(_REPR.repr(value), size)
+        return one_line(_REPR.repr(value), 80)
     except ValueError:  # Python refuses to write out an int of thousands of digits
         return "a number of thousands of digits"
 

@@ -21,6 +21,8 @@ from scipy import stats
 
 from raypoly.values import Float64, Int64
 
+QUANTILE = 0.975
+"""Of Student's t, for intervals of 95 %."""
 _FEW_MISSES = 4.0
 """Problems x share x (1 - share) below which the values' own spread is hardly known."""
 _MOST_EFFECTIVE = 2.0
@@ -52,11 +54,11 @@ class SampledMean:
     df: float
     """Degrees of freedom of `variance`."""
 
-    def t_interval(self, level: float) -> ConfidenceInterval:
-        """Student's; without a degree of freedom it has no ends (they are infinite)."""
+    def t_interval(self) -> ConfidenceInterval:
+        """Student's, of 95 %; without a degree of freedom it has no ends (they are infinite)."""
         reach = math.inf
         if self.df > 0:
-            reach = float(stats.t.ppf(0.5 + level / 2, self.df)) * math.sqrt(self.variance)
+            reach = float(stats.t.ppf(QUANTILE, self.df)) * math.sqrt(self.variance)
         return ConfidenceInterval(self.mean, self.mean - reach, self.mean + reach, self.units)
 
 
@@ -89,17 +91,15 @@ def mean_interval(
     values: Sequence[float] | Float64,
     clusters: Sequence[Hashable] | None = None,
     strata: Sequence[Hashable] | None = None,
-    level: float = 0.95,
 ) -> ConfidenceInterval:
     """Student's t over units. For values without bounds that could be near. As `sampled_mean` otherwise."""
-    return sampled_mean(values, clusters, strata).t_interval(level)
+    return sampled_mean(values, clusters, strata).t_interval()
 
 
 def share_interval(
     values: Sequence[float] | Float64,
     clusters: Sequence[Hashable] | None = None,
     strata: Sequence[Hashable] | None = None,
-    level: float = 0.95,
     lowest: float = 0.0,
 ) -> ConfidenceInterval:
     """Wilson's interval (1927) for a mean of values in [`lowest`, 1], with an effective number of values.
@@ -121,7 +121,7 @@ def share_interval(
     if found.variance > 0 and spread > 0:
         most = units * _MOST_EFFECTIVE * max(1.0, units * spread / _FEW_MISSES) ** 2
         effective = min(spread / found.variance, most)
-    t = float(stats.t.ppf(0.5 + level / 2, found.df)) if found.df > 0 else math.inf
+    t = float(stats.t.ppf(QUANTILE, found.df)) if found.df > 0 else math.inf
     if math.isinf(t):
         return ConfidenceInterval(share * (1 - lowest) + lowest, lowest, 1.0, units)
     shrunk = 1 + t * t / effective

@@ -77,7 +77,7 @@ class PairedDifferences:
         """The standard deviation of the seeds' mean differences, with the problems' part of it; None for one seed."""
         return float(np.std(self.seed_means, ddof=1)) if len(self.by_seed) > 1 else None
 
-    def over_problems(self, permutations: int = 9_999, level: float = 0.95) -> TestedDifference:
+    def over_problems(self, permutations: int = 9_999) -> TestedDifference:
         """For these runs and other problems: Student's t over problems; p by `permutations` random signs of problems'
         differences, or Student's where that is 0.
 
@@ -89,9 +89,9 @@ class PairedDifferences:
         p_value = _t_test(floored)
         if permutations:
             p_value = signs_test(values, strata=self._strata_by_problem, permutations=permutations).p_value
-        return TestedDifference(floored.t_interval(level), p_value, found.df)
+        return TestedDifference(floored.t_interval(), p_value, found.df)
 
-    def over_both(self, level: float = 0.95) -> TestedDifference | None:
+    def over_both(self) -> TestedDifference | None:
         """For other seeds and other problems. None for one seed, which says nothing of others."""
         seeds = len(self.by_seed)
         if seeds < 2:
@@ -105,7 +105,7 @@ class PairedDifferences:
         else:  # the seeds' own problems are already in the seeds' spread
             variance, df = between_seeds, float(seeds - 1)
         found = SampledMean(self.mean, variance, seeds, df)
-        return TestedDifference(found.t_interval(level), _t_test(found), df)
+        return TestedDifference(found.t_interval(), _t_test(found), df)
 
     @property
     def seed_means(self) -> list[float]:

@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
+from raypoly.statistics.intervals import QUANTILE
 from raypoly.statistics.paired_differences import PairedDifferences
 
+CHANCE = 0.8
+"""To find a difference, which is where its 95 % interval leaves out 0."""
 _MOST = 10_000_000
 _MIDPOINTS = (np.arange(2_000) + 0.5) / 2_000
 """Of the probabilities over which the noncentral t is summed; SciPy's own fails far out."""
@@ -59,15 +62,13 @@ class ExperimentSize:
 
     problems: int
     seeds: int
-    level: float = 0.95
-    """Of the intervals; a difference is found where its interval leaves out 0."""
 
 
 def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> float:
     """The chance to find a true `difference`, by the noncentral t distribution, over seeds and problems together; with
     one seed, over problems alone."""
     error, df = _standard_error(size, spread)
-    t = float(stats.t.ppf(0.5 + size.level / 2, df))
+    t = float(stats.t.ppf(QUANTILE, df))
     if error == 0:
         return float(difference != 0)
     shift = abs(difference) / error
@@ -76,24 +77,24 @@ def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> 
     return float(np.mean(found))
 
 
-def smallest_difference(size: ExperimentSize, spread: DifferenceSpread, chance: float = 0.8) -> float:
-    """The difference that is found with `chance`."""
+def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float:
+    """The difference that is found with a chance of `CHANCE`."""
     error, df = _standard_error(size, spread)
-    low, high = 0.0, error * (float(stats.t.ppf(0.5 + size.level / 2, df)) + 20)
+    low, high = 0.0, error * (float(stats.t.ppf(QUANTILE, df)) + 20)
     while high - low > 1e-6 + 1e-4 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if power(middle, size, spread) >= chance else (middle, high)
+        low, high = (low, middle) if power(middle, size, spread) >= CHANCE else (middle, high)
     return high
 
 
-def problems_for(difference: float, size: ExperimentSize, spread: DifferenceSpread, chance: float = 0.8) -> int | None:
-    """The fewest problems that find `difference` with `chance`; None where no number does, since seeds differ."""
-    return _fewest(lambda count: power(difference, replace(size, problems=count), spread) >= chance)
+def problems_for(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
+    """The fewest problems that find `difference` with a chance of `CHANCE`; None where seeds differ too much."""
+    return _fewest(lambda count: power(difference, replace(size, problems=count), spread) >= CHANCE)
 
 
-def seeds_for(difference: float, size: ExperimentSize, spread: DifferenceSpread, chance: float = 0.8) -> int | None:
+def seeds_for(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
     """The fewest seeds, as `problems_for`; None where no number does, since problems differ."""
-    return _fewest(lambda count: power(difference, replace(size, seeds=count), spread) >= chance)
+    return _fewest(lambda count: power(difference, replace(size, seeds=count), spread) >= CHANCE)
 
 
 def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float]:

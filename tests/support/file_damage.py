@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,10 +77,6 @@ def folder_instead(path: Path, other: Path, rng: np.random.Generator) -> None:
     path.mkdir()
     if rng.random() < 0.5:
         (path / "thumbs.db").write_bytes(b"x")
-
-
-def folder_lost(path: Path, other: Path, rng: np.random.Generator) -> None:
-    shutil.rmtree(path.parent)
 
 
 KINDS: tuple[Damage, ...] = (

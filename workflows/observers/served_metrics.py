@@ -1,7 +1,6 @@
 """Reads back what a node serves to Prometheus.
 
 points = served_points("10.0.0.1:8080")
-values_of(points, "ray_raypoly_calls", run="mine", stage="score")      # [3.0]
 """
 
 from __future__ import annotations
@@ -20,8 +19,3 @@ def served_points(place: str) -> Sequence[Sample]:
     with urllib.request.urlopen(f"http://{place}/metrics", timeout=_SECONDS) as answer:
         text = answer.read().decode()
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-
-
-def values_of(points: Sequence[Sample], name: str, **labels: str) -> list[float]:
-    """The values of the points of that name that have these labels."""
-    return [point.value for point in points if point.name == name and labels.items() <= point.labels.items()]

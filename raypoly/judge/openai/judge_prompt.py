@@ -283,7 +283,3 @@ def _key(texts: Sequence[str]) -> str:
     digits = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
     windows = (digits[at : at + size] for size in range(4, 64) for at in range(len(digits) - size + 1))
     return next(window for window in windows if not any(window in text for text in texts))
-
-
-PROMPT_VERSION = version_of(INSTRUCTIONS)
-"""The version of the built-in prompt."""

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from raypoly.problems.formats.long_integers import dumps
 from raypoly.problems.formats.python_source import parse_literal, prelude_without
-from raypoly.values import Comparison, Problem, TestSuite
+from raypoly.values import Problem, TestSuite
 
 ANSWER = "Answer with one Python code block.\n"
 READ_AND_PRINT = "Read the input from standard input and print the answer to standard output."
@@ -135,9 +135,9 @@ def stdin_description(description: str) -> str:
     return f"{description.strip()}\n\n{READ_AND_PRINT}" if description.strip() else ""
 
 
-def call_suite(cases: Iterable[tuple[list[Any], Any]], comparison: Comparison = "json") -> TestSuite:
+def call_suite(cases: Iterable[tuple[list[Any], Any]]) -> TestSuite:
     """Tests that call a function: (arguments, expected). Raises `ValueError` where there is none."""
-    return TestSuite("calls", _json_list({"args": args, "expected": expected} for args, expected in cases), comparison)
+    return TestSuite("calls", _json_list({"args": args, "expected": expected} for args, expected in cases), "json")
 
 
 def stdin_suite(cases: Iterable[tuple[str, str]], checker: str = "") -> TestSuite:

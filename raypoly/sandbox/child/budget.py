@@ -141,8 +141,8 @@ def _over(counters: Counters, which: int, count: int) -> None:
     _exit(0)
 
 
-def _step(counters: Counters, count: int = 1) -> None:
-    counters.steps += count
+def _step(counters: Counters) -> None:
+    counters.steps += 1
     if counters.steps > counters.limits[0]:
         _over(counters, 0, counters.steps)
 

@@ -12,8 +12,6 @@ from functools import lru_cache
 from raypoly.strategies.live_code.bindings import bound_here, nodes, parameters, reach, stores
 from raypoly.strategies.live_code.library_effects import PURE_NAMES, READ_ONLY_METHODS
 
-_LOOPING = ("comprehension", "filter", "for", "generator", "map", "recursion", "reduce", "while")
-"""Constructs that repeat work; a program with none of them is `closed_form`."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _CHANGES = frozenset({"append", "extend", "insert", "pop", "remove", "reverse", "sort", "add", "discard", "clear"})
 

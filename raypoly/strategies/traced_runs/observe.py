@@ -91,12 +91,7 @@ def _live_places(tree: ast.Module) -> set[Place]:
 
 
 def observe(
-    code: str,
-    prelude: str,
-    entry_point: str,
-    small_args: list[Any] | None,
-    large_args: list[Any] | None,
-    features: bool = True,
+    code: str, prelude: str, entry_point: str, small_args: list[Any] | None, large_args: list[Any] | None
 ) -> dict[str, Any]:
     """Evidence as plain data, for programs that are trusted: tests and `warm` call it.
 
@@ -104,7 +99,7 @@ def observe(
     mattered. `strategy` is one of the families, `direct` where none did the work, empty where the program did not run
     to an end on the large input. Raises `SyntaxError` where the code does not parse.
     """
-    evidence = read_source(code, entry_point, features)
+    evidence = read_source(code, entry_point, features=True)
     if small_args is None or large_args is None:
         return evidence | {"growth": {}, "strategy": ""}
     namespace: dict[str, Any] = {"__name__": "__candidate__", "__builtins__": builtins}

@@ -14,7 +14,7 @@ from raypoly.config import JudgeConfig
 from raypoly.errors import UsageError
 from raypoly.judge import build_judge
 from raypoly.judge.openai import OpenAIJudge, judge_prompt
-from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, PROMPT_VERSION, TEXT_INSTRUCTIONS
+from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, TEXT_INSTRUCTIONS, version_of
 from raypoly.values import Evidence, Problem, TestSuite, Verdict
 from tests.raypoly.judge.openai_groups import PROBLEM, TWO, group, ids, judge, program, rollout, same_partition
 from tests.support.faulty_server import Server, programs_of, running
@@ -26,7 +26,7 @@ def test_ids_count_from_one_by_first_occurrence_and_no_code_is_never_asked_about
     assert ids(labels) == [1, 0, 2, 1, 0, 0]
     assert labels.degenerate.tolist() == [False, True, False, False, True, True]
     assert labels.known
-    assert labels.judge == f"openai:marker@{PROMPT_VERSION}"
+    assert labels.judge == f"openai:marker@{version_of(INSTRUCTIONS)}"
     assert not any("can't" in text for text in programs_of(server.bodies[0]))
 
 
@@ -89,7 +89,7 @@ def test_answers_that_are_no_programs_are_grouped_as_texts(tmp_path: Path, tests
     assert sorted(programs_of(first)) == sorted({text.strip() for text in texts if text.strip()})
     assert programs_of(alone) == ["By pairs: strategy_1"]  # it may be no attempt at all, so it is asked about
     assert first["messages"][0]["content"] == TEXT_INSTRUCTIONS
-    assert labels.judge != f"openai:marker@{PROMPT_VERSION}"
+    assert labels.judge != f"openai:marker@{version_of(INSTRUCTIONS)}"
 
 
 def test_a_second_pass_in_any_order_by_another_process_asks_nothing(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import ray
+from prometheus_client.samples import Sample
 
 from raypoly import Run
 from raypoly.metrics.run_metrics import RUN_METRICS
@@ -27,7 +28,7 @@ from tests.support.finished_run import metrics_row
 from tests.support.local_driver import SMALL, LocalDriver, wait_for
 from tests.support.prometheus_server import prometheus
 from workflows.observers.ray_metrics import RayMetrics
-from workflows.observers.served_metrics import served_points, values_of
+from workflows.observers.served_metrics import served_points
 from workflows.startup.ray_cluster import local_ray
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,6 +64,11 @@ NOT_FED = {
     *("pause_seconds", "judge_usd", "decoded_tokens", "drafts"),
 }
 """Metrics to which the run below gives no number, or not before its pause has ended."""
+
+
+def values_of(points: Sequence[Sample], name: str, **labels: str) -> list[float]:
+    """The values of the points of that name that have these labels."""
+    return [point.value for point in points if point.name == name and labels.items() <= point.labels.items()]
 
 
 @pytest.fixture
