@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from raypoly.cli import main
 from raypoly.settings import load
 from raypoly.version import __version__
 from tests.support.faulty_server import Server, running
@@ -22,6 +24,7 @@ from tests.support.gold_rows import ROW, read_rows, write_rows
 from tests.support.long_run import write_long_run
 from tests.support.random_model import random_model
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).resolve().parents[2]
 TINY = str(ROOT / "configs" / "prepare" / "tiny.yaml")
 EXPERIMENT = str(ROOT / "configs" / "experiments" / "tiny.yaml")
@@ -41,6 +44,25 @@ def run(tmp_path: Path, *arguments: str, module: str = "raypoly.cli") -> subproc
         env=environment(tmp_path),
         cwd=tmp_path,
     )
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`run` in this process, which has imported what a process of its own spends most of its time on."""
+    monkeypatch.setenv("RAYPOLY_RUNS", environment(tmp_path)["RAYPOLY_RUNS"])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "broken", raising=False)  # another test's
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.chdir(tmp_path)
+
+    def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main(arguments)
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, int(str(left.value.code or 0)), said.out, said.err)
+
+    return ended
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -70,9 +92,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_a_users_mistake_is_one_sentence_exit_code_2_and_nothing_is_left(
-    tmp_path: Path, arguments: list[str], said: str
+    command: Command, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    ended = run(tmp_path, *arguments)
+    ended = command(*arguments)
     assert ended.returncode == 2
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -80,15 +102,15 @@ def test_a_users_mistake_is_one_sentence_exit_code_2_and_nothing_is_left(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_models_folder_given_as_a_run_is_told_apart(tmp_path: Path) -> None:
+def test_a_models_folder_given_as_a_run_is_told_apart(command: Command, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}')
-    ended = run(tmp_path, "evaluate", "--run", str(tmp_path / "model"))
+    ended = command("evaluate", "--run", str(tmp_path / "model"))
     assert ended.returncode == 2
     assert "model/config.json is a model's: its folder is no run. `raypoly evaluate --model` takes it." in ended.stderr
 
 
-def test_problems_that_cant_be_read_are_one_sentence_and_nothing_is_left(tmp_path: Path) -> None:
+def test_problems_that_cant_be_read_are_one_sentence_and_nothing_is_left(command: Command, tmp_path: Path) -> None:
     model = str(random_model(tmp_path / "model"))
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "odd.jsonl").write_text('{"a": 1}\n')
@@ -97,7 +119,7 @@ def test_problems_that_cant_be_read_are_one_sentence_and_nothing_is_left(tmp_pat
         ("empty.jsonl", "has no usable row: it is empty"),
         ("odd.jsonl", "has no usable row: row 1: "),
     ):
-        ended = run(tmp_path, "evaluate", "--model", model, "--problems", name)
+        ended = command("evaluate", "--model", model, "--problems", name)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert said in ended.stderr
         assert ended.stderr.count("\n") == 1
@@ -115,9 +137,11 @@ def test_problems_that_cant_be_read_are_one_sentence_and_nothing_is_left(tmp_pat
         ("run.dir=/proc/x", "run.dir=/proc/x can't be made: /proc keeps no files; give another run.dir or set"),
     ],
 )
-def test_a_mistake_is_said_once_with_its_cause_and_nothing_else(tmp_path: Path, override: str, said: str) -> None:
+def test_a_mistake_is_said_once_with_its_cause_and_nothing_else(
+    command: Command, tmp_path: Path, override: str, said: str
+) -> None:
     (tmp_path / "torn.py").write_text("import numpyy\n")
-    ended = run(tmp_path, "train", override)
+    ended = command("train", override)
     assert ended.returncode == 2
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr
@@ -154,12 +178,12 @@ FILES = ["--problems", "P.jsonl", "--programs", "C.jsonl"]
     ],
 )
 def test_a_mistake_in_what_is_to_be_scored_is_one_sentence_and_nothing_is_left(
-    tmp_path: Path, problems: str | None, programs: str | None, arguments: list[str], said: str
+    command: Command, tmp_path: Path, problems: str | None, programs: str | None, arguments: list[str], said: str
 ) -> None:
     for name, text in (("P.jsonl", problems), ("C.jsonl", programs)):
         if text is not None:
             (tmp_path / name).write_text(text + "\n")
-    ended = run(tmp_path, "score", *arguments)
+    ended = command("score", *arguments)
     assert ended.returncode == 2
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -185,11 +209,11 @@ def test_a_mistake_in_what_is_to_be_scored_is_one_sentence_and_nothing_is_left(
     ],
 )
 def test_a_mistake_in_what_is_to_be_judged_is_one_sentence_and_nothing_is_left(
-    tmp_path: Path, arguments: list[str], said: str
+    command: Command, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     write_rows(tmp_path / "G.jsonl", ROW)
     write_rows(tmp_path / "bad.jsonl", ROW, {"id": "b", "problem": "p", "labels": [1]})
-    ended = run(tmp_path, "judge", *arguments)
+    ended = command("judge", *arguments)
     assert ended.returncode == 2
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -197,17 +221,17 @@ def test_a_mistake_in_what_is_to_be_judged_is_one_sentence_and_nothing_is_left(
     assert {entry.name for entry in tmp_path.iterdir()} == {"G.jsonl", "bad.jsonl", "broken.py"}
 
 
-def test_judge_labels_a_file_and_audits_itself_by_one(tmp_path: Path) -> None:
+def test_judge_labels_a_file_and_audits_itself_by_one(command: Command, tmp_path: Path) -> None:
     write_rows(tmp_path / "G.jsonl", ROW)
-    labelled = run(tmp_path, "judge", "label", "G.jsonl", "--out", "L.jsonl")
+    labelled = command("judge", "label", "G.jsonl", "--out", "L.jsonl")
     assert labelled.returncode == 0, labelled.stderr
     assert "twice: 2 strategies of 4 programs" in labelled.stdout
     assert read_rows(tmp_path / "L.jsonl")[0]["labels"] == ROW["labels"]
     words = ["--gold", "G.jsonl", "--no-consistency", "--require", "ari=0.9", "f1=0.9"]
-    audited = run(tmp_path, "judge", "audit", *words)
+    audited = command("judge", "audit", *words)
     assert audited.returncode == 0, audited.stderr
     assert "adjusted Rand index" in audited.stdout
-    short = run(tmp_path, "judge", "audit", *words, "refused=-1")
+    short = command("judge", "audit", *words, "refused=-1")
     assert short.returncode == 1
     assert short.stderr.endswith("is not good enough: refused is 0.000, above -1.\n")
 
@@ -232,8 +256,8 @@ def test_control_c_does_not_wait_for_a_judge_that_hangs(tmp_path: Path) -> None:
     assert said == "Interrupted.\n"
 
 
-def test_a_dry_run_shows_config_prompt_and_plan_and_starts_nothing(tmp_path: Path) -> None:
-    ended = run(tmp_path, "--dry-run", "train.steps=7", module="raypoly.train")
+def test_a_dry_run_shows_config_prompt_and_plan_and_starts_nothing(command: Command, tmp_path: Path) -> None:
+    ended = command("train", "--dry-run", "train.steps=7")
     assert ended.returncode == 0, ended.stderr
     for word in (
         "set_size: 4",
@@ -246,14 +270,14 @@ def test_a_dry_run_shows_config_prompt_and_plan_and_starts_nothing(tmp_path: Pat
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_begins_with_the_plan_and_has_every_key_when_asked(tmp_path: Path) -> None:
-    short = run(tmp_path, "--dry-run", "train.steps=7", module="raypoly.train").stdout
+def test_a_dry_run_begins_with_the_plan_and_has_every_key_when_asked(command: Command, tmp_path: Path) -> None:
+    short = command("train", "--dry-run", "train.steps=7").stdout
     assert short.startswith("# plan\n")
     assert len(short.splitlines()) < 60
     keys = yaml.safe_load(short.partition("shows all\n")[2])
     assert keys["train"] == {"steps": 7}, "what is at its default is not among them"
     assert "at most 80" not in short
-    whole = run(tmp_path, "--dry-run", "--verbose", "train.steps=7", module="raypoly.train").stdout
+    whole = command("train", "--dry-run", "--verbose", "train.steps=7").stdout
     assert yaml.safe_load(whole.partition("# config: every key\n")[2]) == load(None, ["train.steps=7"]).model_dump(
         mode="json"
     )
@@ -307,25 +331,25 @@ def test_control_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     assert said == "Interrupted. The same command goes on from here.\n"
 
 
-def test_report_rebuilds_figure_and_page_from_the_runs_files(tmp_path: Path) -> None:
+def test_report_rebuilds_figure_and_page_from_the_runs_files(command: Command, tmp_path: Path) -> None:
     folder = write_finished_run(tmp_path / "runs" / "short")
     for named in (["--run", str(folder)], [str(folder)]):
-        ended = run(tmp_path, "report", *named)
+        ended = command("report", *named)
         assert ended.returncode == 0, ended.stderr
         assert f"report: {folder}/report.html" in ended.stdout
         assert (folder / "report.html").is_file()
         (folder / "report.html").unlink()
-    ended = run(tmp_path, "report", str(folder), "--out", "mine.html")
+    ended = command("report", str(folder), "--out", "mine.html")
     assert (ended.returncode, "--out is for several runs" in ended.stderr) == (2, True)
 
 
-def test_report_compares_several_runs_however_they_are_named(tmp_path: Path) -> None:
+def test_report_compares_several_runs_however_they_are_named(command: Command, tmp_path: Path) -> None:
     one, two = (str(write_long_run(tmp_path / name, name)) for name in ("grpo", "poly_epo"))
     for page, named in (
         ("comparison.html", ["--run", one, "--run", two]),
         ("mine.html", [one, two, "--out", "mine.html"]),
     ):
-        ended = run(tmp_path, "report", *named)
+        ended = command("report", *named)
         assert ended.returncode == 0, ended.stderr
         assert "In pass@1, poly_epo ends" in ended.stdout
         assert f"report: {tmp_path}/{page}" in ended.stdout
