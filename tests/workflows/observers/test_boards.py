@@ -20,6 +20,7 @@ def test_each_step_and_evaluation_is_shown_once_over_the_starts_of_a_run_and_no_
     wandb = {"WANDB_MODE": "offline", "WANDB_API_KEY": KEY, "WANDB_RUN_GROUP": "mine", **home}
     words = [*small_run, "run.tensorboard=true", "run.wandb_project=raypoly-tests"]
     words += ["evaluate.every=1", "evaluate.samples=8", "evaluate.validation_samples=2"]
+    words += ["problems.validation=2", "problems.test=2"]
     for steps in (1, 2):
         environment = {"RAY_ADDRESS": machines.address, **wandb}
         driver = LocalDriver(folder, [*words, f"train.steps={steps}"], environment)

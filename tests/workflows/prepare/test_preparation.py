@@ -30,6 +30,7 @@ from tests.support.preparation_rows import problem_row, write_rows
 from tests.support.ray_machines import Machines
 from tests.support.small_problems import SHARED
 from workflows.prepare import large_files, prepare
+from workflows.startup.ray_cluster import local_ray
 
 RIGHT = {
     "id": "doubled",
@@ -142,24 +143,23 @@ def test_large_files_are_read_by_tasks_to_the_same_end(
     assert b"appears a second time" in here["excluded.jsonl"]
 
 
-def test_blocks_that_were_read_leave_the_object_store(
-    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_rows(tmp_path / "rows.jsonl", [problem_row(f"p{number}", number) for number in range(24)])
+def test_blocks_that_were_read_leave_the_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a Ray of two CPUs, so that two blocks are submitted at a time."""
+    path = write_rows(tmp_path / "rows.jsonl", [problem_row(f"p{number}", number) for number in range(12)])
     monkeypatch.setattr(large_files, "BLOCK", 1)
     monkeypatch.setattr(large_files, "AHEAD", 1)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     gc.collect()
     gc.disable()  # by itself it comes late, and by chance
-    ray.init(machines.address, log_to_driver=False)
     try:
-        worker: Any = ray.worker.global_worker
-        read = large_files.read_by_tasks(SourceFile("mine", (path,), None, ""), SourceConfig(path=str(path)))
-        held = [len(worker.core_worker.get_all_reference_counts()) for _ in read]
+        with local_ray(num_cpus=2, include_dashboard=False, log_to_driver=False):
+            worker: Any = ray.worker.global_worker
+            read = large_files.read_by_tasks(SourceFile("mine", (path,), None, ""), SourceConfig(path=str(path)))
+            held = [len(worker.core_worker.get_all_reference_counts()) for _ in read]
     finally:
         gc.enable()
-        ray.shutdown()
-    assert len(held) == 24
-    assert 0 < min(held[18:]) <= max(held[:6]), "what is in flight differs by a few from block to block"
+    assert len(held) == 12
+    assert 0 < min(held[8:]) <= max(held[:4]), "what is in flight differs by a few from block to block"
 
 
 def test_killed_preparation_goes_on_and_ends_with_the_same_bytes(

@@ -116,6 +116,7 @@ async def parts_in(folder: Path, keys: Sequence[str]) -> int:
     return sum("brevity" in group.parts for group in groups)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("module")
 def test_a_real_run_that_is_killed_ends_with_the_same_weights_and_computes_each_part_once(
     machines: Machines, small_run: list[str], tmp_path: Path

@@ -99,14 +99,14 @@ def test_a_run_goes_past_a_problem_whose_tests_crash_the_checker_and_counts_it_o
     machines: Machines, small_run: list[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.jsonl"
-    sound = [row_of(problem) for problem in build_problem_set(ProblemsConfig()).splits["train"][:28]]
+    sound = [row_of(problem) for problem in build_problem_set(ProblemsConfig()).splits["train"][:16]]
     config = ProblemsConfig(source="jsonl", path=str(file), validation=4, test=4)
     file.write_text("".join(f"{json.dumps(row)}\n" for row in sound))
     broken = load_jsonl(config).splits["train"][0].id
     rows = [row | {"tests": {"kind": "check", "source": CRASHING}} if row["id"] == broken else row for row in sound]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
-    epoch = ["train.steps=5", "problems.validation=4", "problems.test=4", "train.checkpoint_every=100"]
+    epoch = ["train.steps=2", "problems.validation=4", "problems.test=4", "train.checkpoint_every=100"]
     overrides = [*small_run, *epoch, "problems.source=jsonl", f"problems.path={file}"]
     run = LocalDriver(tmp_path / "run", overrides, {"RAY_ADDRESS": machines.address})
     run.start()
@@ -117,7 +117,7 @@ def test_a_run_goes_past_a_problem_whose_tests_crash_the_checker_and_counts_it_o
     assert "The checker of this problem died." in run.log().partition(told)[2]
     assert [row["set_aside"] for row in run.rows()].count(1) == 1
 
-    table = next(t for t in map(Run(run.folder).rollouts, range(5)) if broken in t.column("problem_id").to_pylist())
+    table = next(t for t in map(Run(run.folder).rollouts, range(2)) if broken in t.column("problem_id").to_pylist())
     of_it = [row for row in table.to_pylist() if row["problem_id"] == broken]
     assert {row["status"] for row in of_it} == {"infra"}
     assert all(row["reward"] is None or np.isnan(row["reward"]) for row in of_it), "unknown is never a number"
