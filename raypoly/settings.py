@@ -33,8 +33,19 @@ Sections = dict[str, dict[str, Any]]
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 with three changes: 1e-3 is a number, `on` and `off` are words (pydantic turns them into booleans
-    where a key is one), and a day such as 2025-02-01 is text."""
+    """YAML 1.1 with four changes: 1e-3 is a number, `on` and `off` are words (pydantic turns them into booleans
+    where a key is one), a day such as 2025-02-01 is text, and a key that is there twice is an error."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            own = node.start_mark.index <= key.start_mark.index < node.end_mark.index  # not merged from elsewhere
+            if isinstance(key, yaml.ScalarNode) and own:
+                if key.value in seen:
+                    said = f"the key {key.value} is there a second time"
+                    raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 _Loader.add_implicit_resolver(
@@ -148,9 +159,11 @@ def _read(file: Path) -> Sections:
             f"The config file {file} must hold sections such as `train:`, not a {type(sections).__name__}."
         )
     for section, content in sections.items():
-        if section in Config.model_fields and content is not None and not isinstance(content, dict):
+        if content is not None and not isinstance(content, dict):
+            if section not in Config.model_fields:
+                raise UsageError(_unknown(str(section), f"in {file}"))
             raise UsageError(f"{section}={content!r} in {file} must be a section of keys, not a value.")
-    return {section: dict(content) if content else {} for section, content in sections.items()}
+    return {str(section): dict(content) if content else {} for section, content in sections.items()}
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -255,9 +268,14 @@ def _origin(name: str, file: Path, given: set[str]) -> str:
 
 
 def _unknown(name: str, origin: str) -> str:
-    """The sentence for an unknown key, with the nearest known one."""
+    """The sentence for an unknown key or section, with the nearest known one."""
     known = [key.name for key in config_keys()]
+    if name in Config.model_fields:
+        example = next(key for key in known if key.startswith(f"{name}."))
+        return f"{name} ({origin}) is a section of keys: name one of them, such as {example}."
     same_last = [key for key in known if key.partition(".")[2] == name.rpartition(".")[2]]
+    if not same_last and "." not in name and (section := get_close_matches(name, Config.model_fields, n=1)):
+        return f"There is no section {name} ({origin}); did you mean {section[0]}?"
     near = get_close_matches(name, same_last, n=1, cutoff=0.75) or same_last
     near = near or get_close_matches(name, known, n=1) or _nearest_last(name, known)
     if near:

@@ -73,6 +73,7 @@ def test_off_is_a_word_where_a_key_takes_words_and_false_where_it_takes_that(tmp
         ("trian.rollouts=3", "train.rollouts"),
         ("steps=3", "warm_start.steps or train.steps"),
         ("judge.nme=http", "judge.name"),
+        ("trian=3", "train"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) -> None:
@@ -92,6 +93,7 @@ def test_an_unknown_key_in_a_file_names_the_file(tmp_path: Path) -> None:
         ("train.steps=yes", "train.steps=True (on the command line) should be a whole number, at least 0."),
         ("train.lr=0", "train.lr=0 (on the command line) should be a number, above 0."),
         ("judge.when=never", "judge.when=never (on the command line) should be `needed` or `sampled` or `always`."),
+        ("train=3", "train (on the command line) is a section of keys: name one of them, such as train.seed."),
         ("train.steps", "'train.steps' is not an override: write section.key=value, such as train.steps=20."),
     ],
 )
@@ -105,6 +107,11 @@ def test_a_wrong_value_is_one_sentence_with_key_value_and_what_is_expected(overr
         ("train: [1, 2", "is not YAML: "),
         ("- train", "must hold sections"),
         ("train: 3", "train=3"),
+        ("steps: 3", "There is no key steps"),
+        ("1: 2", "There is no key 1"),
+        ("trian: {steps: 3}", "There is no section trian"),
+        ("train: {steps: 3, lr: .inf}", "train.lr=inf"),
+        ("train:\n  steps: 3\njudge: {}\ntrain:\n  lr: 1.0\n", "the key train is there a second time at line 4"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path: Path, content: str, said: str) -> None:
