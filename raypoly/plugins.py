@@ -22,7 +22,7 @@ def load_plugin(name: str, known: Mapping[str, str], key: str) -> Any:
     """
     target = known.get(name, name)
     module_name, colon, attribute = target.partition(":")
-    if not colon:
+    if not (module_name and colon and attribute):
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         choice = f"Known: {', '.join(sorted(known))}, or one" if known else "Give one"

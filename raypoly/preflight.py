@@ -171,8 +171,13 @@ def _reads_evidence(judge: JudgeConfig) -> bool:
 def _problems(config: Config) -> None:
     source, path = config.problems.source, config.problems.path
     own = {f"problems.{name}": getattr(config.problems, name) for name in ("validation_path", "test_path")}
-    if source in ("puzzles", "tasks") and (given := [name for name, place in own.items() if place is not None]):
-        raise UsageError(f"{given[0]} goes with problems.source=jsonl, verl or prepared: {source} are made, not read.")
+    if source in ("puzzles", "tasks"):
+        read = {"problems.path": path, **own, "problems.exclude": config.problems.exclude}
+        if given := [f"{name}={place}" for name, place in read.items() if place is not None]:
+            raise UsageError(
+                f"{given[0]} would be ignored, since {source} are made, not read: set problems.source=jsonl (or hub, "
+                "verl, prepared), or drop it."
+            )
     if source == "hub":
         if given := [name for name, place in own.items() if place is not None]:
             raise UsageError(
@@ -271,7 +276,7 @@ def _lengths(config: Config) -> None:
     if config.train.token_budget < longest:
         raise UsageError(
             f"train.token_budget={config.train.token_budget} is less than one longest sequence "
-            f"(generator.max_prompt_tokens + generator.max_tokens = {longest})."
+            f"(generator.max_prompt_tokens + generator.max_tokens = {longest}): raise it, or lower one of the two."
         )
 
 
