@@ -12,6 +12,7 @@ none. Requests go out from threads of this process, which alone holds the key.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -54,7 +55,12 @@ class ModelEndpoint:
         """`plain`: prompts are texts to be continued, not messages. Raises `UsageError` for a bad address or key."""
         self._config, self._plain = config, plain
         judge, url = config.judge_of_a_run, config.endpoint.url or ""
-        if not url.startswith(("http://", "https://")):
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            raise UsageError(
+                "--endpoint has a name or a password in its address, which messages would show: take it out, and name "
+                "the environment variable that holds the key by endpoint.api_key_env."
+            )
+        if not re.match(r"https?://[^/\s]", url):
             raise UsageError(f"--endpoint {url} is no http(s) address.")
         key = read_first_key(judge, "endpoint.api_key_env")
         ledger, counts = BudgetLedger(), JudgeCounters()

@@ -88,6 +88,8 @@ async def _ask(config: ModelEvaluationConfig, console: Console) -> _Asked:
     roomy = config if config.endpoint.url is not None else await asyncio.to_thread(with_room, config, problems)
     if config.endpoint.url is not None and not folder.is_begun:
         endpoint = ModelEndpoint(config, is_plain(template), partial(_note, console))
+        where = f"{config.endpoint.name} at {config.endpoint.url}"
+        _note(console, f"Asking {where} for a first answer (endpoint.timeout={config.endpoint.timeout:g} s) ...")
         try:
             await endpoint.check()
         finally:
