@@ -109,4 +109,4 @@ def parse_line(line: bytes) -> Any:
     except UnicodeDecodeError:
         return ValueError("not UTF-8")
     except ValueError as error:
-        return ValueError(f"not JSON: {error}")
+        return ValueError(f"not JSON, and each line has to be one object: {error}")
