@@ -23,7 +23,7 @@ def resumable(default: Any, *, description: str, **rules: Any) -> Any:
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class RunConfig(Section):
@@ -188,8 +188,9 @@ class ProblemsConfig(Section):
     )
     over_long: Literal["refuse", "drop", "cut"] = Field(
         "refuse",
-        description="What to do with a prompt above generator.max_prompt_tokens: stop the run (`refuse`), leave its "
-        "problem out (`drop`), or take words from the middle of its statement (`cut`).",
+        description="What to do with a prompt above generator.max_prompt_tokens: refuse the run before "
+        "it starts (`refuse`; where the tokenizer is not here yet, when the prompt is met), leave its problem out "
+        "(`drop`), or take words from the middle of its statement (`cut`).",
     )
     order: Literal["epochs", "pass_rate"] = Field(
         "epochs",

@@ -86,12 +86,11 @@ class GgufModel:
 
     def tokenizer(self) -> Any:
         """Its tokenizer, with the chat template if the file has one. Raises `UsageError`."""
-        from transformers import AutoTokenizer  # takes seconds to import
-
         if self._cached is not None:
+            from transformers import AutoTokenizer  # takes seconds to import
+
             return AutoTokenizer.from_pretrained(self._cached)
-        with self.alone() as folder, self.readable("the tokenizer"):
-            return AutoTokenizer.from_pretrained(folder, gguf_file=_LINK)
+        return _read_tokenizer(self, self.sha256)
 
     def folder(self, say: Callable[[str], None] = print) -> Path:
         """The cached folder. If there is none, another process makes it, whose memory is free again afterwards.
@@ -176,6 +175,14 @@ def _read_config(model: GgufModel, sha256: str) -> dict[str, Any]:
     with model.alone() as folder, model.readable("the config"):
         values: dict[str, Any] = AutoConfig.from_pretrained(folder, gguf_file=_LINK).to_dict()
         return values
+
+
+@cache
+def _read_tokenizer(model: GgufModel, sha256: str) -> Any:
+    from transformers import AutoTokenizer
+
+    with model.alone() as folder, model.readable("the tokenizer"):
+        return AutoTokenizer.from_pretrained(folder, gguf_file=_LINK)
 
 
 def _run_apart(model: GgufModel, folder: Path) -> None:

@@ -26,6 +26,7 @@ from raypoly.planning.row_layout import describe_layout, row_layout
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
 from raypoly.problems import ProblemSet
 from raypoly.problems.problem_set import describe_splits
+from raypoly.problems.readable_prompts import require_readable
 from raypoly.problems.without_tests import require_tests
 from raypoly.programs.run_programs import fit_problems
 from raypoly.reports.tables import ReportTable, duration
@@ -43,8 +44,10 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     run can't fit.
     """
     device = choose_device(gpu, this_machine(directory.path).memory)
-    source = fit_problems(problems.build_problem_set(config.problems), config)
+    read = problems.build_problem_set(config.problems)
+    source = fit_problems(read, config)
     require_tests(source, config)
+    require_readable(read, source, config, directory.resumes)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
     print("\n" + describe_config(config, source, verbose), flush=True)

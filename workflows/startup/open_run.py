@@ -30,6 +30,7 @@ from raypoly.preflight import refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
 from raypoly.problems.problem_set import describe_splits
+from raypoly.problems.readable_prompts import require_readable
 from raypoly.problems.without_tests import require_tests
 from raypoly.programs.planned_prompts import first_prompts
 from raypoly.programs.run_programs import check_first_asks, fit_problems, is_sampled
@@ -148,6 +149,7 @@ async def open_run(
         problem_set = await asyncio.to_thread(fit_problems, source, config)
         check_first_asks(problem_set, config)
         require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
+        await asyncio.to_thread(require_readable, source, problem_set, config, directory.resumes)
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)
         progress.note(f"Joining Ray at {os.environ['RAY_ADDRESS']} ..." if joins_cluster() else "Starting Ray ...")

@@ -13,6 +13,7 @@ from raypoly.errors import UsageError
 from raypoly.experiments.experiment_config import load_experiment
 from raypoly.planning.gpus import Device, DeviceLayout, find_board, layout_of
 from raypoly.settings import CONFIGS, load
+from tests.support.random_model import random_model
 from tests.support.verl_files import gsm8k_row, write_parquet
 
 GPU_CONFIGS = ("leetcode_h200", "poly_epo_4xh200")
@@ -169,6 +170,20 @@ def test_problems_without_the_tests_that_a_run_needs_are_refused(
     words = ["problems.source=verl", f"problems.path={path}", "problems.chat_template=plain"]
     assert dry_run(*words, "problems.validation=1", "problems.test=1") == 2
     assert "2 of 2 training problems have no tests to run" in capsys.readouterr().err
+
+
+def test_rows_of_ones_own_need_a_model_that_can_read_them(
+    tmp_path: Path, problems: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["problems.source=jsonl", f"problems.path={problems}"]
+    assert dry_run(*words) == 2
+    assert "the tiny model that is trained then reads puzzles alone: problem 'p" in capsys.readouterr().err
+    words += [f"model.path={random_model(tmp_path / 'model')}", "generator.max_prompt_tokens=5"]
+    assert dry_run(*words) == 2
+    said = capsys.readouterr().err
+    assert "160 of 160 prompts have more than generator.max_prompt_tokens=5 tokens; the longest, of p" in said
+    assert not (tmp_path / "runs").exists()
+    assert dry_run(*words, "problems.over_long=drop") == 0
 
 
 @pytest.mark.parametrize(
