@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from raypoly.statistics.intervals import ConfidenceInterval, SampledMean, sampled_mean
+from raypoly.statistics.intervals import ConfidenceInterval, SampledMean, sampled_mean, with_floor
 from raypoly.statistics.signs_test import signs_test
 from raypoly.values import Float64
 
@@ -84,26 +84,24 @@ class PairedDifferences:
         Where seeds have problems of their own, all problems of all seeds count, each for its seed.
         """
         found = self.sampled
-        values = self._by_problem
-        floored = _with_floor(found, values)
-        p_value = _t_test(floored)
+        p_value = _t_test(found)
         if permutations:
+            values = self._by_problem
             p_value = signs_test(values, strata=self._strata_by_problem, permutations=permutations).p_value
-        return TestedDifference(floored.t_interval(), p_value, found.df)
+        return TestedDifference(found.t_interval(), p_value, found.df)
 
     def over_both(self) -> TestedDifference | None:
-        """For other seeds and other problems. None for one seed, which says nothing of others."""
-        seeds = len(self.by_seed)
-        if seeds < 2:
+        """For other seeds and other problems. None for one seed, and for one problem that all seeds have: one says
+        nothing of others."""
+        seeds, problems = len(self.by_seed), self.sampled
+        if seeds < 2 or (self.crossed and not problems.df):
             return None
         between_seeds = float(np.var(self.seed_means, ddof=1)) / seeds
         if self.crossed:
-            problems = _with_floor(self.sampled, self._by_problem)
             variance = between_seeds + problems.variance
-            parts = between_seeds**2 / (seeds - 1) + (problems.variance**2 / problems.df if problems.df else 0.0)
-            df = variance**2 / parts if parts else float(seeds - 1)
-        else:  # the seeds' own problems are already in the seeds' spread
-            variance, df = between_seeds, float(seeds - 1)
+            df = variance**2 / (between_seeds**2 / (seeds - 1) + problems.variance**2 / problems.df)
+        else:  # the seeds' own problems are already in the seeds' spread, but for what nearly equal ones hide
+            variance, df = between_seeds + problems.variance - self._sampled.variance, float(seeds - 1)
         found = SampledMean(self.mean, variance, seeds, df)
         return TestedDifference(found.t_interval(), _t_test(found), df)
 
@@ -128,6 +126,10 @@ class PairedDifferences:
     @property
     def sampled(self) -> SampledMean:
         """The mean with the variance over problems, within their strata: seeds are fixed."""
+        return with_floor(self._sampled, self._by_problem, self._strata_by_problem)
+
+    @property
+    def _sampled(self) -> SampledMean:
         if self.crossed:
             return sampled_mean(self._by_problem, strata=self._strata_by_problem)
         parts = [
@@ -136,14 +138,6 @@ class PairedDifferences:
         ]
         variance = math.fsum(part.variance for part in parts) / len(parts) ** 2
         return SampledMean(self.mean, variance, sum(p.units for p in parts), sum(p.df for p in parts))
-
-
-def _with_floor(found: SampledMean, values: Float64) -> SampledMean:
-    """Where fewer than ten problems differ, their variance is hardly known: it gets what half a problem more that
-    gained 1 and half a one that lost 1 would add (Agresti & Min 2005 add such pairs)."""
-    unseen = 1.0 / (values.size + 1) ** 2
-    few = float(np.count_nonzero(np.abs(values) > 1e-12))
-    return SampledMean(found.mean, found.variance + (unseen if few < 10 else 0.0), found.units, found.df)
 
 
 def _t_test(found: SampledMean) -> float:

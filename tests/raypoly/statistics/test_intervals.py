@@ -20,6 +20,13 @@ def test_a_mean_s_interval_is_student_s() -> None:
     assert not found.excludes(3.0)
 
 
+def test_values_that_are_all_alike_are_no_certainty() -> None:
+    """No problem of 12 is solved: others may be."""
+    for value in (0.0, 1.0):
+        found = mean_interval([value] * 12)
+        assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, 11) / 13)
+
+
 def test_one_value_says_nothing_of_others() -> None:
     assert (mean_interval([2.0]).low, mean_interval([2.0]).high) == (-math.inf, math.inf)
     assert (share_interval([0.4]).low, share_interval([0.4]).high) == (0.0, 1.0)

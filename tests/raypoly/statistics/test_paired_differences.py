@@ -102,6 +102,35 @@ def test_problems_that_never_differ_show_no_difference_and_no_certainty() -> Non
     assert tested.interval.low < 0 < tested.interval.high
 
 
+def test_the_same_difference_at_each_problem_is_no_certainty() -> None:
+    found = PairedDifferences.of([[1.0] * 12] * 2, [[0.0] * 12] * 2)
+    for each in (found.over_problems(), found.over_both()):
+        assert each is not None
+        assert each.interval.low < 0.9
+        assert each.p_value > 0
+
+
+def test_the_same_difference_at_each_problem_of_a_part_is_no_certainty() -> None:
+    """One arm solves what the other does, and one budget more: another problem of a budget may differ."""
+    strata = [["flat"] * 20 + ["time"] * 20] * 2
+    found = PairedDifferences.of([[1.0] * 40] * 2, [[1.0] * 20 + [0.0] * 20] * 2, strata=strata)
+    for each in (found.over_problems(), found.over_both()):
+        assert each is not None
+        assert each.interval.low < 0.5 - 2 / 41
+        assert each.p_value > 0
+
+
+def test_seeds_that_agree_on_problems_of_their_own_say_no_more_of_others_than_of_themselves() -> None:
+    found = PairedDifferences.of([[1.0] * 64] * 3, [[1.0] * 64] * 3, crossed=False)
+    these, all_seeds = found.over_problems(), found.over_both()
+    assert all_seeds is not None
+    assert 0 < these.interval.high < all_seeds.interval.high < 0.05
+
+
+def test_one_problem_says_nothing_of_others_however_many_seeds_have_it() -> None:
+    assert PairedDifferences.of([[0.5]] * 3, [[0.1]] * 3).over_both() is None
+
+
 def test_few_differences_are_tested_against_every_pattern_of_signs() -> None:
     changes = np.array([0.5, -0.3, 0.1, 0.0, 0.45])
     kept = changes[changes != 0]
