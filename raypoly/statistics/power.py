@@ -38,13 +38,17 @@ class DifferenceSpread:
 
     @classmethod
     def of(cls, found: PairedDifferences) -> DifferenceSpread:
-        """From a pilot, by the mean squares of its two-way layout, none below 0. With one seed, or problems of its own
-        in each, what seeds and the rest add can't be told from what problems add: seeds get `TYPICAL`'s."""
-        over_problems = found.sampled.variance * found.sampled.units
-        if not found.crossed or len(found.by_seed) < 2:
+        """From a pilot, by the mean squares of its layout, none below 0. One seed does not tell how seeds spread: they
+        get `TYPICAL`'s. With one seed, or problems of its own in each, what the rest adds can't be told from what
+        problems add: it counts as theirs."""
+        over_problems, seeds = found.sampled.variance * found.sampled.units, len(found.by_seed)
+        if seeds < 2:
             return replace(TYPICAL, problems=math.sqrt(over_problems), rest=0.0)
+        if not found.crossed:
+            between = float(np.var(found.seed_means, ddof=1)) - over_problems * seeds / found.sampled.units
+            return cls(math.sqrt(over_problems), math.sqrt(max(between, 0)), 0.0)
         table = np.stack(found.by_seed)
-        seeds, problems = table.shape
+        problems = table.shape[1]
         of_seed, of_problem = table.mean(1, keepdims=True), table.mean(0, keepdims=True)
         rest = float(np.sum((table - of_seed - of_problem + table.mean()) ** 2)) / max(1, (seeds - 1) * (problems - 1))
         between_seeds = float(np.var(of_seed, ddof=1)) - rest / problems
@@ -58,10 +62,13 @@ TYPICAL = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.1)
 
 @dataclass(frozen=True)
 class ExperimentSize:
-    """Two arms, each run once with each seed, measured on the same problems."""
+    """Two arms, each run once with each seed, the two of a seed measured on the same problems."""
 
     problems: int
+    """Of each seed."""
     seeds: int
+    crossed: bool = True
+    """Whether all seeds have the same problems; else each has so many of its own."""
 
 
 def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> float:
@@ -104,6 +111,8 @@ def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[flo
     if size.seeds == 1 or size.problems == 1:
         return math.sqrt(of_problems), max(1, size.problems - 1)
     of_seeds = spread.seeds**2 / size.seeds + rest
+    if not size.crossed:
+        return math.sqrt(spread.problems**2 / size.problems / size.seeds + of_seeds), size.seeds - 1
     variance = of_problems + of_seeds
     if variance == 0:
         return 0.0, float(size.problems - 1)

@@ -87,6 +87,11 @@ def power_cells() -> Iterator[Cell]:
             yield Cell(
                 f"finds by parts {name}", _finds(difference, problems, seeds, spread, PART_DIFFERENCES), low, high
             )
+    for seeds, spread in ((3, 0.02), (5, 0.06)):
+        size, varied = ExperimentSize(64, seeds, crossed=False), DifferenceSpread(OVER_PROBLEMS, spread, 0.0)
+        said = power(0.1, size, varied)
+        name = f"finds 0.1, own problems, 64, {seeds} seeds, spread {spread:g} (said {said:.2f})"
+        yield Cell(name, _finds_own(seeds, spread), max(0, said - 0.03), min(1, said + 0.03))
 
 
 def _differences(
@@ -140,12 +145,17 @@ def _paired_binary(share: float, problems: int) -> Draw:
     return draw
 
 
-def _own(seeds: int, spread: float) -> Draw:
-    def draw(rng: np.random.Generator) -> bool:
-        rows = [rng.normal(0.1, OVER_PROBLEMS, 64) + rng.normal(0, spread) for _ in range(seeds)]
-        return holds(_tested(PairedDifferences(tuple(rows), crossed=False)).interval, 0.1)
+def _own_differences(rng: np.random.Generator, seeds: int, spread: float) -> TestedDifference:
+    rows = [rng.normal(0.1, OVER_PROBLEMS, 64) + rng.normal(0, spread) for _ in range(seeds)]
+    return _tested(PairedDifferences(tuple(rows), crossed=False))
 
-    return draw
+
+def _own(seeds: int, spread: float) -> Draw:
+    return lambda rng: holds(_own_differences(rng, seeds, spread).interval, 0.1)
+
+
+def _finds_own(seeds: int, spread: float) -> Draw:
+    return lambda rng: _own_differences(rng, seeds, spread).interval.excludes(0.0)
 
 
 def _rejects_both(seeds: int, spread: float) -> Draw:

@@ -55,6 +55,22 @@ def test_a_pilot_s_spread_is_told_apart() -> None:
     assert one.seeds == TYPICAL.seeds
 
 
+def test_seeds_with_problems_of_their_own_find_what_their_t_test_finds() -> None:
+    """Cohen's table for a t test: 80 % at n = 10 with d = 1.0."""
+    spread = DifferenceSpread(problems=0.3, seeds=0.04, rest=0.0)
+    of_a_seed = math.hypot(0.3 / 8, 0.04)
+    found = smallest_difference(ExperimentSize(64, 10, crossed=False), spread)
+    assert found == pytest.approx(1.0 * of_a_seed, rel=0.01)
+
+
+def test_a_pilot_of_own_problems_tells_seeds_from_problems() -> None:
+    rng = np.random.default_rng(0)
+    rows = tuple(rng.normal(rng.normal(0, 0.2), 0.3, 1_000) for _ in range(60))
+    found = DifferenceSpread.of(PairedDifferences(rows, crossed=False))
+    assert found.problems == pytest.approx(0.3, rel=0.05)
+    assert found.seeds == pytest.approx(0.2, rel=0.25)
+
+
 def test_a_pilot_s_spread_is_that_within_its_strata() -> None:
     """Problems are drawn in fixed shares of each, so how far the strata lie apart does not blur a difference."""
     rng = np.random.default_rng(0)
