@@ -142,9 +142,10 @@ def why_unlike(one: RunResult, other: RunResult) -> str | None:
             return f"they {what}"
     if None not in weights or one.begins_with != other.begins_with:  # stages differ before: that is their point
         return None
-    if one.before and other.before and one.before != other.before:
-        return "they did not measure the same before training, and have no digests"
-    return None
+    mine, theirs = ({key: value for key, value in each.before.items() if value is not None} for each in (one, other))
+    if not mine or not theirs:
+        return "nothing says what they began with: they have no digests, and measured nothing before training"
+    return None if mine == theirs else "they did not measure the same before training, and have no digests"
 
 
 def _different_keys(start: str, other: str) -> list[str]:

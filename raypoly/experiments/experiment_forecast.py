@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from raypoly.config import Config
+from raypoly.errors import UsageError
 from raypoly.experiments.experiment_power import planned_problems, power_lines
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.free_resources import this_machine
@@ -30,7 +31,10 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None) -> Iterator[str]
     rows = [*(cost.row(arm) for arm, cost in costs.items()), _total(costs)]
     yield "\n".join(ReportTable(("arm", "runs", "GPU-hours a run", "judge, a run"), rows).columns(23, 19))
     yield f"Time is a first guess for {device.name}: for responses of half, and of all, of generator.max_tokens.\n"
-    yield from power_lines(runs, None)
+    try:
+        yield from power_lines(runs, None)
+    except UsageError as error:  # what it costs is known all the same
+        yield str(error)
 
 
 class _ArmCost:

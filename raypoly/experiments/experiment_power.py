@@ -36,14 +36,14 @@ def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
     first measure; from its start, where there is one arm."""
     own = [each for each in measured if each.reference != BEFORE] or list(measured)
     first = [each for each in own if each.measure == own[0].measure]
-    sizes = [
-        (ExperimentSize(_problems(each), len(each.paired.by_seed)), DifferenceSpread.of(each.paired)) for each in first
-    ]
+    sizes = [(_size_of(each), DifferenceSpread.of(each.paired)) for each in first]
+    if all(size.problems == 1 for size, _ in sizes):
+        return "One problem does not show how differences spread, so what such an experiment finds is not known."
     size, spread = max(sizes, key=lambda it: smallest_difference(*it))
     least = smallest_difference(size, spread)
     return (
         f"An experiment of {_sized(size)} whose differences spread as these finds one of {least:.2f} in "
-        f"pass@{first[0].measure} in 80 % of cases, and smaller ones less often."
+        f"{_named(first[0].measure)} in 80 % of cases, and smaller ones less often."
     )
 
 
@@ -53,7 +53,7 @@ def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]
 
     Raises `UsageError` where the pilot can't be read or has no pairs.
     """
-    spreads = {"any share": TYPICAL} if pilot is None else _spreads(pilot)
+    spreads, seeds = ({"any share": TYPICAL}, 0) if pilot is None else _spreads(pilot)
     size = planned_size(runs)
     samples = runs[0].config.evaluate.samples
     yield f"{_sized(size)}, {samples} samples a problem; 95 % intervals, found in 80 % of cases."
@@ -64,6 +64,8 @@ def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]
             f"Assumed: differences spread by {TYPICAL.problems:g} over problems, {TYPICAL.seeds:g} over seeds, "
             f"{TYPICAL.rest:g} over both.\n`--pilot results.json` takes them from an experiment of two arms or more."
         )
+    if seeds == 1 and size.seeds > 1:
+        yield f"The pilot has pairs of one seed. Assumed: differences spread by {TYPICAL.seeds:g} over seeds."
 
 
 def planned_power(runs: Sequence[PlannedRun]) -> str:
@@ -77,14 +79,28 @@ def planned_power(runs: Sequence[PlannedRun]) -> str:
 
 
 def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
-    """Of the first arm's difference from the next: their common seeds, and the test problems. Raises
-    `UsageError` where there are none."""
-    arms = list(dict.fromkeys(run.arm for run in runs if run.kind not in ("audit", "gate")))
-    seeds = [{run.seed for run in runs if run.arm == arm} for arm in arms[:2]]
+    """Of the first arm's difference from the next: their common seeds, and the test problems. Raises `UsageError`
+    where there are none."""
+    arms = list(dict.fromkeys(run.arm for run in runs if run.kind not in ("audit", "gate")))[:2]
+    of_arms = [[run for run in runs if run.arm == arm] for arm in arms]
+    seeds = set.intersection(*({run.seed for run in each} for each in of_arms)) if of_arms else set()
+    if not seeds:
+        raise UsageError(f"No difference can be measured: {' and '.join(arms) or 'these runs'} have no seed in common.")
     tested = planned_problems(runs[0].config)[0].get("test", 0)
     if not tested:
         raise UsageError("These runs have no test problems (problems.test), so no difference can be measured.")
-    return ExperimentSize(tested, max(1, len(set.intersection(*seeds))))
+    return ExperimentSize(tested, len(seeds), _same_problems([run.config for run in of_arms[0] if run.seed in seeds]))
+
+
+def _same_problems(configs: Sequence[Config]) -> bool:
+    """Whether all are tested on the same problems; where these can't be read yet, by their keys."""
+    if all(config.problems == configs[0].problems for config in configs):
+        return True
+    try:
+        one, other = (problems.build_problem_set(config.problems).splits.get("test", ()) for config in configs[:2])
+    except UsageError:
+        return False
+    return {problem.id for problem in one} == {problem.id for problem in other}
 
 
 def planned_problems(config: Config) -> tuple[dict[str, int], list[str]]:
@@ -106,7 +122,8 @@ def _rows(name: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator
         yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", ", ".join(needed) or "more of both"
 
 
-def _spreads(pilot: Path) -> dict[str, DifferenceSpread]:
+def _spreads(pilot: Path) -> tuple[dict[str, DifferenceSpread], int]:
+    """By the measures' names, and the fewest seeds behind one."""
     measured = [
         each
         for comparison in compare_arms(read_results(pilot, "--pilot"))
@@ -117,16 +134,23 @@ def _spreads(pilot: Path) -> dict[str, DifferenceSpread]:
     for measure in dict.fromkeys(each.measure for each in measured):
         spreads = [DifferenceSpread.of(each.paired) for each in measured if each.measure == measure]
         if spreads:
-            name = "strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
-            found[name] = max(spreads, key=lambda spread: spread.problems**2 + spread.rest**2)
+            found[_named(measure)] = max(spreads, key=lambda spread: spread.problems**2 + spread.rest**2)
     if not found:
         raise UsageError(f"--pilot {pilot} has no two arms with numbers by problem and the same start and seed.")
-    return found
+    return found, min(len(each.paired.by_seed) for each in measured)
 
 
-def _problems(each: MeasuredDifference) -> int:
-    return len(each.paired.by_seed[0])
+def _named(measure: str) -> str:
+    return "strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
+
+
+def _size_of(each: MeasuredDifference) -> ExperimentSize:
+    rows = each.paired.by_seed
+    return ExperimentSize(round(sum(map(len, rows)) / len(rows)), len(rows), each.paired.crossed)
 
 
 def _sized(size: ExperimentSize) -> str:
-    return f"{size.problems} problems and {size.seeds} seed{'s' * (size.seeds > 1)}"
+    counted = f"{size.problems} problem{'s' * (size.problems > 1)}"
+    if size.seeds > 1 and not size.crossed:
+        return f"{size.seeds} seeds with {counted} of their own each"
+    return f"{counted} and {size.seeds} seed{'s' * (size.seeds > 1)}"

@@ -8,12 +8,13 @@ A difference is measured where both sides have numbers by problem and are of the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison
 from raypoly.experiments.problem_values import problem_values, strata_of
-from raypoly.experiments.run_result import EvaluationNumbers
+from raypoly.experiments.run_result import EvaluationNumbers, measure_name
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
 
@@ -34,6 +35,8 @@ class MeasuredDifference:
     """Over problems, of the runs that there are."""
     all_seeds: TestedDifference | None
     """Over seeds and problems together; None for one seed."""
+    shared: float = 0.0
+    """Where seeds have problems of their own, the share of these that several seeds have."""
     holm: float = 1.0
     """The p-value of `tested`, adjusted for all differences of the table (Holm 1979)."""
 
@@ -49,6 +52,25 @@ def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
     p_values = {(each.arm, each.reference, each.measure): each.tested.p_value for each in found}
     adjusted = holm(p_values)
     return [replace(each, holm=adjusted[each.arm, each.reference, each.measure]) for each in found]
+
+
+def without_difference(comparison: ArmComparison, measured: Sequence[MeasuredDifference]) -> list[str]:
+    """Sentences on arms that have pairs with the first one, and no measured difference from it."""
+    first = comparison.arms[0].name
+    known = {(each.arm, each.measure) for each in measured if each.reference == first}
+    said = []
+    for arm in comparison.arms[1:]:
+        lacking = [
+            measure_name(measure)
+            for measure in comparison.measures
+            if (arm.name, measure) not in known and comparison.difference(arm, measure) is not None
+        ]
+        if lacking:
+            said.append(
+                f"No difference of {arm.name} from {first} in {', '.join(lacking)}: numbers by problem, of the same "
+                "problems, are not known for all pairs."
+            )
+    return said
 
 
 def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
@@ -73,13 +95,15 @@ def _measured(
     if not alike or len(alike) < len(pairs):
         return
     names = [sorted(mine) for mine, _ in alike]
+    crossed, counts = all(order == names[0] for order in names), Counter(name for order in names for name in order)
+    shared = 0.0 if crossed else sum(count for count in counts.values() if count > 1) / counts.total()
     paired = PairedDifferences.of(
         [[mine[name] for name in order] for (mine, _), order in zip(alike, names, strict=True)],
         [[theirs[name] for name in order] for (_, theirs), order in zip(alike, names, strict=True)],
-        crossed=all(order == names[0] for order in names),
+        crossed=crossed,
         strata=_strata([mine for mine, _ in evaluations], names),
     )
-    yield MeasuredDifference(arm.name, reference, measure, paired, paired.over_problems(), paired.over_both())
+    yield MeasuredDifference(arm.name, reference, measure, paired, paired.over_problems(), paired.over_both(), shared)
 
 
 def _strata(evaluations: Sequence[EvaluationNumbers | None], names: Sequence[Sequence[str]]) -> list[list[str]] | None:

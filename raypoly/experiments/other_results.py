@@ -11,13 +11,17 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from raypoly.errors import UsageError
 from raypoly.experiments.planned_runs import PlannedRun
-from raypoly.experiments.run_result import RunResult
+from raypoly.experiments.problem_values import problem_values
+from raypoly.experiments.run_result import EvaluationNumbers, Measures, RunResult, measure_name
+
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,28 @@ def _result(where: str, values: dict[str, Any]) -> tuple[tuple[str, ...], RunRes
     overrides = kept.pop("overrides", None)
     try:
         keys = TypeAdapter(tuple[str, ...]).validate_python(overrides)
-        return keys, TypeAdapter(RunResult).validate_python(kept)
+        result = TypeAdapter(RunResult).validate_python(kept)
     except ValidationError as error:
         raise UsageError(f"{where}: one of its runs is not what an experiment writes: {_first(error)}.") from None
+    try:
+        _check_measures(result.before, result.problems_before)
+        _check_measures(result.after, result.problems_after)
+    except (ValueError, LookupError) as error:
+        what = f"{result.arm}-s{result.seed} is not as it was written: {error}"
+        raise UsageError(f"{where}: {what}. Take the file as the experiment left it.") from None
+    return keys, result
+
+
+def _check_measures(measures: Measures, numbers: EvaluationNumbers | None) -> None:
+    """Raise `ValueError` where a measure is no number, or another one than the numbers by problem say."""
+    for measure, value in measures.items():
+        if value is None:
+            continue
+        known = problem_values(numbers, measure)
+        found = fmean(known.values()) if known else value
+        if not abs(value - found) < _ROUNDING:  # also where it is not a number
+            by_problem = f", and by its numbers by problem it is {found:.4f}" if known else ", which is no number"
+            raise ValueError(f"it has {measure_name(measure)} {value:.4f}{by_problem}")
 
 
 def _first(error: ValueError) -> str:

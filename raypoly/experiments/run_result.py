@@ -131,6 +131,11 @@ def measured(runs: Iterable[RunResult]) -> tuple[str, ...]:
     return (*shown_ks(side for run in runs for side in (run.before, run.after)), STRATEGIES)
 
 
+def measure_name(measure: str) -> str:
+    """`pass@8`, or what the measure of strategies counts."""
+    return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
+
+
 def read_result(arm: str, seed: int, start: str, steps: int, place: Path) -> RunResult:
     """The result of the run in the folder `place` as it stands; nothing is measured where the folder holds no run."""
     files: RunFiles | None = None

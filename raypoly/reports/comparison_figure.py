@@ -29,7 +29,8 @@ def comparison_panels(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComp
     for comparison in comparisons:
         if any(arm.runs for arm in comparison.arms):
             draw = partial(coverage, comparison=comparison, styles=styles)
-            panels.append(figures.Panel("pass@k by k on test, before and after", partial(_with_legend, draw=draw)))
+            after = f"after {comparison.steps} steps" if len(comparisons) > 1 else "after"
+            panels.append(figures.Panel(f"pass@k by k on test, before and {after}", partial(_with_legend, draw=draw)))
     for key, title in _TRAINING.items():
         panels += _over_steps(runs, styles, title, partial(_training, key=key), smoothed=True)
     ks = shown_ks(each["pass_at_k"] for run in runs for each in _validations(run.files))

@@ -6,6 +6,7 @@ path = write_comparison([Run("grpo-s0"), Run("poly-s0")], Path("comparison.html"
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,9 @@ from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import ArmComparison, compare_arms
 from raypoly.experiments.compared_runs import ComparedRun, compare_runs, differing_keys, why_not_compared
 from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
+from raypoly.experiments.run_result import measure_name
 from raypoly.reports.comparison_figure import comparison_panels
-from raypoly.reports.comparison_tables import comparison_parts, comparison_tables, measure_name
+from raypoly.reports.comparison_tables import comparison_parts, comparison_tables
 from raypoly.reports.figure_files import named_panels, write_figures
 from raypoly.reports.pages import charts, html_page, packaged_text, quiet, section
 from raypoly.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
@@ -117,10 +119,10 @@ def _sentence(each: MeasuredDifference) -> str:
     interval, mean = each.tested.interval, each.paired.mean
     way = "above" if mean >= 0 else "below"
     holds = " It holds 0: no difference is shown." if not interval.excludes(0.0) else ""
-    return (
-        f"In {measure_name(each.measure)}, {each.arm} ends {abs(mean):.3f} {way} {each.reference}; the 95 % interval "
-        f"is {interval_text(interval, '+')}.{holds}"
-    )
+    ends = f"In {measure_name(each.measure)}, {each.arm} ends {abs(mean):.3f} {way} {each.reference}"
+    if not math.isfinite(interval.low):
+        return f"{ends}, by one problem, which says nothing of others."
+    return f"{ends}; the 95 % interval is {interval_text(interval, '+')}.{holds}"
 
 
 def _body(compared: RunComparison) -> str:

@@ -11,9 +11,9 @@ from statistics import mean
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start
 from raypoly.experiments.experiment_power import power_sentence
-from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences
+from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences, without_difference
 from raypoly.experiments.problem_values import interval_after, interval_before
-from raypoly.experiments.run_result import SIDE_MEASURES, STRATEGIES, RunResult
+from raypoly.experiments.run_result import SIDE_MEASURES, RunResult, measure_name
 from raypoly.reports.part_table import part_table
 from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.statistics.intervals import ConfidenceInterval
@@ -71,6 +71,7 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
         yield f"**Difference from {'where each run began' if reference == BEFORE else reference}**"
         yield _differences(measured, reference)
     if measured:
+        yield from without_difference(comparison, measured)
         yield _differences_explained(measured)
         yield power_sentence(measured)
     elif (pairs_alone := _seed_pairs(comparison)).rows:
@@ -197,6 +198,8 @@ def _seed_pairs(comparison: ArmComparison) -> ReportTable:
     return ReportTable(("", "pairs", *map(measure_name, measures)), rows)
 
 
+_MUCH = 0.2
+"""Of the problems of seeds with problems of their own: below it, those in common hardly matter."""
 _DIFFERENCE_HEAD = (
     "",
     "",
@@ -232,13 +235,19 @@ def _sign(value: float) -> str:
 
 
 def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
-    seeds = max(len(each.paired.by_seed) for each in measured)
+    seeds = {len(each.paired.by_seed) for each in measured}
     drawn = (
         " Problems are drawn within parts of fixed shares (budgets, data sets)." if measured[0].paired.strata else ""
     )
-    share = {2: "89 to 95", 3: "92 to 95"}.get(seeds)
-    few = f" With {seeds} seeds the first interval held the truth in {share} % of simulations." if share else ""
-    only = " One seed says nothing of others." if seeds == 1 else ""
+    few = "".join(
+        f" With {count} seeds the first interval held the truth in {share} % of simulations."
+        for count, share in ((2, "89 to 95"), (3, "92 to 95"))
+        if count in seeds
+    )
+    only = " One seed says nothing of others." if 1 in seeds else ""
+    shared = max(each.shared for each in measured)
+    if shared > _MUCH:
+        only += f" {shared:.0%} of the problems are those of several seeds, which makes the first interval too narrow."
     return (
         "The first interval and p are for other seeds and other problems (t, Satterthwaite's degrees of freedom); "
         f"Holm's p is that one, or with one seed the second, adjusted for all {len(measured)} differences here. The "
@@ -259,11 +268,6 @@ def _arm_row(arm: Arm, measures: Sequence[str]) -> tuple[str, ...]:
     minutes = spread_cell(arm.over_seeds(lambda run: run.seconds / 60), decimals=1)
     cells = (mean_cell(arm.after(measure), interval_after(arm.runs, measure)) for measure in measures)
     return (f"**{arm.name}**", runs, *cells, step, minutes)
-
-
-def measure_name(measure: str) -> str:
-    """`pass@8`, or what the measure of strategies counts."""
-    return "distinct correct strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
 
 
 def mean_cell(spread: SeedSpread | None, interval: ConfidenceInterval | None) -> str:

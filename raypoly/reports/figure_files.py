@@ -35,7 +35,8 @@ _LEGEND_COLUMNS = 2
 
 
 def write_figures(folder: Path, panels: Mapping[str, figures.Panel], tables: Mapping[str, ReportTable]) -> list[Path]:
-    """Write NAME.pdf, .svg and .png of each panel, NAME.csv and .tex of each table; returns the files.
+    """Write NAME.pdf, .svg and .png of each panel, NAME.csv and .tex of each table; returns the files. What can't stand
+    in a file's name, as of an arm that is called by its folder, is an underscore there.
 
     Raises `UsageError` where the folder can't be written.
     """
@@ -43,10 +44,10 @@ def write_figures(folder: Path, panels: Mapping[str, figures.Panel], tables: Map
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, panel in panels.items():
-            written += _write_panel(folder / name, panel)
+            written += _write_panel(folder / _file_name(name), panel)
         for name, table in tables.items():
             for suffix, text in ((".csv", table.csv()), (".tex", table.latex())):
-                path = (folder / name).with_suffix(suffix)
+                path = folder / f"{_file_name(name)}{suffix}"
                 path.write_text(text)
                 written.append(path)
     except OSError as error:
@@ -57,6 +58,10 @@ def write_figures(folder: Path, panels: Mapping[str, figures.Panel], tables: Map
 def named_panels(panels: Sequence[figures.Panel]) -> dict[str, figures.Panel]:
     """By what they show, as names of files."""
     return {re.sub(r"[^a-z0-9]+", "_", panel.shows.lower()).strip("_"): panel for panel in panels}
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.+=-]+", "_", name)
 
 
 def _write_panel(path: Path, panel: figures.Panel) -> list[Path]:
@@ -72,7 +77,7 @@ def _write_panel(path: Path, panel: figures.Panel) -> list[Path]:
             rows = -(-len(handles) // _LEGEND_COLUMNS)
             drawing.set_size_inches(WIDTH, HEIGHT + 0.14 * rows)
             drawing.legend(handles, labels, loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False)
-        files = [path.with_suffix(f".{kind}") for kind in _FORMATS]
+        files = [path.with_name(f"{path.name}.{kind}") for kind in _FORMATS]
         for file, (kind, metadata) in zip(files, _FORMATS.items(), strict=True):
             drawing.savefig(file, format=kind, metadata=metadata)
     return files

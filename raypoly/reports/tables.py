@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -149,7 +150,9 @@ def number(value: float | None) -> str:
 
 
 def interval_text(interval: ConfidenceInterval, sign: str = "") -> str:
-    """Its two ends. `sign`: "+" shows that of a difference."""
+    """Its two ends, or a dash where it has none. `sign`: "+" shows that of a difference."""
+    if not math.isfinite(interval.low):
+        return DASH
     return f"[{interval.low:{sign}.3f}, {interval.high:{sign}.3f}]"
 
 

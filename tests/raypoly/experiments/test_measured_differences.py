@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,10 +11,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
-from raypoly.experiments.experiment_command import show_power
-from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import BEFORE, measure_differences
 from raypoly.experiments.other_results import read_results
 from raypoly.experiments.problem_values import interval_after, problem_values
@@ -41,8 +37,15 @@ def numbers(correct: Sequence[int], step: int, **changes: Any) -> EvaluationNumb
 
 
 def result(arm: str, seed: int, correct: Sequence[int], **changes: Any) -> RunResult:
-    before = numbers([SAMPLES // 4] * len(correct), 0)
-    return replace(made_result(arm, seed), problems_before=before, problems_after=numbers(correct, 80), **changes)
+    before, after = numbers([SAMPLES // 4] * len(correct), 0), numbers(correct, 80)
+    made = made_result(arm, seed)
+    made = replace(made, before=means(before), after=means(after), problems_before=before, problems_after=after)
+    return replace(made, **changes)
+
+
+def means(found: EvaluationNumbers) -> dict[str, float | None]:
+    known = {measure: problem_values(found, measure) for measure in MEASURES}
+    return {measure: float(np.mean(list(values.values()))) for measure, values in known.items() if values}
 
 
 def drawn(seed: int, share: float, problems: int = 60) -> list[int]:
@@ -148,6 +151,46 @@ def test_a_file_of_an_earlier_version_is_known_by_what_was_measured_before() -> 
     assert f"Not compared, since {reason}: poly_epo-s0 and grpo-s0." in comparison_text(apart)
 
 
+def test_runs_of_which_nothing_says_how_they_began_are_no_pair() -> None:
+    """Neither digests nor a measurement: the same keys make other warm starts on other machines."""
+    blind = [replace(result(arm, 0, drawn(i, 0.3)), before={}, problems_before=None) for i, arm in enumerate("ab")]
+    (compared,) = compare_arms(blind)
+    assert not compared.pairs(compared.arms[1])
+    assert "Not compared, since nothing says what they began with" in comparison_text(compared)
+
+
+def test_an_arm_whose_difference_is_not_known_is_named() -> None:
+    """One seed without numbers by problem takes the arm's difference away: the table does not pass over it."""
+    runs = [result(arm, seed, drawn(seed, 0.3)) for arm in ("a", "b", "c") for seed in (0, 1)]
+    lost = [
+        replace(run, problems_after=numbers([], 80, problems=None)) if (run.arm, run.seed) == ("b", 1) else run
+        for run in runs
+    ]
+    text = comparison_text(compare_arms(lost)[0])
+    assert "No difference of b from a in pass@1, pass@4" in text
+    assert "No difference of c" not in text
+    assert "No difference of" not in comparison_text(compare_arms(runs)[0])
+
+
+def test_one_problem_has_no_interval_and_no_power() -> None:
+    (compared,) = compare_arms([result(arm, seed, [c]) for arm, c in (("a", 10), ("b", 30)) for seed in (0, 1)])
+    text = comparison_text(compared)
+    assert "inf" not in text
+    assert "| b | pass@1 | + + | +0.312 | - | - | 1.00 | - | 1.00 | 0.000 |" in text
+    assert "One problem does not show how differences spread" in text
+
+
+def test_seeds_that_share_many_of_their_own_problems_are_said_to() -> None:
+    def own(arm: str, seed: int) -> RunResult:
+        after = numbers([], 80, problems=counts(drawn(seed, 0.3), [f"p{i + 20 * seed}" for i in range(60)]))
+        return replace(result(arm, seed, [1]), after=means(after), problems_after=after)
+
+    (compared,) = compare_arms([own(arm, seed) for arm in ("a", "b") for seed in (0, 1)])
+    assert "67% of the problems are those of several seeds, which makes the first interval too narrow." in (
+        comparison_text(compared)
+    )
+
+
 def test_arms_that_were_measured_under_other_limits_are_not_compared(tmp_path: Path) -> None:
     arms = "arms: {a: {objective.name: grpo}, b: {scorer.memory_mib: 256, generator.max_tokens: 40}}\n"
     plain, limited = runs_of(tmp_path, arms)
@@ -163,53 +206,6 @@ def test_k_follows_the_samples() -> None:
     text = comparison_text(compare_arms([first, second])[0])
     head = next(line for line in text.splitlines() if line.startswith("|"))
     assert [name for name in head.split(" | ") if "pass@" in name] == [f"pass@{k}" for k in (1, 4, 8, 16, 64, 128, 256)]
-
-
-def test_power_is_said_before_an_experiment_and_by_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path / "runs"))
-    file = tmp_path / "mine.yaml"
-    file.write_text("seeds: [0, 1, 2]\narms: {grpo: {objective.name: grpo}, poly_epo: {objective.name: poly_epo}}\n")
-    assumed: list[str] = []
-    piloted: list[str] = []
-    show_power(str(file), [], None, assumed.append)
-    said = "\n".join(assumed)
-    assert said.startswith("64 problems and 3 seeds, 128 samples a problem; 95 % intervals, found in 80 % of cases.")
-    assert "Assumed: differences spread by 0.3 over problems" in said
-    assert max(map(len, said.splitlines())) <= 88
-    pilot = tmp_path / "results.json"
-    write(pilot, [result(arm, 0, drawn(i, 0.3 + i / 10)) for i, arm in enumerate(("grpo", "poly_epo"))])
-    show_power(str(file), [], pilot, piloted.append)
-    said = "\n".join(piloted)
-    assert "pass@16" in said
-    assert "strategies in 8" in said
-    assert "Assumed" not in said
-    assert not (tmp_path / "runs").exists(), "nothing was started"
-
-
-def test_a_pilot_without_pairs_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    file, pilot = tmp_path / "mine.yaml", tmp_path / "pilot.json"
-    file.write_text("arms: {grpo: {objective.name: grpo}}\n")
-    write(pilot, [made_result("grpo", 0), made_result("poly_epo", 0)])
-    with pytest.raises(UsageError, match=r"^--pilot .*pilot.json has no two arms with numbers by problem"):
-        show_power(str(file), [], pilot)
-    with pytest.raises(UsageError, match=r"^--pilot .*none.json can't be read"):
-        show_power(str(file), [], tmp_path / "none.json")
-
-
-def write(file: Path, results: Sequence[RunResult]) -> None:
-    runs = [
-        {key: value for key, value in asdict(each).items() if key != "start"} | {"overrides": []} for each in results
-    ]
-    file.write_text(json.dumps({"config": None, "at_once": 1, "runs": runs}))
-    assert [each.arm for each in read_results(file, "--pilot")] == [each.arm for each in results]
-
-
-def test_the_sentence_of_a_table_is_of_its_widest_arm() -> None:
-    first = [result("grpo", seed, drawn(seed, 0.3)) for seed in range(3)]
-    near = [result("near", seed, [c // 2 for c in drawn(seed, 0.3)]) for seed in range(3)]
-    far = [result("far", seed, drawn(seed + 50, 0.5)) for seed in range(3)]
-    (two,), (three,) = compare_arms([*first, *near]), compare_arms([*first, *near, *far])
-    assert power_sentence(measure_differences(two)) != power_sentence(measure_differences(three))
 
 
 def test_results_of_an_earlier_version_are_read() -> None:

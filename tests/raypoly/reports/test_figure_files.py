@@ -48,6 +48,14 @@ def test_each_panel_and_table_is_a_file_a_column_wide_and_the_same_each_time(tmp
     assert [row[0] for row in rows[1:]] == ["before", *ARMS]
 
 
+def test_an_arm_that_is_called_by_its_folder_or_a_value_has_files_of_its_own(tmp_path: Path) -> None:
+    table = ReportTable(("", "p"), [("a", "1")])
+    names = ("difference_from_/runs/one/grpo", "difference_from_floor=0.1", "difference_from_floor=0.2")
+    write_figures(tmp_path, {}, dict.fromkeys(names, table))
+    said = ("difference_from__runs_one_grpo", *names[1:])
+    assert set(files_of(tmp_path)) == {f"{name}.{kind}" for name in said for kind in ("csv", "tex")}
+
+
 def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
     (comparison,) = compare_arms([made_result(arm, 0) for arm in ARMS])
     seen: list[float] = []

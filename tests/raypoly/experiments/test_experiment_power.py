@@ -1,0 +1,120 @@
+"""What an experiment can show is said before it starts and under its table, and what is not known as such."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from raypoly.errors import UsageError
+from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.experiments.experiment_command import show_power
+from raypoly.experiments.experiment_power import power_sentence
+from raypoly.experiments.measured_differences import measure_differences
+from raypoly.experiments.other_results import read_results
+from raypoly.experiments.run_result import RunResult
+from tests.raypoly.experiments.made_experiments import made_result
+from tests.raypoly.experiments.test_measured_differences import counts, drawn, means, numbers, result
+
+
+def test_power_is_said_before_an_experiment_and_by_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path / "runs"))
+    file = tmp_path / "mine.yaml"
+    file.write_text("seeds: [0, 1, 2]\narms: {grpo: {objective.name: grpo}, poly_epo: {objective.name: poly_epo}}\n")
+    assumed: list[str] = []
+    piloted: list[str] = []
+    show_power(str(file), [], None, assumed.append)
+    said = "\n".join(assumed)
+    assert said.startswith("64 problems and 3 seeds, 128 samples a problem; 95 % intervals, found in 80 % of cases.")
+    assert "Assumed: differences spread by 0.3 over problems" in said
+    assert max(map(len, said.splitlines())) <= 88
+    pilot = tmp_path / "results.json"
+    write(pilot, [result(arm, 0, drawn(i, 0.3 + i / 10)) for i, arm in enumerate(("grpo", "poly_epo"))])
+    show_power(str(file), [], pilot, piloted.append)
+    said = "\n".join(piloted)
+    assert "pass@16" in said
+    assert "strategies in 8" in said
+    assert "Assumed" not in said
+    assert not (tmp_path / "runs").exists(), "nothing was started"
+
+
+def test_a_pilot_without_pairs_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    file, pilot = tmp_path / "mine.yaml", tmp_path / "pilot.json"
+    file.write_text("arms: {grpo: {objective.name: grpo}}\n")
+    write(pilot, [made_result("grpo", 0), made_result("poly_epo", 0)])
+    with pytest.raises(UsageError, match=r"^--pilot .*pilot.json has no two arms with numbers by problem"):
+        show_power(str(file), [], pilot)
+    with pytest.raises(UsageError, match=r"^--pilot .*none.json can't be read"):
+        show_power(str(file), [], tmp_path / "none.json")
+
+
+def test_a_file_whose_means_are_not_those_of_its_problems_is_refused(tmp_path: Path) -> None:
+    made = result("grpo", 0, drawn(0, 0.3))
+    halved = replace(made, before={key: None if it is None else it / 2 for key, it in made.before.items()})
+    with pytest.raises(UsageError, match=r"it has pass@1 0.1250, and by its numbers by problem it is 0.2500"):
+        write(tmp_path / "results.json", [halved])
+    with pytest.raises(UsageError, match=r"grpo-s0 is not as it was written: it has pass@1 nan, which is no number"):
+        write(tmp_path / "results.json", [replace(made_result("grpo", 0), after={"1": math.nan})])
+    more = replace(made, problems_after=numbers([], 80, problems=counts([65])))
+    with pytest.raises(UsageError, match=r"grpo-s0 is not as it was written: "):
+        write(tmp_path / "results.json", [more])
+
+
+def test_a_pilot_of_one_seed_or_without_spread_is_no_certainty(tmp_path: Path) -> None:
+    file, pilot = tmp_path / "mine.yaml", tmp_path / "pilot.json"
+    file.write_text("seeds: [0, 1]\narms: {grpo: {objective.name: grpo}, poly_epo: {objective.name: poly_epo}}\n")
+    write(pilot, [result(arm, 0, [c] * 60) for arm, c in (("grpo", 10), ("poly_epo", 20))])
+    said: list[str] = []
+    show_power(str(file), [], pilot, said.append)
+    assert "Assumed: differences spread by 0.02 over seeds" in said[-1]
+    assert " 0.000 " not in "\n".join(said)
+
+
+def test_power_knows_seeds_with_problems_of_their_own_and_seeds_in_common(tmp_path: Path) -> None:
+    file, arms = tmp_path / "mine.yaml", "arms: {a: {objective.name: grpo}, b: {objective.name: poly_epo"
+    file.write_text(f"seeds: [0, 1, 2]\nseed_keys: [train.seed, problems.seed]\n{arms}}}}}\n")
+    said: list[str] = []
+    show_power(str(file), [], None, said.append)
+    assert said[0].startswith("3 seeds with 64 problems of their own each, 128 samples")
+    file.write_text(f"seeds: [0, 1]\n{arms}, seeds: [2]}}}}\n")
+    with pytest.raises(UsageError, match=r"^No difference can be measured: a and b have no seed in common\.$"):
+        show_power(str(file), [], None)
+
+
+def write(file: Path, results: Sequence[RunResult]) -> None:
+    runs = [
+        {key: value for key, value in asdict(each).items() if key != "start"} | {"overrides": []} for each in results
+    ]
+    file.write_text(json.dumps({"config": None, "at_once": 1, "runs": runs}))
+    assert [each.arm for each in read_results(file, "--pilot")] == [each.arm for each in results]
+
+
+def test_the_sentence_of_a_table_is_of_its_widest_arm() -> None:
+    first = [result("grpo", seed, drawn(seed, 0.3)) for seed in range(3)]
+    near = [result("near", seed, [c // 2 for c in drawn(seed, 0.3)]) for seed in range(3)]
+    far = [result("far", seed, drawn(seed + 50, 0.5)) for seed in range(3)]
+    (two,), (three,) = compare_arms([*first, *near]), compare_arms([*first, *near, *far])
+    assert power_sentence(measure_differences(two)) != power_sentence(measure_differences(three))
+
+
+def test_the_sentence_of_a_table_is_of_the_seeds_spread_where_each_has_problems_of_its_own() -> None:
+    """Seeds that differ by tenths find no difference of a hundredth, however many problems they have."""
+
+    def own(arm: str, seed: int, shift: int) -> RunResult:
+        after = numbers(
+            [], 80, problems=counts([20 + shift + i % 3 for i in range(60)], [f"{seed}-{i}" for i in range(60)])
+        )
+        return replace(result(arm, seed, [1]), after=means(after), problems_after=after)
+
+    apart = [own("b", seed, shift) for seed, shift in enumerate((20, 4, 12))]
+    (compared,) = compare_arms([*(own("a", seed, 0) for seed in range(3)), *apart])
+    measured = [each for each in measure_differences(compared) if (each.reference, each.measure) == ("a", "1")]
+    said = power_sentence(measured)
+    assert "3 seeds with 60 problems of their own each" in said
+    least = float(said.split("finds one of ")[1].split()[0])
+    reach = measured[0].tested.interval.high - measured[0].paired.mean
+    assert reach < least < 2 * reach, "what is found in most cases is more than half an interval"
