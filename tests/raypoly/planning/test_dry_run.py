@@ -175,7 +175,7 @@ def test_problems_without_the_tests_that_a_run_needs_are_refused(
 def test_rows_of_ones_own_need_a_model_that_can_read_them(
     tmp_path: Path, problems: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["problems.source=jsonl", f"problems.path={problems}"]
+    words = ["--gpu", "h200", "problems.source=jsonl", f"problems.path={problems}"]
     assert dry_run(*words) == 2
     assert "the tiny model that is trained then reads puzzles alone: problem 'p" in capsys.readouterr().err
     words += [f"model.path={random_model(tmp_path / 'model')}", "generator.max_prompt_tokens=5"]
