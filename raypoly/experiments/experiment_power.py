@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from raypoly import problems
 from raypoly.config import Config
@@ -16,19 +17,20 @@ from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference,
 from raypoly.experiments.other_results import read_results
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.run_result import STRATEGIES
-from raypoly.reports.tables import ReportTable
+from raypoly.reports.tables import DASH, ReportTable
 from raypoly.statistics.power import (
     TYPICAL,
     DifferenceSpread,
     ExperimentSize,
+    fewest,
     power,
-    problems_for,
-    seeds_for,
     smallest_difference,
 )
 
 _ASKED = (0.02, 0.05, 0.1)
 """Differences that a user may hope for."""
+_ANY = "any share"
+_NEEDED: tuple[Literal["problems", "seeds", "samples"], ...] = ("problems", "seeds", "samples")
 
 
 def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
@@ -36,7 +38,7 @@ def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
     first measure; from its start, where there is one arm."""
     own = [each for each in measured if each.reference != BEFORE] or list(measured)
     first = [each for each in own if each.measure == own[0].measure]
-    sizes = [(_size_of(each), DifferenceSpread.of(each.paired)) for each in first]
+    sizes = [(_size_of(each), _spread_of(each)) for each in first]
     if all(size.problems == 1 for size, _ in sizes):
         return "One problem does not show how differences spread, so what such an experiment finds is not known."
     size, spread = max(sizes, key=lambda it: smallest_difference(*it))
@@ -48,21 +50,23 @@ def power_sentence(measured: Sequence[MeasuredDifference]) -> str:
 
 
 def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]:
-    """The smallest difference that these runs find, and how many problems or seeds would find some. By the spread in
-    the results.json `pilot`, else by `TYPICAL`.
+    """The smallest difference that these runs find, and how many problems, seeds or samples would find some. By the
+    spread in the results.json `pilot`, else by `TYPICAL`.
 
     Raises `UsageError` where the pilot can't be read or has no pairs.
     """
-    spreads, seeds = ({"any share": TYPICAL}, 0) if pilot is None else _spreads(pilot)
+    spreads, seeds = ({_ANY: TYPICAL}, 0) if pilot is None else _spreads(pilot)
     size = planned_size(runs)
-    samples = runs[0].config.evaluate.samples
-    yield f"{_sized(size)}, {samples} samples a problem; 95 % intervals, found in 80 % of cases."
-    rows = [row for name, spread in spreads.items() for row in _rows(name, size, spread)]
-    yield "\n".join(ReportTable(("measure", "difference", "found in", "for 80 %, one of"), rows).columns(17, 21))
+    yield f"{_sized(size)}, {size.samples} samples a problem; 95 % intervals, found in 80 % of cases."
+    rows = [row for measure, spread in spreads.items() for row in _rows(measure, size, spread)]
+    yield "\n".join(ReportTable(("measure", "difference", "found in", *_NEEDED), rows).columns(17, 12))
+    yield "Last columns: so many problems, or seeds, or samples, all else as planned,"
+    yield "find it in 80 %; - where none do."
     if pilot is None:
         yield (
             f"Assumed: differences spread by {TYPICAL.problems:g} over problems, {TYPICAL.seeds:g} over seeds, "
-            f"{TYPICAL.rest:g} over both.\n`--pilot results.json` takes them from an experiment of two arms or more."
+            f"{TYPICAL.rest:g} over both,\nand {TYPICAL.samples:g} with one sample a problem.\n"
+            "`--pilot results.json` takes them from an experiment of two arms or more."
         )
     if seeds == 1 and size.seeds > 1:
         yield f"The pilot has pairs of one seed. Assumed: differences spread by {TYPICAL.seeds:g} over seeds."
@@ -89,7 +93,8 @@ def planned_size(runs: Sequence[PlannedRun]) -> ExperimentSize:
     tested = planned_problems(runs[0].config)[0].get("test", 0)
     if not tested:
         raise UsageError("These runs have no test problems (problems.test), so no difference can be measured.")
-    return ExperimentSize(tested, len(seeds), _same_problems([run.config for run in of_arms[0] if run.seed in seeds]))
+    same = _same_problems([run.config for run in of_arms[0] if run.seed in seeds])
+    return ExperimentSize(tested, len(seeds), runs[0].config.evaluate.samples, same)
 
 
 def _same_problems(configs: Sequence[Config]) -> bool:
@@ -114,16 +119,17 @@ def planned_problems(config: Config) -> tuple[dict[str, int], list[str]]:
     return {name: len(members) for name, members in splits.items()}, []
 
 
-def _rows(name: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:
-    yield name, f"{smallest_difference(size, spread):.3f}", "80 %", ""
+def _rows(measure: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:
+    yield _named(measure), f"{smallest_difference(size, spread):.3f}", "80 %"
+    least = {"samples": int(measure) if measure.isdecimal() else 1}  # pass@k needs k
     for asked in _ASKED:
-        counts = {"problems": problems_for(asked, size, spread), "seeds": seeds_for(asked, size, spread)}
-        needed = [f"{count:,} {what}" for what, count in counts.items() if count is not None]
-        yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", ", ".join(needed) or "more of both"
+        needed = {what: fewest(asked, what, size, spread) for what in _NEEDED}
+        cells = [DASH if count is None else f"{max(count, least.get(what, 1)):,}" for what, count in needed.items()]
+        yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", *cells
 
 
 def _spreads(pilot: Path) -> tuple[dict[str, DifferenceSpread], int]:
-    """By the measures' names, and the fewest seeds behind one."""
+    """By measure, and the fewest seeds behind one."""
     measured = [
         each
         for comparison in compare_arms(read_results(pilot, "--pilot"))
@@ -132,21 +138,25 @@ def _spreads(pilot: Path) -> tuple[dict[str, DifferenceSpread], int]:
     ]
     found = {}
     for measure in dict.fromkeys(each.measure for each in measured):
-        spreads = [DifferenceSpread.of(each.paired) for each in measured if each.measure == measure]
+        spreads = [_spread_of(each) for each in measured if each.measure == measure]
         if spreads:
-            found[_named(measure)] = max(spreads, key=lambda spread: spread.problems**2 + spread.rest**2)
+            found[measure] = max(spreads, key=lambda spread: spread.problems**2 + spread.rest**2)
     if not found:
         raise UsageError(f"--pilot {pilot} has no two arms with numbers by problem and the same start and seed.")
     return found, min(len(each.paired.by_seed) for each in measured)
 
 
 def _named(measure: str) -> str:
-    return "strategies in 8" if measure == STRATEGIES else f"pass@{measure}"
+    return {STRATEGIES: "strategies in 8", _ANY: _ANY}.get(measure, f"pass@{measure}")
 
 
 def _size_of(each: MeasuredDifference) -> ExperimentSize:
     rows = each.paired.by_seed
-    return ExperimentSize(round(sum(map(len, rows)) / len(rows)), len(rows), each.paired.crossed)
+    return ExperimentSize(round(sum(map(len, rows)) / len(rows)), len(rows), each.samples, each.paired.crossed)
+
+
+def _spread_of(each: MeasuredDifference) -> DifferenceSpread:
+    return DifferenceSpread.of(each.paired, each.samples, each.sampling or 0.0)
 
 
 def _sized(size: ExperimentSize) -> str:

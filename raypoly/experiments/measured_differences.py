@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from raypoly.experiments.arm_comparison import Arm, ArmComparison
-from raypoly.experiments.problem_values import problem_values, strata_of
+from raypoly.experiments.problem_values import problem_values, sampling_variance, strata_of
 from raypoly.experiments.run_result import EvaluationNumbers, measure_name
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
@@ -35,6 +37,11 @@ class MeasuredDifference:
     """Over problems, of the runs that there are."""
     all_seeds: TestedDifference | None
     """Over seeds and problems together; None for one seed."""
+    samples: int = 1
+    """Of each problem; the fewest where runs differ."""
+    sampling: float | None = None
+    """The variance of a problem's difference, of one seed, that comes of drawing no more samples; None where it is not
+    known."""
     shared: float = 0.0
     """Where seeds have problems of their own, the share of these that several seeds have."""
     holm: float = 1.0
@@ -103,7 +110,21 @@ def _measured(
         crossed=crossed,
         strata=_strata([mine for mine, _ in evaluations], names),
     )
-    yield MeasuredDifference(arm.name, reference, measure, paired, paired.over_problems(), paired.over_both(), shared)
+    moved = [sampling_variance(each, measure) for pair in evaluations for each in pair]
+    counted = [
+        count for pair in evaluations for each in pair if each and each.problems for count in each.problems.samples
+    ]
+    yield MeasuredDifference(
+        arm.name,
+        reference,
+        measure,
+        paired,
+        paired.over_problems(),
+        paired.over_both(),
+        samples=min(counted),
+        sampling=None if None in moved else 2 * float(np.mean([each or 0.0 for each in moved])),
+        shared=shared,
+    )
 
 
 def _strata(evaluations: Sequence[EvaluationNumbers | None], names: Sequence[Sequence[str]]) -> list[list[str]] | None:

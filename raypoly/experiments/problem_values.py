@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy import stats
 
 from raypoly.experiments.run_result import STRATEGIES, EvaluationNumbers, RunResult
-from raypoly.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct
+from raypoly.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
 from raypoly.statistics.intervals import ConfidenceInterval, mean_interval, share_interval
 
 Values = Mapping[str, float]
@@ -34,6 +35,21 @@ def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | 
             return None
         found[name] = expected_distinct(samples, sizes, STRATEGY_DRAWS)
     return found
+
+
+def sampling_variance(numbers: EvaluationNumbers | None, measure: str) -> float | None:
+    """How far other samples of the same policy would move a problem's measure: the variance, in the mean over problems,
+    where each problem's share of right samples is taken for its chance. None where that is not known: of strategies,
+    and of attempts that are drawn jointly."""
+    counts = numbers.problems if numbers is not None else None
+    if measure == STRATEGIES or counts is None or any(counts.blocks) or problem_values(numbers, measure) is None:
+        return None
+    values = {n: np.array([pass_at_k(n, hits, int(measure)) for hits in range(n + 1)]) for n in set(counts.samples)}
+    found = []
+    for samples, correct in zip(counts.samples, counts.correct, strict=True):
+        chances = stats.binom.pmf(np.arange(samples + 1), samples, (correct or 0) / samples)
+        found.append(float(chances @ values[samples] ** 2 - (chances @ values[samples]) ** 2))
+    return float(np.mean(found))
 
 
 def interval_after(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:

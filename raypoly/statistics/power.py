@@ -1,9 +1,8 @@
 """What an experiment can show, before it runs: the smallest difference that it finds, and how large one finds another.
 
-plan = ExperimentSize(problems=60, seeds=2)
+plan = ExperimentSize(problems=60, seeds=2, samples=64)
 smallest_difference(plan, PILOT)                 # found in 80 % of such experiments
-problems_for(0.05, plan, PILOT)                  # with as many seeds; None where no number is enough
-seeds_for(0.05, plan, PILOT)                     # with as many problems
+fewest(0.05, "problems", plan, PILOT)            # with as many seeds and samples; None where no number is enough
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -34,30 +34,39 @@ class DifferenceSpread:
     seeds: float
     """Of a seed's difference, the same at every problem."""
     rest: float
-    """Of the rest: a seed's difference at one problem, beyond these two. It holds what few samples add."""
+    """Of the rest: a seed's difference at one problem, beyond these two and what few samples add."""
+    samples: float = 0.0
+    """Of what a single sample of each arm adds to a seed's difference at one problem; n samples add 1 / sqrt(n) of it.
+    0 where it is not known: then the others hold it."""
 
     @classmethod
-    def of(cls, found: PairedDifferences) -> DifferenceSpread:
-        """From a pilot, by the mean squares of its layout, none below 0. One seed does not tell how seeds spread: they
-        get `TYPICAL`'s. With one seed, or problems of its own in each, what the rest adds can't be told from what
-        problems add: it counts as theirs."""
+    def of(cls, found: PairedDifferences, samples: int = 1, sampling: float = 0.0) -> DifferenceSpread:
+        """From a pilot, by the mean squares of its layout, none below 0. `sampling`: the variance of a seed's
+        difference at one problem, [0, 1], that comes of drawing no more than `samples` a problem.
+
+        One seed does not tell how seeds spread: they get `TYPICAL`'s. With one seed, or problems of its own in each,
+        what the rest adds can't be told from what problems add: it counts as theirs."""
         over_problems, seeds = found.sampled.variance * found.sampled.units, len(found.by_seed)
-        if seeds < 2:
-            return replace(TYPICAL, problems=math.sqrt(over_problems), rest=0.0)
-        if not found.crossed:
+        if seeds < 2 or not found.crossed:
+            few = min(sampling, over_problems)
+            alone = cls(math.sqrt(over_problems - few), TYPICAL.seeds, 0.0, math.sqrt(few * samples))
+            if seeds < 2:
+                return alone
             between = float(np.var(found.seed_means, ddof=1)) - over_problems * seeds / found.sampled.units
-            return cls(math.sqrt(over_problems), math.sqrt(max(between, 0)), 0.0)
+            return replace(alone, seeds=math.sqrt(max(between, 0)))
         table = np.stack(found.by_seed)
         problems = table.shape[1]
         of_seed, of_problem = table.mean(1, keepdims=True), table.mean(0, keepdims=True)
         rest = float(np.sum((table - of_seed - of_problem + table.mean()) ** 2)) / max(1, (seeds - 1) * (problems - 1))
         between_seeds = float(np.var(of_seed, ddof=1)) - rest / problems
         between_problems = over_problems - rest / seeds
-        return cls(math.sqrt(max(between_problems, 0)), math.sqrt(max(between_seeds, 0)), math.sqrt(rest))
+        few = min(sampling, rest)
+        variances = (max(between_problems, 0), max(between_seeds, 0), rest - few, few * samples)
+        return cls(*map(math.sqrt, variances))
 
 
-TYPICAL = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.1)
-"""Where there is no pilot: pass@16 of 16 samples of two short runs, GRPO and Poly-EPO on puzzles."""
+TYPICAL = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.07, samples=0.57)
+"""Where there is no pilot: two short runs, GRPO and Poly-EPO on puzzles; samples pass with a chance of .2 or .8."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class ExperimentSize:
     problems: int
     """Of each seed."""
     seeds: int
+    samples: int
+    """Of each problem."""
     crossed: bool = True
     """Whether all seeds have the same problems; else each has so many of its own."""
 
@@ -94,19 +105,22 @@ def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float
     return high
 
 
-def problems_for(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
-    """The fewest problems that find `difference` with a chance of `CHANCE`; None where seeds differ too much."""
-    return _fewest(lambda count: power(difference, replace(size, problems=count), spread) >= CHANCE)
+def fewest(
+    difference: float, what: Literal["problems", "seeds", "samples"], size: ExperimentSize, spread: DifferenceSpread
+) -> int | None:
+    """The fewest `what` that find `difference` with a chance of `CHANCE`, all else as in `size`; 2 at least. None where
+    no number does, since what does not become more differs too much."""
 
+    def enough(count: int) -> bool:
+        changed: dict[str, Any] = {what: count}
+        return power(difference, replace(size, **changed), spread) >= CHANCE
 
-def seeds_for(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
-    """The fewest seeds, as `problems_for`; None where no number does, since problems differ."""
-    return _fewest(lambda count: power(difference, replace(size, seeds=count), spread) >= CHANCE)
+    return _fewest(enough)
 
 
 def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float]:
     """Of a mean difference, as `PairedDifferences` estimates it on average, and its degrees of freedom."""
-    rest = spread.rest**2 / (size.seeds * size.problems)
+    rest = (spread.rest**2 + spread.samples**2 / size.samples) / (size.seeds * size.problems)
     of_problems = spread.problems**2 / size.problems + rest
     if size.seeds == 1 or size.problems == 1:
         return math.sqrt(of_problems), max(1, size.problems - 1)

@@ -79,7 +79,7 @@ def power_cells() -> Iterator[Cell]:
     for difference in (0.05, 0.1):
         for problems, seeds, spread in ((64, 3, 0.02), (64, 5, 0.06), (256, 5, 0.02), (45, 1, 0.0)):
             said = power(
-                difference, ExperimentSize(problems, seeds), DifferenceSpread(OVER_PROBLEMS, spread, OVER_BOTH)
+                difference, ExperimentSize(problems, seeds, 1), DifferenceSpread(OVER_PROBLEMS, spread, OVER_BOTH)
             )
             name = f"{difference:g}, {problems} problems, {seeds} seeds, spread {spread:g} (said {said:.2f})"
             low, high = max(0, said - 0.03), min(1, said + 0.03)
@@ -88,7 +88,7 @@ def power_cells() -> Iterator[Cell]:
                 f"finds by parts {name}", _finds(difference, problems, seeds, spread, PART_DIFFERENCES), low, high
             )
     for seeds, spread in ((3, 0.02), (5, 0.06)):
-        size, varied = ExperimentSize(64, seeds, crossed=False), DifferenceSpread(OVER_PROBLEMS, spread, 0.0)
+        size, varied = ExperimentSize(64, seeds, 1, crossed=False), DifferenceSpread(OVER_PROBLEMS, spread, 0.0)
         said = power(0.1, size, varied)
         name = f"finds 0.1, own problems, 64, {seeds} seeds, spread {spread:g} (said {said:.2f})"
         yield Cell(name, _finds_own(seeds, spread), max(0, said - 0.03), min(1, said + 0.03))

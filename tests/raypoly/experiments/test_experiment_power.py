@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from raypoly.errors import UsageError
@@ -16,9 +17,10 @@ from raypoly.experiments.experiment_command import show_power
 from raypoly.experiments.experiment_power import power_sentence
 from raypoly.experiments.measured_differences import measure_differences
 from raypoly.experiments.other_results import read_results
-from raypoly.experiments.run_result import RunResult
+from raypoly.experiments.run_result import STRATEGIES, RunResult
+from raypoly.statistics.power import DifferenceSpread, ExperimentSize, smallest_difference
 from tests.raypoly.experiments.made_experiments import made_result
-from tests.raypoly.experiments.test_measured_differences import counts, drawn, means, numbers, result
+from tests.raypoly.experiments.test_measured_differences import SAMPLES, counts, drawn, means, numbers, result
 
 
 def test_power_is_said_before_an_experiment_and_by_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +35,8 @@ def test_power_is_said_before_an_experiment_and_by_a_pilot(tmp_path: Path, monke
     assert "Assumed: differences spread by 0.3 over problems" in said
     assert max(map(len, said.splitlines())) <= 88
     pilot = tmp_path / "results.json"
-    write(pilot, [result(arm, 0, drawn(i, 0.3 + i / 10)) for i, arm in enumerate(("grpo", "poly_epo"))])
+    arms = (("grpo", 0.3), ("poly_epo", 0.4))
+    write(pilot, [result(arm, seed, drawn(seed, share)) for arm, share in arms for seed in (0, 1)])
     show_power(str(file), [], pilot, piloted.append)
     said = "\n".join(piloted)
     assert "pass@16" in said
@@ -62,6 +65,26 @@ def test_a_file_whose_means_are_not_those_of_its_problems_is_refused(tmp_path: P
     more = replace(made, problems_after=numbers([], 80, problems=counts([65])))
     with pytest.raises(UsageError, match=r"grpo-s0 is not as it was written: "):
         write(tmp_path / "results.json", [more])
+
+
+def test_more_samples_are_said_to_help_where_few_samples_spread_the_differences() -> None:
+    """Every problem passes with the chance .5 in both arms, so samples are all that spreads."""
+    rng = np.random.default_rng(0)
+    arms = [
+        result(arm, seed, [int(c) for c in rng.binomial(SAMPLES, 0.5, 300)])
+        for arm in ("grpo", "poly_epo")
+        for seed in range(4)
+    ]
+    (compared,) = compare_arms(arms)
+    each = next(it for it in measure_differences(compared) if (it.reference, it.measure) == ("grpo", "1"))
+    assert each.sampling == pytest.approx(2 * 0.25 / SAMPLES, rel=0.05)
+    spread = DifferenceSpread.of(each.paired, each.samples, each.sampling or 0.0)
+    assert spread.samples == pytest.approx(math.sqrt(2 * 0.25), rel=0.1)
+    assert spread.rest < 0.03
+    size = ExperimentSize(300, 4, SAMPLES)
+    assert smallest_difference(replace(size, samples=4 * SAMPLES), spread) < 0.8 * smallest_difference(size, spread)
+    distinct = next(it for it in measure_differences(compared) if it.measure == STRATEGIES)
+    assert distinct.sampling is None, "how far other samples would move it is not known"
 
 
 def test_a_pilot_of_one_seed_or_without_spread_is_no_certainty(tmp_path: Path) -> None:

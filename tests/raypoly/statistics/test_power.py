@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,35 +13,50 @@ from raypoly.statistics.power import (
     TYPICAL,
     DifferenceSpread,
     ExperimentSize,
+    fewest,
     power,
-    problems_for,
-    seeds_for,
     smallest_difference,
 )
 
 
 def test_no_difference_is_found_as_often_as_the_level_says() -> None:
-    assert power(0.0, ExperimentSize(64, 1), TYPICAL) == pytest.approx(0.05, abs=1e-4)
+    assert power(0.0, ExperimentSize(64, 1, 1), TYPICAL) == pytest.approx(0.05, abs=1e-4)
 
 
 def test_one_seed_s_smallest_difference_is_that_of_a_t_test() -> None:
     """Some 2.8 standard errors; Cohen's table for a t test has 80 % at n = 64, d = .356."""
     spread = DifferenceSpread(problems=0.32, seeds=0.0, rest=0.0)
-    found = smallest_difference(ExperimentSize(64, 1), spread)
+    found = smallest_difference(ExperimentSize(64, 1, 1), spread)
     assert found == pytest.approx(0.356 * 0.32, rel=0.01)
-    assert power(found, ExperimentSize(64, 1), spread) == pytest.approx(0.8, abs=0.002)
+    assert power(found, ExperimentSize(64, 1, 1), spread) == pytest.approx(0.8, abs=0.002)
 
 
 def test_the_fewest_problems_and_seeds_are_enough_and_one_less_is_not() -> None:
     spread = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.1)
-    problems = problems_for(0.1, ExperimentSize(64, 5), spread)
+    problems = fewest(0.1, "problems", ExperimentSize(64, 5, 1), spread)
     assert problems is not None
-    assert power(0.1, ExperimentSize(problems, 5), spread) >= 0.8 > power(0.1, ExperimentSize(problems - 1, 5), spread)
-    seeds = seeds_for(0.2, ExperimentSize(64, 5), DifferenceSpread(0.1, 0.3, 0.0))
+    assert (
+        power(0.1, ExperimentSize(problems, 5, 1), spread)
+        >= 0.8
+        > power(0.1, ExperimentSize(problems - 1, 5, 1), spread)
+    )
+    seeds = fewest(0.2, "seeds", ExperimentSize(64, 5, 1), DifferenceSpread(0.1, 0.3, 0.0))
     assert seeds is not None
     assert seeds > 10
-    assert problems_for(0.02, ExperimentSize(64, 3), spread) is None, "seeds differ, however many problems there are"
-    assert seeds_for(0.02, ExperimentSize(64, 3), spread) is None
+    assert fewest(0.02, "problems", ExperimentSize(64, 3, 1), spread) is None, (
+        "seeds differ, however many problems there are"
+    )
+    assert fewest(0.02, "seeds", ExperimentSize(64, 3, 1), spread) is None
+
+
+def test_more_samples_find_more_until_problems_and_seeds_are_all_that_spreads() -> None:
+    spread = DifferenceSpread(problems=0.2, seeds=0.0, rest=0.0, samples=2.0)
+    size = ExperimentSize(64, 3, 16)
+    samples = fewest(0.12, "samples", size, spread)
+    assert samples is not None
+    assert power(0.12, replace(size, samples=samples), spread) >= 0.8
+    assert power(0.12, replace(size, samples=samples - 1), spread) < 0.8
+    assert fewest(0.05, "samples", size, spread) is None, "problems differ, however many samples there are"
 
 
 def test_a_pilot_s_spread_is_told_apart() -> None:
@@ -59,7 +75,7 @@ def test_seeds_with_problems_of_their_own_find_what_their_t_test_finds() -> None
     """Cohen's table for a t test: 80 % at n = 10 with d = 1.0."""
     spread = DifferenceSpread(problems=0.3, seeds=0.04, rest=0.0)
     of_a_seed = math.hypot(0.3 / 8, 0.04)
-    found = smallest_difference(ExperimentSize(64, 10, crossed=False), spread)
+    found = smallest_difference(ExperimentSize(64, 10, 1, crossed=False), spread)
     assert found == pytest.approx(1.0 * of_a_seed, rel=0.01)
 
 
