@@ -181,6 +181,7 @@ def _read_config(model: GgufModel, sha256: str) -> dict[str, Any]:
 def _read_tokenizer(model: GgufModel, sha256: str) -> Any:
     from transformers import AutoTokenizer
 
+    _read_config(model, sha256)  # whose error says that a file is cut short
     with model.alone() as folder, model.readable("the tokenizer"):
         return AutoTokenizer.from_pretrained(folder, gguf_file=_LINK)
 

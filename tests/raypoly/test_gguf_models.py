@@ -98,6 +98,8 @@ def test_a_file_that_is_cut_short_ends_the_command_with_a_sentence(
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
     assert refused_by_train(path, capsys).endswith("cut.gguf is cut short, damaged or no GGUF file: get it again.")
+    with pytest.raises(UsageError, match=r"cut.gguf is cut short, damaged or no GGUF file: get it again\."):
+        load_tokenizer(str(path), "model.path")  # what `raypoly evaluate` reads first
 
 
 def test_an_unknown_architecture_and_a_missing_file_end_the_command_with_a_sentence(
