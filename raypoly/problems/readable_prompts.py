@@ -16,6 +16,7 @@ from raypoly.errors import UsageError
 from raypoly.gguf_models import GgufModel
 from raypoly.problems.problem_set import ProblemSet
 from raypoly.problems.puzzles import find_puzzle
+from raypoly.sandbox.outcome import one_line
 
 _BATCH = 512
 
@@ -53,13 +54,19 @@ def _require_room(problem_set: ProblemSet, config: Config, tokenizer: Any) -> No
 
 
 def _tokenizer_here(path: str) -> Any:
-    """The tokenizer of a `model.path`; None where neither a folder nor the hub's cache has it."""
+    """The tokenizer of a `model.path`; None where neither a folder nor the hub's cache has it. Raises `UsageError`
+    where it is damaged."""
     from transformers import AutoTokenizer  # takes seconds to import
 
     gguf, folder = GgufModel.find(path), Path(path).expanduser()
     if gguf is not None:
         return gguf.tokenizer()
     try:
-        return AutoTokenizer.from_pretrained(folder if folder.is_dir() else path, local_files_only=True)
+        return AutoTokenizer.from_pretrained(
+            folder if folder.is_dir() else path, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError):
         return None
+    except Exception as error:  # tokenizers raises anything for a damaged file
+        why = f"{type(error).__name__}: {one_line(str(error), 200)}"
+        raise UsageError(f"model.path={path}: its tokenizer can't be read ({why}). Copy the model again.") from error

@@ -184,6 +184,9 @@ def test_rows_of_ones_own_need_a_model_that_can_read_them(
     assert "160 of 160 prompts have more than generator.max_prompt_tokens=5 tokens; the longest, of p" in said
     assert not (tmp_path / "runs").exists()
     assert dry_run(*words, "problems.over_long=drop") == 0
+    (tmp_path / "model" / "tokenizer.json").write_text('{"version": "1.0"}')
+    assert dry_run(*words) == 2
+    assert "/model: its tokenizer can't be read (KeyError: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
