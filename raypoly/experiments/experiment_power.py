@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from raypoly import problems
 from raypoly.config import Config
@@ -22,6 +22,7 @@ from raypoly.statistics.power import (
     TYPICAL,
     DifferenceSpread,
     ExperimentSize,
+    Planned,
     fewest,
     power,
     smallest_difference,
@@ -30,7 +31,7 @@ from raypoly.statistics.power import (
 _ASKED = (0.02, 0.05, 0.1)
 """Differences that a user may hope for."""
 _ANY = "any share"
-_NEEDED: tuple[Literal["problems", "seeds", "samples"], ...] = ("problems", "seeds", "samples")
+_NEEDED: tuple[Planned, ...] = get_args(Planned)
 
 
 def power_sentence(measured: Sequence[MeasuredDifference]) -> str:

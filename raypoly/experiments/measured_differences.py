@@ -37,15 +37,26 @@ class MeasuredDifference:
     """Over problems, of the runs that there are."""
     all_seeds: TestedDifference | None
     """Over seeds and problems together; None for one seed."""
-    samples: int = 1
-    """Of each problem; the fewest where runs differ."""
-    sampling: float | None = None
-    """The variance of a problem's difference, of one seed, that comes of drawing no more samples; None where it is not
-    known."""
+    evaluations: Sequence[tuple[EvaluationNumbers | None, ...]] = ()
+    """The two of each pair."""
     shared: float = 0.0
     """Where seeds have problems of their own, the share of these that several seeds have."""
     holm: float = 1.0
     """The p-value of `tested`, adjusted for all differences of the table (Holm 1979)."""
+
+    @property
+    def samples(self) -> int:
+        """Of each problem; the fewest where runs differ."""
+        sides = [each for pair in self.evaluations for each in pair]
+        return min(count for each in sides if each and each.problems for count in each.problems.samples)
+
+    @property
+    def sampling(self) -> float | None:
+        """The variance of a problem's difference, of one seed, that comes of drawing no more samples; None where it is
+        not known. Only power asks for it."""
+        moved = [sampling_variance(each, self.measure) for pair in self.evaluations for each in pair]
+        known = [each for each in moved if each is not None]
+        return 2 * float(np.mean(known)) if known and len(known) == len(moved) else None
 
     @property
     def tested(self) -> TestedDifference:
@@ -110,10 +121,6 @@ def _measured(
         crossed=crossed,
         strata=_strata([mine for mine, _ in evaluations], names),
     )
-    moved = [sampling_variance(each, measure) for pair in evaluations for each in pair]
-    counted = [
-        count for pair in evaluations for each in pair if each and each.problems for count in each.problems.samples
-    ]
     yield MeasuredDifference(
         arm.name,
         reference,
@@ -121,8 +128,7 @@ def _measured(
         paired,
         paired.over_problems(),
         paired.over_both(),
-        samples=min(counted),
-        sampling=None if None in moved else 2 * float(np.mean([each or 0.0 for each in moved])),
+        evaluations=evaluations,
         shared=shared,
     )
 

@@ -18,6 +18,8 @@ from scipy import stats
 from raypoly.statistics.intervals import QUANTILE
 from raypoly.statistics.paired_differences import PairedDifferences
 
+Planned = Literal["problems", "seeds", "samples"]
+"""What an experiment may have more of."""
 CHANCE = 0.8
 """To find a difference, which is where its 95 % interval leaves out 0."""
 _MOST = 10_000_000
@@ -105,9 +107,7 @@ def smallest_difference(size: ExperimentSize, spread: DifferenceSpread) -> float
     return high
 
 
-def fewest(
-    difference: float, what: Literal["problems", "seeds", "samples"], size: ExperimentSize, spread: DifferenceSpread
-) -> int | None:
+def fewest(difference: float, what: Planned, size: ExperimentSize, spread: DifferenceSpread) -> int | None:
     """The fewest `what` that find `difference` with a chance of `CHANCE`, all else as in `size`; 2 at least. None where
     no number does, since what does not become more differs too much."""
 
