@@ -15,7 +15,7 @@ from raypoly.config import Config
 from raypoly.errors import UsageError
 from raypoly.gguf_models import GgufModel
 from raypoly.problems.problem_set import ProblemSet
-from raypoly.problems.puzzles import find_puzzle
+from raypoly.problems.puzzles import puzzle_of
 from raypoly.sandbox.outcome import one_line
 
 _BATCH = 512
@@ -27,12 +27,7 @@ def require_readable(source: ProblemSet, problem_set: ProblemSet, config: Config
     is not on this machine, nor with what the run's program adds to them."""
     if config.model.path is None:
         for problem in source.splits["train"]:
-            if find_puzzle(problem) is None:
-                raise UsageError(
-                    f"No model.path is set, and the tiny model that is trained then reads puzzles alone: problem "
-                    f"{problem.id!r} of {problem.source or config.problems.source} is none. Set model.path, such as "
-                    "smollm2-q4 (docs/models.md), or problems.source=puzzles."
-                )
+            puzzle_of(problem)
     elif config.problems.over_long == "refuse" and not resumes:
         _require_room(problem_set, config, _tokenizer_here(config.model.path))
 

@@ -87,8 +87,9 @@ def puzzle_of(problem: Problem) -> Puzzle:
     found = find_puzzle(problem)
     if found is None:
         raise UsageError(
-            f"problem {problem.id!r} is no puzzle, which the tiny warm start needs:"
-            " use problems.source=puzzles, or set model.path."
+            f"No model.path is set, and the tiny model that is trained then reads puzzles alone: problem "
+            f"{problem.id!r} of {problem.source or 'a file'} is none. Set model.path, such as smollm2-q4 "
+            "(docs/models.md), or problems.source=puzzles."
         )
     return found
 
