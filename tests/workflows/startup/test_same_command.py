@@ -56,3 +56,9 @@ def test_a_killed_and_extended_run_decays_over_the_steps_of_its_first_start(
     refused = LocalDriver(tmp_path / "run", [*overrides, "train.schedule_steps=5"])
     assert refused.finish() == 2
     assert "train.schedule_steps is 5 now and was 4" in refused.log()
+
+
+def test_another_seed_is_another_run(reference: LocalDriver) -> None:
+    other = LocalDriver(reference.folder, [*reference.overrides, "train.seed=1"], reference.environment)
+    assert other.finish() == 2
+    assert "train.seed is 1 now and was 0" in other.log()
