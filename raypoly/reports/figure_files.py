@@ -79,5 +79,5 @@ def _write_panel(path: Path, panel: figures.Panel) -> list[Path]:
             drawing.legend(handles, labels, loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False)
         files = [path.with_name(f"{path.name}.{kind}") for kind in _FORMATS]
         for file, (kind, metadata) in zip(files, _FORMATS.items(), strict=True):
-            drawing.savefig(file, format=kind, metadata=metadata)
+            figures.save(drawing, file, kind, metadata)
     return files

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -21,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from raypoly.reports.tables import ReportTable
@@ -95,8 +97,16 @@ def new_figure(width: float, height: float, dpi: int) -> Figure:
 def png_of(drawing: Figure) -> bytes:
     """The figure as PNG: the same drawing gives the same bytes, with no version of matplotlib in them."""
     png = io.BytesIO()
-    drawing.savefig(png, format="png", metadata={"Software": "raypoly"})
+    save(drawing, png, "png", {"Software": "raypoly"})
     return png.getvalue()
+
+
+def save(drawing: Figure, file: io.BytesIO | Path, kind: str, metadata: Mapping[str, str | None]) -> None:
+    """Write the figure as `kind` (png, pdf, svg). Text stands as it is: a `$` in an arm's name starts no formula."""
+    text: Any
+    for text in drawing.findobj(Text):
+        text.set_parse_math(False)
+    drawing.savefig(file, format=kind, metadata=metadata)
 
 
 def clean_axes(panels: Iterable[Axes], grid: bool = False) -> None:

@@ -16,7 +16,7 @@ from raypoly.experiments.arm_comparison import compare_arms
 from raypoly.reports.comparison_tables import comparison_tables
 from raypoly.reports.experiment_figure import experiment_panels
 from raypoly.reports.figure_files import SMALLEST, WIDTH, write_figures
-from raypoly.reports.figures import Panel
+from raypoly.reports.figures import Panel, drawn
 from raypoly.reports.tables import ReportTable
 from tests.raypoly.experiments.made_experiments import made_result
 
@@ -69,6 +69,16 @@ def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
         write_figures(tmp_path, {name: Panel(name, partial(watched, name))}, {})
     assert len(seen) > 40
     assert min(seen) >= SMALLEST
+
+
+def test_two_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
+    def draw(axes: Axes) -> None:
+        axes.plot([1, 2], [0.1, 0.2], label=r"$5$ or $\nosuch$")
+        axes.set_title(r"$\nosuch$")
+
+    write_figures(tmp_path, {"priced": Panel("priced", draw)}, {})
+    assert rb"$5$ or $\nosuch$" in (tmp_path / "priced.svg").read_bytes()
+    assert drawn(Panel("priced", draw))[0].startswith(b"\x89PNG")
 
 
 def test_latex_takes_no_cell_for_a_command() -> None:
