@@ -9,6 +9,7 @@ rollout, `parts` has this rollout's; of `judge` and `prompt_logprobs` it has the
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from raypoly.config import Config
-from raypoly.plugins import load_plugin
 from raypoly.rewards.compute_score import ComputeScore
+from raypoly.rewards.own_function import OwnFunction
 from raypoly.values import Float64, Problem, Rollout, Verdict
 
 Reward = Callable[..., float]
@@ -28,8 +29,19 @@ def reward_function(config: Config) -> Reward:
     if config.reward.name == "compute_score":
         return ComputeScore(config.reward)
     known = {name: f"raypoly.rewards:{name}" for name in ("passed", "fraction")}
-    function: Reward = load_plugin(config.reward.name, known, "reward.name")
-    return function
+    own = OwnFunction.load("reward.name", config.reward.name, known)
+    return own.function if config.reward.name in known else _checked(own)
+
+
+def _checked(own: OwnFunction) -> Reward:
+    """The user's function, whose exceptions name the problem and whose values are finite numbers."""
+
+    @functools.wraps(own.function)
+    def reward(problem: Problem, *args: Any, **parts: Any) -> float:
+        value = own.call(problem, problem, *args, **parts)
+        return own.number(problem, value, value)
+
+    return reward
 
 
 def reads_parts(reward: Reward) -> bool:
