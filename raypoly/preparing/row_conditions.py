@@ -55,7 +55,7 @@ class Condition(BaseModel):
         """Whether a value that is there meets it. Texts are compared without regard to case."""
         held = {_plain(one) for one in _several(value)}
         day = day_of(value)
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        number = _number(value)
         return (
             (self.any_of is None or not held.isdisjoint(map(_plain, self.any_of)))
             and (self.has is None or held.issuperset(map(_plain, self.has)))
@@ -133,6 +133,14 @@ def _field(row: Mapping[str, Any], name: str) -> Any:
     for part in [name] if name in row else name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def _number(value: Any) -> float | None:
+    """A number, also where the row has it as text; None for anything else."""
+    try:
+        return float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+    except ValueError:
+        return None
 
 
 def _is_absent(value: Any) -> bool:

@@ -35,6 +35,7 @@ def load_hub(config: ProblemsConfig) -> ProblemSet:
         SPLIT,
         lambda problems: in_window(problems, config.since, config.until),
         config.split or "train",
+        numbered=True,
     )
 
 

@@ -118,10 +118,9 @@ class HubSplit:
         base = place if self.folder is not None else f"hf://datasets/{place}@{builder.hash}"
         names = [file.removeprefix(f"{base}/") for file in splits[split]]
         if strange := [name for name in names if not name.endswith(_READABLE) or "://" in name]:
-            raise UsageError(
-                f"{what} has {strange[0]}, and raypoly reads JSON lines and Parquet: try "
-                "revision=refs/convert/parquet, where the hub keeps its own Parquet copies."
-            )
+            copies = "try revision=refs/convert/parquet, where the hub keeps its own Parquet copies"
+            advice = copies if self.folder is None else "write its rows in one of these"
+            raise UsageError(f"{what} has {strange[0]}, and raypoly reads JSON lines and Parquet: {advice}.")
         return str(builder.hash), names
 
     def _download(self, name: str, commit: str, what: str) -> Path:

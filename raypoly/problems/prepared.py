@@ -7,13 +7,14 @@ The files are the splits, so the keys of `problems` that make splits have no eff
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from raypoly.config import ProblemsConfig
 from raypoly.errors import UsageError
 from raypoly.problems.formats import parquet_rows, problem_of
 from raypoly.problems.formats.long_integers import loads
-from raypoly.problems.problem_set import ProblemSet, check_apart, content_hash, without_excluded
+from raypoly.problems.problem_set import ProblemSet, check_apart, content_hash, told_apart, without_excluded
 from raypoly.values import Problem, Split
 
 _FOLDER = "data"
@@ -35,16 +36,17 @@ def load_prepared(config: ProblemsConfig) -> ProblemSet:
         test = _data_folder(config.test_path, "problems.test_path")
     if config.validation_path is not None:
         validation = _data_folder(config.validation_path, "problems.validation_path")
-    splits: dict[Split, list[Problem]] = {
+    splits: dict[Split, Sequence[Problem]] = {
         "test": _read_split(test / "test.parquet"),
         "validation": _read_split(validation / "validation.parquet"),
         "train": _read_split(folder / "train.parquet"),
     }
     if config.exclude is not None:
         excluded = Path(config.exclude).expanduser()
-        splits = {name: without_excluded(problems, excluded) for name, problems in splits.items()}
+        splits = {name: without_excluded(list(problems), excluded) for name, problems in splits.items()}
     if not splits["train"]:
         raise UsageError(f"problems.path={str(config.path)!r} holds no problem to train on.")
+    splits = told_apart(splits)
     check_apart(splits, "prepare one of the two with the other one's sources as `against`")
     return ProblemSet(splits, content_hash(splits))
 

@@ -7,7 +7,7 @@ import json
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from raypoly.values import Problem, Split
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_ORDER: tuple[Split, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,11 @@ def problem_set_of(
     purpose: str,
     take: Callable[[list[Problem]], list[Problem]] = list,
     place: str | None = None,
+    numbered: bool = False,
 ) -> ProblemSet:
     """The set of the problems that `read` finds in `place`, by default `config.path`, as far as `take` keeps them,
-    split by seed for this `purpose`. A split with a place of its own is that place's. `config.exclude` holds for all.
+    split by seed for this `purpose`. A split with a place of its own is that place's; `numbered` says that ids may be
+    numbers that start anew in each place (`told_apart`). `config.exclude` holds for all.
 
     The order of problems does not matter. Raises `UsageError` where none is left to train on, or one is in two splits.
     """
@@ -85,6 +88,8 @@ def problem_set_of(
     own = {name: _kept(read(own_place), config) for name, own_place in places.items() if own_place}
     rest = config.model_copy(update=dict.fromkeys(own, 0))
     splits = {**split_by_seed(kept, rest, purpose, f"problems of {config.path}"), **own}
+    if numbered:
+        splits = told_apart(splits)
     if own:
         check_apart(splits, "take it out of one of the two places, or give it another id there")
     return ProblemSet(splits, content_hash(splits))
@@ -104,11 +109,30 @@ def _kept(problems: list[Problem], config: ProblemsConfig) -> list[Problem]:
     return sorted(problems, key=lambda p: p.id)
 
 
+def told_apart(splits: Mapping[Split, Sequence[Problem]]) -> dict[Split, Sequence[Problem]]:
+    """The splits, where two data sets number their problems alike: an id that another problem has in an earlier split
+    (training, then validation) becomes `test/4000`. The same problem in two splits keeps its id in both."""
+    taken: dict[str, Problem] = {}
+    found: dict[Split, Sequence[Problem]] = {}
+    for name in _ORDER:
+        found[name] = [
+            replace(problem, id=f"{name}/{problem.id}")
+            if (other := taken.get(problem.id)) is not None and not _is_same(problem, other)
+            else problem
+            for problem in splits[name]
+        ]
+        taken |= {problem.id: problem for problem in found[name]}
+    return found
+
+
+def _is_same(one: Problem, other: Problem) -> bool:
+    return (one.prompt, one.tests.hash) == (other.prompt, other.tests.hash)
+
+
 def check_apart(splits: Mapping[Split, Sequence[Problem]], what_to_do: str) -> None:
     """Raise `UsageError` if a problem is in two splits, which another place for one of them can cause."""
     where: dict[str, Split] = {}
-    names: tuple[Split, ...] = ("train", "validation", "test")
-    for name in names:
+    for name in _ORDER:
         for problem in splits[name]:
             if problem.id in where:
                 raise UsageError(f"{problem.id} is in {where[problem.id]} and in {name}: {what_to_do}.")

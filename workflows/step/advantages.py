@@ -37,10 +37,10 @@ class AdvantageEstimator:
         """The group with rewards and advantages, float64 [N] each. Rewards are NaN where the group is skipped, where
         the reward function reads parts of which one is unknown, and where the objective reads none."""
         if skip_reason(group) or self._reward_is_unknown(group):
-            return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size))
+            return TrainingGroup(group, np.full(group.size, np.nan), np.zeros(group.size), valued=False)
         rewards = self._rewards(group, problem)
         if not self.has_advantages(group):
-            return TrainingGroup(group, rewards, np.zeros(group.size))
+            return TrainingGroup(group, rewards, np.zeros(group.size), valued=False)
         scored = self._scored(rewards, group)
         advantages = self._objective.valued(scored)
         of_drafts = self._of_drafts(scored, advantages)

@@ -83,7 +83,7 @@ def metrics_row(
         "rows": stats.rows,
         "response_tokens": tokens,
         "response_length": tokens / len(rollouts) if rollouts else None,
-        "advantage_variance": _mean(float(t.advantages.var()) for t in sound if t.advantages.size),
+        "advantage_variance": _mean(float(t.advantages.var()) for t in sound if t.valued and t.advantages.size),
         **_style([trained.group for trained in sound]),
         **_decoded([trained.group for trained in groups], times),
         "truncated": _mean(float(rollout.finish_reason == "length") for rollout in rollouts),
@@ -158,11 +158,12 @@ def _correct_strategies(groups: Sequence[Group]) -> list[float]:
 
 
 def _judged_strategies(groups: Sequence[Group]) -> list[int]:
-    """By the judge, among the correct rollouts of each group that it labelled (figure 2 of the code study)."""
+    """By the judge, among the correct rollouts of each group that has tests and that it labelled (figure 2 of the code
+    study)."""
     return [
         distinct(group.labels.strategies[place] for place in GroupOutcomes.of(group.verdicts or (), None).correct)
         for group in groups
-        if group.labels is not None
+        if group.labels is not None and WITHOUT_TESTS not in (group.verdicts or ())
     ]
 
 

@@ -21,6 +21,8 @@ class TrainingGroup:
     """The objective's numbers of it, by name."""
     draft_advantages: Float64 | None = None
     """float64 [D]; None where drafts are not trained."""
+    valued: bool = True
+    """Whether the objective gave the advantages; False where they are zeros for what is unknown."""
 
     @property
     def rollouts(self) -> Sequence[Rollout]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -132,6 +133,26 @@ def test_another_preparation_gives_the_test_split(tmp_path: Path) -> None:
     (tmp_path / "theirs" / "data" / "test.parquet").write_bytes(written_bytes(output_files.write_parquet, kept()))
     with pytest.raises(UsageError, match=r"p0 is in train and in test"):
         build_problem_set(config)
+
+
+def test_two_preparations_may_number_unlike_problems_alike(tmp_path: Path) -> None:
+    numbered = [replace(candidate, id="4000", read=partial(_renamed, candidate, "4000")) for candidate in kept()]
+    for name, split, problems in (("mine", "train", numbered[:1]), ("theirs", "test", numbered[1:2])):
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / "card.json").write_text("{}")
+        (tmp_path / name / "data" / f"{split}.parquet").write_bytes(written_bytes(output_files.write_parquet, problems))
+    config = ProblemsConfig(source="prepared", path=str(tmp_path / "mine"), test_path=str(tmp_path / "theirs"))
+    splits = build_problem_set(config).splits
+    assert {name: [problem.id for problem in problems] for name, problems in splits.items()} == {
+        "train": ["4000"],
+        "validation": [],
+        "test": ["test/4000"],
+    }
+    assert build_problem_set(config.model_copy(update={"test_path": None})).splits["train"] == splits["train"]
+
+
+def _renamed(candidate: Candidate, name: str) -> Problem:
+    return replace(candidate.read(), id=name)
 
 
 def test_what_is_no_preparation_is_said(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def folder(tmp_path: Path) -> Path:
         ({"before": "2025-03-01"}, "soon", False),
         ({"at_least": 1200, "at_most": 1800}, 1200, True),
         ({"at_most": 1800}, 1900.5, False),
+        ({"at_least": 1200, "at_most": 1800}, "1500", True),
+        ({"at_least": 1200}, "hard", False),
         ({"at_least": 1}, True, False),
         (3, 3.0, True),
         (True, True, True),
@@ -94,6 +96,12 @@ def test_any_column_of_the_rows_may_be_asked_for(folder: Path, tmp_path: Path) -
     rows = [problem_row("a", extra_info={"dataset": "LeetCode"}), problem_row("b", 1, extra_info={"dataset": "TACO"})]
     source = SourceConfig(path=str(write_rows(tmp_path / "rows.jsonl", rows)), where={"extra_info.dataset": "taco"})
     assert names(load_sources({"mine": source})) == ["b"]
+
+
+def test_a_column_counts_where_the_format_has_no_such_field(tmp_path: Path) -> None:
+    rows = [problem_row(name, place, difficulty=place) for place, name in enumerate("abc")]
+    source = SourceConfig(path=str(write_rows(tmp_path / "rows.jsonl", rows)), where={"difficulty": {"at_least": 1}})
+    assert names(load_sources({"mine": source})) == ["b", "c"]
 
 
 def test_a_field_that_no_row_has_is_named_with_those_that_there_are(folder: Path) -> None:

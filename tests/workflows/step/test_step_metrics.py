@@ -11,7 +11,7 @@ import numpy as np
 
 from raypoly.metrics.sinks import flatten
 from raypoly.policy.update_stats import LossStats, UpdateStats
-from raypoly.values import Group, Labels, Rollout, Verdict
+from raypoly.values import WITHOUT_TESTS, Group, Labels, Rollout, Verdict
 from workflows.step.step_metrics import JudgeNumbers, metrics_row
 from workflows.step.stopwatch import Waterfall
 from workflows.step.training_group import TrainingGroup
@@ -76,6 +76,17 @@ def test_a_row_says_how_programs_are_written_what_right_ones_cost_and_what_the_j
     assert found["identifier_length"] == 1
     assert found["correct_cpu_seconds"] == 0.25
     assert found["advantage_variance"] == advantages.var()
+
+
+def test_what_tests_or_labels_would_say_is_unknown_without_them_and_not_zero() -> None:
+    rollout = Rollout(NO_TOKENS, np.zeros(3, np.int32), np.zeros(3, np.float32), "7", "stop", 1, 0)
+    labels = Labels(np.array([1, 2], np.int32), np.array([False, False]), "mine")
+    untested = Group(0, 0, "p", (rollout, rollout), {"score": (WITHOUT_TESTS, WITHOUT_TESTS)})
+    rewards, advantages = np.array([1.0, 0.0]), np.array([0.5, -0.5])
+    answered = TrainingGroup(untested.with_parts(judge=labels), rewards, advantages)
+    assert row(LossStats(), [answered])["strategies_correct_judged"] is None
+    unjudged = TrainingGroup(untested, rewards, np.zeros(2), valued=False)
+    assert row(LossStats(), [answered, unjudged])["advantage_variance"] == 0.25
 
 
 def test_strategies_of_a_step_of_plans_alone_are_unknown_and_not_zero() -> None:
