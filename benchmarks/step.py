@@ -2,7 +2,7 @@
 
     uv pip install trl==1.16.0
     python -m benchmarks.step [--rounds 7] [--trl-threads 1] [--json FILE]        # the tiny model, puzzles; 5 minutes
-    python -m benchmarks.step --model smollm2-q4                                  # a language model, plain tasks
+    python -m benchmarks.step --model smollm2-q4 --engine vllm                    # a language model, plain tasks
 
 Both sides: the tiny model after a short supervised start (made once, 30 seconds), the same 20 puzzles a step x 8
 responses of at most 56 tokens at temperature 1, float32, the same Dr.GRPO loss (no std, no KL) and AdamW, programs
@@ -12,12 +12,13 @@ threads for each side; both multiply in bfloat16 and keep weights, gradients and
 
 For the tiny model TRL has two arms: with raypoly's sandboxes lent to it, and with a Manager and a fork for each
 program, as public trainers' graders have it (no isolation; the same verdicts). A language model's TRL has the
-sandboxes. Each arm is a process tree of its own; after some steps to warm up they take turns step by step, and a ratio
-is the median of the rounds' ratios. `least` is the quickest round, which other work on the machine lengthened least.
-`busy` is CPU seconds / (seconds x cores). `rows` entered the loss, `dropped` did not. Memory is taken in an extra step:
-all of an arm's processes, shared pages counted once. The update is measured apart, on the same sampled rows with no
-advantage zero, as many threads on both sides; its memory is its process's largest. Exit code 1 where a target is
-missed.
+sandboxes. Each arm is a process tree of its own, and all are in memory at once: with SmolLM2 TRL and one engine take
+some 19 GiB, and `--engine` leaves the other one out. After some steps to warm up they take turns step by step, and a
+ratio is the median of the rounds' ratios. `least` is the quickest round, which other work on the machine lengthened
+least. `busy` is CPU seconds / (seconds x cores). `rows` entered the loss, `dropped` did not. Memory is taken in an
+extra step: all of an arm's processes, shared pages counted once. The update is measured apart, on the same sampled rows
+with no advantage zero, as many threads on both sides; its memory is its process's largest. Exit code 1 where a target
+is missed.
 
 What is not comparable:
 - raypoly's step has what TRL's has not: rollouts, verdicts and update durable in a journal, new weights verified in the
@@ -77,8 +78,11 @@ def taking_turns(
     return found
 
 
-def whole_steps(setting: Setting, trl_vllm: bool) -> list[MeasuredArm]:
-    """TRL's arms, then raypoly's with each engine."""
+_ENGINES = ("transformers", "vllm")
+
+
+def whole_steps(setting: Setting, trl_vllm: bool, engines: Sequence[str]) -> list[MeasuredArm]:
+    """TRL's arms, then raypoly's with each of these engines."""
     from benchmarks.steps import ours, trl
 
     with ExitStack() as stack:
@@ -89,7 +93,7 @@ def whole_steps(setting: Setting, trl_vllm: bool) -> list[MeasuredArm]:
         ]
         arms = [
             stack.enter_context(PacedProcess(f"raypoly, {engine}", ours.step_by_step, setting, engine))
-            for engine in ("transformers", "vllm")
+            for engine in engines
         ]
         return taking_turns([*theirs, *arms], setting, process_costs.resident_bytes)
 
@@ -120,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--trl-rows", type=int, help="in one of TRL's micro-batches; default: 160 for tiny, else 8")
     parser.add_argument("--trl-vllm", action="store_true")
+    parser.add_argument("--engine", choices=_ENGINES, help="raypoly's in a step; default: both, each an arm")
     parser.add_argument("--only", choices=("step", "update"))
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     given = parser.parse_args(arguments)
@@ -141,11 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"gradient norm of the first: {theirs.first_norm:.7g}, {ours.first_norm:.7g}\n", flush=True)
         verdicts += check_targets(theirs, [ours], setting.update_target, "update")
     if given.only != "update":
-        arms = found["step"] = whole_steps(setting, given.trl_vllm)
+        engines = _ENGINES if given.engine is None else (given.engine,)
+        arms = found["step"] = whole_steps(setting, given.trl_vllm, engines)
         print(step_table(f"The step, {setting.prompts} x {setting.rollouts} responses", arms))
         print(f"\nBusy in a step's stages, which overlap in raypoly's:\n{stage_lines(arms)}\n", flush=True)
-        for theirs in arms[:-2]:
-            verdicts += check_targets(theirs, arms[-2:], setting.step_target, f"step, {theirs.name}")
+        for theirs in arms[: -len(engines)]:
+            verdicts += check_targets(theirs, arms[-len(engines) :], setting.step_target, f"step, {theirs.name}")
     for met, what in verdicts:
         print(("met     " if met else "MISSED  ") + what)
     if given.json is not None:
