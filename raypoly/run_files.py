@@ -115,9 +115,13 @@ class RunFiles:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """metrics.jsonl, one dict for each step, from step 0; without an unfinished last line."""
-        text = self.store.read(METRICS).decode() if self.store.exists(METRICS) else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        """metrics.jsonl, one dict for each step, from step 0; without an unfinished last line. Raises `CorruptData`."""
+        content = self.store.read(METRICS) if self.store.exists(METRICS) else b""
+        try:
+            return [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+        except ValueError as error:
+            told = f"{self.store.place(METRICS)} is damaged: {error}. The run's next start writes it again."
+            raise CorruptData(told) from error
 
     @property
     def steps_done(self) -> int:

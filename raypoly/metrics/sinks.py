@@ -3,8 +3,9 @@
     sinks = open_sinks(config, run_dir)
     sinks.log(row); sinks.log_evaluation(results); sinks.close()
 
-A step that is replayed after a crash is not written twice. Evaluations go to the boards alone: TensorBoard, and Weights
-& Biases. metrics.jsonl has a line a step, and summary.json the evaluations.
+A step that is replayed after a crash is not written twice, but for one that was cut off between two sinks. Evaluations
+go to the boards alone: TensorBoard, and Weights & Biases. metrics.jsonl has a line a step, and summary.json the
+evaluations.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,7 +91,7 @@ def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = (), run_id:
         boards.append(After(metrics.last_step, TensorBoard(run_dir / TENSORBOARD)))
     if config.run.wandb_project is not None:
         boards.append(After(metrics.last_step, WeightsAndBiases(config, run_dir, run_id or run_dir.name)))
-    return Sinks([metrics, *boards, *more], boards)
+    return Sinks([*boards, metrics, *more], boards)  # a kill between two repeats a board's row, and loses none
 
 
 def check_packages(config: Config) -> None:
@@ -196,19 +198,33 @@ class TensorBoard:
     """Scalars under the names of `flatten`."""
 
     def __init__(self, folder: Path) -> None:
-        from tensorboardX import FileWriter
+        from tensorboardX.event_file_writer import EventsWriter  # a `FileWriter` keeps rows in memory for 120 s
 
         # The file's own name counts whole seconds: a quick second start would write over the first's.
-        self._writer = FileWriter(str(folder), filename_suffix=f".{time.time_ns()}")
+        self._folder = folder
+        with self._in_one_sentence():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
 
     def log(self, row: Mapping[str, Any]) -> None:
+        from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.proto.summary_pb2 import Summary  # its `add_scalar` would turn pass@8 into pass_8
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in flatten(row).items()]
-        self._writer.add_summary(Summary(value=values), int(row["step"]))
+        with self._in_one_sentence():
+            self._writer.write_event(Event(wall_time=time.time(), step=int(row["step"]), summary=Summary(value=values)))
+            self._writer.flush()
 
     def close(self) -> None:
-        self._writer.close()
+        with self._in_one_sentence():
+            self._writer.close()
+
+    @contextmanager
+    def _in_one_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"{self._folder} can't be written: {error}.") from error
 
 
 class WeightsAndBiases:

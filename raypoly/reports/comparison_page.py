@@ -35,7 +35,10 @@ from raypoly.run_identity import dotted_values, keys_without_effect
 _CLAIM = 0.05
 """The p below which a difference is called shown."""
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
-_DRAWN = "A line is the mean of an arm's runs, a band the range of its seeds; training curves are means of five steps."
+_DRAWN = (
+    "A line is the mean of an arm's runs, a band the range of its seeds; training curves are means of five steps, over "
+    "the steps that all runs of the arm have."
+)
 
 
 def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figures: Path | None = None) -> None:

@@ -8,6 +8,7 @@ Text is 7 pt or more at the width that is written, so do not scale the files dow
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +32,8 @@ _FORMATS: Mapping[str, Mapping[str, str | None]] = {
     "png": {"Software": "raypoly"},
 }
 """File formats, and what they say of their making: nothing that changes from one day or version to the next."""
-_LEGEND_COLUMNS = 2
+_BESIDE, _ALONE = 22, 50
+"""Letters of a legend's longest label, for which the width has room: with two columns, and with one."""
 
 
 def write_figures(folder: Path, panels: Mapping[str, figures.Panel], tables: Mapping[str, ReportTable]) -> list[Path]:
@@ -74,9 +76,11 @@ def _write_panel(path: Path, panel: figures.Panel) -> list[Path]:
             own.remove()
         handles, labels = axes.get_legend_handles_labels()
         if handles:
-            rows = -(-len(handles) // _LEGEND_COLUMNS)
-            drawing.set_size_inches(WIDTH, HEIGHT + 0.14 * rows)
-            drawing.legend(handles, labels, loc="outside lower center", ncols=_LEGEND_COLUMNS, frameon=False)
+            columns = 2 if max(map(len, labels)) <= _BESIDE else 1
+            wrapped = [textwrap.fill(label, _ALONE) for label in labels]
+            lines = sum(label.count("\n") + 1 for label in wrapped)
+            drawing.set_size_inches(WIDTH, HEIGHT + 0.14 * -(-lines // columns))
+            drawing.legend(handles, wrapped, loc="outside lower center", ncols=columns, frameon=False)
         files = [path.with_name(f"{path.name}.{kind}") for kind in _FORMATS]
         for file, (kind, metadata) in zip(files, _FORMATS.items(), strict=True):
             figures.save(drawing, file, kind, metadata)

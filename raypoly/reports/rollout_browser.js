@@ -100,7 +100,7 @@
     const items = groups.slice(0, listed).map((group) => {
       const button = more("", () => choose(group.id)), item = element("li");
       button.dataset.problem = group.id;
-      const told = group.attempts ? `${group.passed} of ${group.attempts} passed` : `drafts: ${group.rows.length}`;
+      const told = group.attempts ? `${group.passed} of ${group.attempts} here passed` : `drafts: ${group.rows.length}`;
       button.append(element("span", group.name), element("span", told));
       button.setAttribute("aria-current", group.id === chosen);
       item.append(button);
@@ -108,7 +108,12 @@
     });
     if (groups.length > listed) {
       const item = element("li");
-      item.append(more(`${groups.length - listed} more problems`, () => { listed = Infinity; showProblems(); }));
+      item.append(more(`${groups.length - listed} more problems`, () => {
+        const next = listed;
+        listed = Infinity;
+        showProblems();
+        at("problems").children[next].firstChild.focus();
+      }));
       items.push(item);
     }
     at("problems").replaceChildren(...items);
@@ -129,7 +134,13 @@
     const placed = drafts.size ? arranged(sorted) : sorted.map((row) => ({ row, depth: 0 }));
     const made = [element("h3", group.name), ...placed.slice(0, shown).map(rollout)];
     if (placed.length > shown)
-      made.push(more(`${placed.length - shown} more rollouts`, () => { shown += PAGE; showRollouts(); }));
+      made.push(more(`${placed.length - shown} more rollouts`, () => {
+        const next = 1 + shown; // behind the heading
+        shown += PAGE;
+        showRollouts();
+        at("shown").children[next].tabIndex = -1;
+        at("shown").children[next].focus();
+      }));
     at("shown").replaceChildren(...made);
   }
 

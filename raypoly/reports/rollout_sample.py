@@ -34,6 +34,7 @@ _KINDS = ("status", "strategy", "role", "program", ACCEPTED)
 """What rows are drawn from by turns."""
 _OF_DRAFTS = ("role", "slot", "place", "parent", "tokens", "cut", "made", *PLAN_FACTS)
 _TOKENIZER = "model/tokenizer.json"
+_NO_SHARES = "So rare ones are more frequent here than in the run: the tables have the shares, not this list."
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class RolloutSample:
 
 def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
     """At most `most` rollouts of the last evaluation, and as many of training."""
-    decode = _decoder(run.store)
     said: list[str] = []
+    decode = _decoder(run.store, said)
     rows = [*_of_evaluation(run, most, said), *_of_training(run, most, said)]
     return RolloutSample([_named(row, decode) for row in rows], said)
 
@@ -90,9 +91,12 @@ def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[s
         said.append(f"The rollouts of the last evaluation ({split}, step {step}) can't be read.")
         return
     chosen = _draw(table, most, derive(0, "report", split, step), ("problem_id", *_KINDS))
-    all_of = f"{len(chosen):,} of the {table.num_rows:,}" if len(chosen) < table.num_rows else "All"
-    how = ", drawn by turns from each problem, verdict and strategy" if len(chosen) < table.num_rows else ""
-    said.append(f"{all_of} rollouts of the last evaluation ({split} split, step {step}){how}.")
+    what = f"rollouts of the last evaluation ({split} split, step {step})"
+    if len(chosen) == table.num_rows:
+        said.append(f"All {table.num_rows:,} {what}.")
+    else:
+        drawn = f"{len(chosen):,} of the {table.num_rows:,} {what}"
+        said.append(f"{drawn}, drawn by turns from each problem, verdict and strategy. {_NO_SHARES}")
     yield from ({**row, "step": step, "source": split} for row in chosen)
 
 
@@ -127,8 +131,7 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
         whole = ", and bring the drafts that they were made from, with all attempts behind these" if drafted else ""
         said.append(
             f"{taken:,} of the {read:,} {what} of {some}; a step's are drawn by turns from each verdict and "
-            f"strategy{whole}. So rare ones are more frequent here than in the run: the tables have the shares, not "
-            "this list."
+            f"strategy{whole}. {_NO_SHARES}"
         )
     said += [f"The rollouts of steps {', '.join(lost)} can't be read."] if lost else []
 
@@ -174,11 +177,15 @@ def _named(row: Mapping[str, Any], decode: Callable[[Sequence[int]], str]) -> di
     }
 
 
-def _decoder(store: Store) -> Callable[[Sequence[int]], str]:
+def _decoder(store: Store, said: list[str]) -> Callable[[Sequence[int]], str]:
     """Token ids to text by the tokenizer beside the final weights; no text where it is not there (yet)."""
     if not store.exists(_TOKENIZER):
         return lambda tokens: ""
-    loaded = Tokenizer.from_file(str(store.fetch(_TOKENIZER)))
+    try:
+        loaded = Tokenizer.from_file(str(store.fetch(_TOKENIZER)))
+    except Exception:  # noqa: BLE001 - tokenizers raises anything for a damaged file
+        said.append(f"Prompts are not shown, since {store.place(_TOKENIZER)} can't be read.")
+        return lambda tokens: ""
     known: dict[tuple[int, ...], str] = {}
 
     def decode(tokens: Sequence[int]) -> str:

@@ -47,19 +47,23 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None) -
     Raises `UsageError` where that folder can't be written.
     """
     page = write_report(run)
+    results = results_table(run.summary)
     if run.evaluations:
         console.print()
-        console.print(results_table(run.summary))
+        console.print(results if results.rows else "Not evaluated on the test split yet.")
         for programs in run_programs(run):
             console.print(programs)
         if note := results_note(run.summary):
             console.print(note, highlight=False)
+    if (later := later_table({run.name: run})).rows:
+        console.print("Measured again by raypoly evaluate:", highlight=False)
+        console.print(later)
     if (roles := role_table(run.rows)).rows:
         console.print(roles)
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
-        tables = {"results": results_table(run.summary)} if run.evaluations else {}
+        tables = {"results": results} if results.rows else {}
         written = write_figures(figures, named_panels(run_panels(run)), tables)
         told = f"{len(written)} files of figures and tables: {figures.absolute()}"
         console.print(told, highlight=False, markup=False, soft_wrap=True)

@@ -61,16 +61,25 @@ def results_note(summary: Mapping[str, Any]) -> str:
 
 
 def later_table(runs: Mapping[str, RunFiles]) -> ReportTable:
-    """What `raypoly evaluate --run` measured, a row each, by the runs' names; a dash where a file is damaged."""
-    later = [(run, name, found) for run, files in runs.items() for name, found in files.later_evaluations]
+    """What `raypoly evaluate --run` measured, by the runs' names: a row each, and one for each program of those that
+    had several. A dash where a file is damaged."""
+    later = [
+        (run, name, {**found, **measured})
+        for run, files in runs.items()
+        for name, found in files.later_evaluations
+        for measured in (found, *found.get("programs", ()))
+    ]
     ks = shown_ks(found.get("pass_at_k", {}) for _, _, found in later)
+    named = any("program" in found for _, _, found in later)
+    keys = ["step", "split", "samples", "problems"]
     rows = []
     for run, name, found in later:
         curve = found.get("pass_at_k", {})
-        facts = (str(found.get(key, DASH)) for key in ("step", "split", "samples", "problems"))
+        facts = [str(found.get(key, DASH)) for key in keys]
+        program = [str(found.get("program", "direct" if found else DASH))] * named
         values = [*(curve.get(k) for k in ks), found.get("strategies_correct")]
-        rows.append((*([run] if len(runs) > 1 else []), name, *facts, *map(number, values)))
-    heads = ["run"] * (len(runs) > 1) + ["file", "step", "split", "samples", "problems"]
+        rows.append((*[run] * (len(runs) > 1), name, *program, *facts, *map(number, values)))
+    heads = [*["run"] * (len(runs) > 1), "file", *["program"] * named, *keys]
     return ReportTable((*heads, *(f"pass@{k}" for k in ks), _COUNT), rows, range(len(heads), len(heads) + len(ks) + 1))
 
 

@@ -99,7 +99,8 @@ def _over_steps(axes: Axes, rows: Rows) -> None:
         values = [_mean(some, "exposed", stage) for some in bins]
         axes.bar(steps, values, 0.9 * width, bottom=floor, color=COLOURS[stage], label=stage, align="edge")
         floor = [low + value for low, value in zip(floor, values, strict=True)]
-    axes.set(title="Steps: what they waited for", ylabel="seconds")
+    means = f" (means of {width} steps)" if width > 1 else ""
+    axes.set(title=f"Steps: what they waited for{means}", ylabel="seconds")
     figures.steps_axis(axes)
     figures.legend_below(axes, 4)
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {chr(c) for c in range(0xFE00, 0xFE10)}
+_SELECTORS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {chr(c) for c in _SELECTORS}
 """Characters that count as printable and show nothing: fillers, a joiner, variation selectors."""
 
 

@@ -131,6 +131,13 @@ def test_tensorboard_and_wandb_get_every_number_and_evaluation_once(
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == list(range(7)), "a line a step, none else"
 
 
+def test_tensorboard_has_a_row_as_soon_as_it_is_logged(tmp_path: Path) -> None:
+    sinks = open_sinks(load(None, ["run.tensorboard=true"]), tmp_path)
+    sinks.log(metrics_row(0))
+    assert [step for step, _ in points(event_rows(tmp_path), "reward")] == [0], "a kill would lose no row"
+    sinks.close()
+
+
 @pytest.mark.usefixtures("offline")
 def test_a_run_is_one_run_of_wandb_over_its_starts_and_its_namesake_is_another(tmp_path: Path) -> None:
     ids = {"one": "6f2b", "two": "91ce"}

@@ -77,7 +77,7 @@ def test_a_draft_says_what_became_of_it(browser: Chromium) -> None:
 
 def test_problems_are_counted_by_attempts_alone(browser: Chromium) -> None:
     told = "[...document.querySelectorAll('#problems button')].map((each) => each.lastChild.textContent)"
-    assert browser.run(told) == ["2 of 4 passed", "4 of 8 passed"]
+    assert browser.run(told) == ["2 of 4 here passed", "4 of 8 here passed"]
     assert browser.run(_COUNT) == "19 of 35 rollouts, 2 problems"
     browser.pick("role", "plan")
     assert browser.run(told) == ["drafts: 2", "drafts: 2"]

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.reports import figures
 from raypoly.reports.comparison_tables import comparison_tables
 from raypoly.reports.experiment_figure import experiment_panels
 from raypoly.reports.figure_files import SMALLEST, WIDTH, write_figures
@@ -69,6 +71,24 @@ def test_no_text_is_smaller_than_seven_points(tmp_path: Path) -> None:
         write_figures(tmp_path, {name: Panel(name, partial(watched, name))}, {})
     assert len(seen) > 40
     assert min(seen) >= SMALLEST
+
+
+@pytest.mark.parametrize("longest", [12, 40, 90])
+def test_no_legend_leaves_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    seen: list[Figure] = []
+    monkeypatch.setattr(figures, "save", lambda drawing, *rest: seen.append(drawing))
+
+    def draw(axes: Axes) -> None:
+        for number in range(4):
+            axes.plot([1, 2], [number, 2], label=f"{number} " + "word " * (longest // 5))
+
+    write_figures(tmp_path, {"legend": Panel("legend", draw)}, {})
+    for drawing in seen:
+        drawing.draw_without_rendering()
+        box = drawing.legends[0].get_window_extent()
+        assert drawing.bbox.x0 <= box.x0 < box.x1 <= drawing.bbox.x1
+        assert drawing.bbox.y0 <= box.y0 < box.y1 <= drawing.bbox.y1
+    assert seen
 
 
 def test_two_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:

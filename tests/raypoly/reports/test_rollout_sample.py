@@ -31,7 +31,7 @@ def test_the_last_evaluation_and_every_step_of_a_short_run_are_whole(tmp_path: P
         ("test", 3): 40, ("training", 0): 8, ("training", 1): 8, ("training", 2): 8,
     }  # fmt: skip
     assert sample.said == [
-        "All rollouts of the last evaluation (test split, step 3).",
+        "All 40 rollouts of the last evaluation (test split, step 3).",
         "All 24 training rollouts of all steps.",
     ]
     training = next(row for row in sample.rows if row["source"] == "training")
@@ -45,8 +45,23 @@ def test_a_long_run_is_sampled_from_its_first_to_its_last_step(tmp_path: Path) -
     steps = sorted({row["step"] for row in sample.rows if row["source"] == "training"})
     assert (len(steps), steps[0], steps[-1]) == (50, 0, 119)
     assert len(sample.rows) == 40 + 100
+    few = sample_rollouts(run, 20)
+    assert few.said[0] == (
+        "20 of the 40 rollouts of the last evaluation (test split, step 120), drawn by turns from each problem, "
+        "verdict and strategy. So rare ones are more frequent here than in the run: the tables have the shares, not "
+        "this list."
+    )
     assert sample.said[1].startswith("100 of the 400 training rollouts of 50 of 120 steps, evenly spaced")
     assert [*sample.rows] == [*sample_rollouts(run, 100).rows]
+
+
+def test_prompts_are_left_out_where_the_tokenizer_is_damaged(tmp_path: Path) -> None:
+    folder = write_finished_run(tmp_path / "torn")
+    (folder / "model").mkdir(exist_ok=True)
+    (folder / "model" / "tokenizer.json").write_text('{"version": ')
+    sample = sample_rollouts(Run(folder), 100)
+    assert {row["prompt"] for row in sample.rows} == {""}
+    assert sample.said[0] == f"Prompts are not shown, since {folder}/model/tokenizer.json can't be read."
 
 
 def test_rollouts_that_cannot_be_read_are_named(tmp_path: Path) -> None:

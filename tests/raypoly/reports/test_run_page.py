@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from raypoly import Run
+from raypoly.errors import CorruptData
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.run_figure import draw_run, strategies_over_steps
 from raypoly.reports.run_page import measure_rows, other_arm_overrides, show_results, write_report
-from raypoly.reports.run_table import results_note, results_table
+from raypoly.reports.run_table import later_table, results_note, results_table
 from raypoly.reports.step_times import step_time_panels, time_rows
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
 
@@ -204,6 +205,28 @@ def test_the_end_table_compares_before_and_after_on_test() -> None:
     assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", "\n".join(lines))
     assert re.search(r"by execution .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
     assert [re.search(r"pass@(\d+)", line)[1] for line in lines if "pass@" in line] == ["1", "4", "8", "16", "64"]  # type: ignore[index]
+
+
+def test_each_program_that_was_measured_again_has_a_row_of_its_name(tmp_path: Path) -> None:
+    folder = write_finished_run(tmp_path / "again")
+    measured = {"pass_at_k": {"1": 0.5}, "strategies_correct": 1.25}
+    other = {"program": "plan_and_solve", "pass_at_k": {"1": 0.75}, "strategies_correct": 1.5}
+    several = {"step": 12, "split": "test", "samples": 8, "problems": 3, "program": "direct", **measured}
+    (folder / "evaluations").mkdir()
+    (folder / "evaluations" / "a.json").write_text(json.dumps({**several, "programs": [other]}))
+    table = later_table({"again": Run(folder)})
+    assert table.head[:7] == ("file", "program", "step", "split", "samples", "problems", "pass@1")
+    assert table.rows == [
+        ("a", "direct", "12", "test", "8", "3", "0.500", "1.250"),
+        ("a", "plan_and_solve", "12", "test", "8", "3", "0.750", "1.500"),
+    ]
+
+
+def test_a_damaged_row_of_metrics_is_one_sentence(tmp_path: Path) -> None:
+    folder = write_finished_run(tmp_path / "torn")
+    (folder / "metrics.jsonl").write_bytes(b"\0\0\n")
+    with pytest.raises(CorruptData, match=r"metrics\.jsonl is damaged: .* The run's next start writes it again\."):
+        Run(folder).rows  # noqa: B018
 
 
 def test_equal_counts_of_strategies_are_one_row_and_a_note() -> None:

@@ -22,6 +22,7 @@ SEEN = {
     "x\u00a0=\u3000\u2028y": r"x\xa0=\u3000\u2028y",
     "\u3164 = 1": r"\u3164 = 1",
     "tag \U000e0041": r"tag \U000e0041",
+    "ok\U000e0148\u180b": r"ok\U000e0148\u180b",
     "half \ud800": r"half \ud800",
     "one\r\ntwo\rthree\tfour\n": "one\ntwo\\rthree\tfour\n",
     "Größe, 数, 🙂, pass@8 ±0.1": "Größe, 数, 🙂, pass@8 ±0.1",
