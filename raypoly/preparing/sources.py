@@ -156,8 +156,8 @@ def read_row(row: Any, facts: SourceFacts, source: SourceConfig) -> ReadRow:
     if not source.where:
         return ReadRow(all_facts, problem_id, "", problem)
     of_problem = {"difficulty": all_facts.difficulty, "date": all_facts.date, "tags": all_facts.tags}
-    known = {name: fact for name, fact in of_problem.items() if fact}
-    return ReadRow(all_facts, problem_id, "", problem, source.conditions.match({**row, **known}))
+    fields = {**row, **{name: fact for name, fact in of_problem.items() if fact}}
+    return ReadRow(all_facts, problem_id, "", problem, source.conditions.match(fields))
 
 
 def read_file(file: SourceFile, source: SourceConfig) -> Iterator[ReadRow]:
