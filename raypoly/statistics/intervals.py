@@ -93,13 +93,14 @@ def with_floor(
 ) -> SampledMean:
     """Where several of the `values` [n] behind the mean are alike within their strata and fewer than ten are not, their
     variance is hardly known: it gets what half a value more that is 1 higher and half a one that is 1 lower would add
-    (Agresti & Min 2005 add such pairs)."""
-    array = np.round(np.asarray(values, np.float64), 12).tolist()
-    commonest: dict[Hashable, int] = {}
-    for (part, _), count in Counter(zip(strata or [None] * len(array), array, strict=True)).items():
+    (Agresti & Min 2005 add such pairs). Those that are alone in their stratum share one, as in `sampled_mean`."""
+    array = np.round(np.asarray(values, np.float64), 12)
+    parts = strata_by_unit(array.size, strata=strata).tolist()
+    commonest: dict[int, int] = {}
+    for (part, _), count in Counter(zip(parts, array.tolist(), strict=True)).items():
         commonest[part] = max(count, commonest.get(part, 0))
     alike = sum(commonest.values())
-    unseen = 1.0 / (len(array) + 1) ** 2 if alike > len(commonest) and len(array) - alike < 10 else 0.0
+    unseen = 1.0 / (array.size + 1) ** 2 if alike > len(commonest) and array.size - alike < 10 else 0.0
     return replace(found, variance=found.variance + unseen)
 
 

@@ -120,6 +120,24 @@ def test_the_same_difference_at_each_problem_of_a_part_is_no_certainty() -> None
         assert each.p_value > 0
 
 
+@pytest.mark.parametrize(
+    ("mine", "crossed", "strata"),
+    [
+        ([[0.0, 0.0]] * 2, True, [["a", "b"]] * 2),
+        ([[1.0, 1.0]] * 2, False, [["a", "b"]] * 2),
+        ([[1.0]] * 2, False, None),
+    ],
+)
+def test_problems_that_are_each_alone_in_their_part_are_no_certainty(
+    mine: list[list[float]], crossed: bool, strata: list[list[str]] | None
+) -> None:
+    theirs = [[0.0] * len(row) for row in mine]
+    tested = PairedDifferences.of(mine, theirs, crossed=crossed, strata=strata).over_both()
+    assert tested is not None
+    assert tested.interval.low < tested.interval.mean < tested.interval.high
+    assert tested.p_value > 0
+
+
 def test_seeds_that_agree_on_problems_of_their_own_say_no_more_of_others_than_of_themselves() -> None:
     found = PairedDifferences.of([[1.0] * 64] * 3, [[1.0] * 64] * 3, crossed=False)
     these, all_seeds = found.over_problems(), found.over_both()
