@@ -56,8 +56,8 @@ def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]
 
     Raises `UsageError` where the pilot can't be read or has no pairs.
     """
-    spreads, seeds = ({_ANY: TYPICAL}, 0) if pilot is None else _spreads(pilot)
     size = planned_size(runs)
+    spreads, seeds = ({_ANY: TYPICAL}, 0) if pilot is None else _spreads(pilot, size)
     yield f"{_sized(size)}, {size.samples} samples a problem; 95 % intervals, found in 80 % of cases."
     rows = [row for measure, spread in spreads.items() for row in _rows(measure, size, spread)]
     yield "\n".join(ReportTable(("measure", "difference", "found in", *_NEEDED), rows).columns(17, 12))
@@ -69,6 +69,8 @@ def power_lines(runs: Sequence[PlannedRun], pilot: Path | None) -> Iterator[str]
             f"{TYPICAL.rest:g} over both,\nand {TYPICAL.samples:g} with one sample a problem.\n"
             "`--pilot results.json` takes them from an experiment of two arms or more."
         )
+    if any(spread.samples is None for spread in spreads.values()):
+        yield "What few samples add is not known of strategies and of attempts drawn jointly."
     if seeds == 1 and size.seeds > 1:
         yield f"The pilot has pairs of one seed. Assumed: differences spread by {TYPICAL.seeds:g} over seeds."
 
@@ -124,13 +126,14 @@ def _rows(measure: str, size: ExperimentSize, spread: DifferenceSpread) -> Itera
     yield _named(measure), f"{smallest_difference(size, spread):.3f}", "80 %"
     least = {"samples": int(measure) if measure.isdecimal() else 1}  # pass@k needs k
     for asked in _ASKED:
-        needed = {what: fewest(asked, what, size, spread) for what in _NEEDED}
-        cells = [DASH if count is None else f"{max(count, least.get(what, 1)):,}" for what, count in needed.items()]
+        known = [what for what in _NEEDED if what != "samples" or spread.samples is not None]
+        needed = {what: count for what in known if (count := fewest(asked, what, size, spread)) is not None}
+        cells = [f"{max(needed[what], least.get(what, 1)):,}" if what in needed else DASH for what in _NEEDED]
         yield "", f"{asked:g}", f"{100 * power(asked, size, spread):.0f} %", *cells
 
 
-def _spreads(pilot: Path) -> tuple[dict[str, DifferenceSpread], int]:
-    """By measure, and the fewest seeds behind one."""
+def _spreads(pilot: Path, size: ExperimentSize) -> tuple[dict[str, DifferenceSpread], int]:
+    """By measure, the arm's with which an experiment of this `size` finds least; and the fewest seeds of an arm."""
     measured = [
         each
         for comparison in compare_arms(read_results(pilot, "--pilot"))
@@ -141,7 +144,7 @@ def _spreads(pilot: Path) -> tuple[dict[str, DifferenceSpread], int]:
     for measure in dict.fromkeys(each.measure for each in measured):
         spreads = [_spread_of(each) for each in measured if each.measure == measure]
         if spreads:
-            found[measure] = max(spreads, key=lambda spread: spread.problems**2 + spread.rest**2)
+            found[measure] = max(spreads, key=lambda spread: smallest_difference(size, spread))
     if not found:
         raise UsageError(f"--pilot {pilot} has no two arms with numbers by problem and the same start and seed.")
     return found, min(len(each.paired.by_seed) for each in measured)
@@ -157,7 +160,7 @@ def _size_of(each: MeasuredDifference) -> ExperimentSize:
 
 
 def _spread_of(each: MeasuredDifference) -> DifferenceSpread:
-    return DifferenceSpread.of(each.paired, each.samples, each.sampling or 0.0)
+    return DifferenceSpread.of(each.paired, each.samples, each.sampling)
 
 
 def _sized(size: ExperimentSize) -> str:

@@ -8,6 +8,7 @@ A run is taken where it began with the same config file and the same keys; what 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,8 +69,14 @@ def _before(run: PlannedRun) -> Iterator[PlannedRun]:
 
 
 def read_results(file: Path, option: str) -> list[RunResult]:
-    """All runs of a results.json that the command was given by `option`. Raises `UsageError` where it can't be read."""
-    return [_result(f"{option} {file}", values)[1] for values in _read(file, option).runs]
+    """All runs of a results.json that the command was given by `option`. Raises `UsageError` where it can't be read or
+    holds a run twice."""
+    found = [_result(f"{option} {file}", values)[1] for values in _read(file, option).runs]
+    for (arm, seed, steps), count in Counter((each.arm, each.seed, each.steps) for each in found).items():
+        if count > 1:
+            what = f"holds the run {arm}-s{seed} of {steps} steps {count} times"
+            raise UsageError(f"{option} {file} {what}: take the file as the experiment left it.")
+    return found
 
 
 def _read(file: Path, option: str) -> _File:

@@ -37,21 +37,23 @@ class DifferenceSpread:
     """Of a seed's difference, the same at every problem."""
     rest: float
     """Of the rest: a seed's difference at one problem, beyond these two and what few samples add."""
-    samples: float = 0.0
+    samples: float | None = None
     """Of what a single sample of each arm adds to a seed's difference at one problem; n samples add 1 / sqrt(n) of it.
-    0 where it is not known: then the others hold it."""
+    None where it is not known: then the others hold it."""
 
     @classmethod
-    def of(cls, found: PairedDifferences, samples: int = 1, sampling: float = 0.0) -> DifferenceSpread:
+    def of(cls, found: PairedDifferences, samples: int = 1, sampling: float | None = None) -> DifferenceSpread:
         """From a pilot, by the mean squares of its layout, none below 0. `sampling`: the variance of a seed's
-        difference at one problem, [0, 1], that comes of drawing no more than `samples` a problem.
+        difference at one problem, [0, 1], that comes of drawing no more than `samples` a problem; None where it is not
+        known.
 
         One seed does not tell how seeds spread: they get `TYPICAL`'s. With one seed, or problems of its own in each,
         what the rest adds can't be told from what problems add: it counts as theirs."""
         over_problems, seeds = found.sampled.variance * found.sampled.units, len(found.by_seed)
         if seeds < 2 or not found.crossed:
-            few = min(sampling, over_problems)
-            alone = cls(math.sqrt(over_problems - few), TYPICAL.seeds, 0.0, math.sqrt(few * samples))
+            few = min(sampling or 0.0, over_problems)
+            of_samples = None if sampling is None else math.sqrt(few * samples)
+            alone = cls(math.sqrt(over_problems - few), TYPICAL.seeds, 0.0, of_samples)
             if seeds < 2:
                 return alone
             between = float(np.var(found.seed_means, ddof=1)) - over_problems * seeds / found.sampled.units
@@ -62,9 +64,10 @@ class DifferenceSpread:
         rest = float(np.sum((table - of_seed - of_problem + table.mean()) ** 2)) / max(1, (seeds - 1) * (problems - 1))
         between_seeds = float(np.var(of_seed, ddof=1)) - rest / problems
         between_problems = over_problems - rest / seeds
-        few = min(sampling, rest)
-        variances = (max(between_problems, 0), max(between_seeds, 0), rest - few, few * samples)
-        return cls(*map(math.sqrt, variances))
+        few = min(sampling or 0.0, rest)
+        variances = (max(between_problems, 0), max(between_seeds, 0), rest - few)
+        crossed = cls(*map(math.sqrt, variances))
+        return crossed if sampling is None else replace(crossed, samples=math.sqrt(few * samples))
 
 
 TYPICAL = DifferenceSpread(problems=0.3, seeds=0.02, rest=0.07, samples=0.57)
@@ -120,7 +123,7 @@ def fewest(difference: float, what: Planned, size: ExperimentSize, spread: Diffe
 
 def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float]:
     """Of a mean difference, as `PairedDifferences` estimates it on average, and its degrees of freedom."""
-    rest = (spread.rest**2 + spread.samples**2 / size.samples) / (size.seeds * size.problems)
+    rest = (spread.rest**2 + (spread.samples or 0.0) ** 2 / size.samples) / (size.seeds * size.problems)
     of_problems = spread.problems**2 / size.problems + rest
     if size.seeds == 1 or size.problems == 1:
         return math.sqrt(of_problems), max(1, size.problems - 1)

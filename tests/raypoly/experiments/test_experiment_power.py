@@ -78,7 +78,7 @@ def test_more_samples_are_said_to_help_where_few_samples_spread_the_differences(
     (compared,) = compare_arms(arms)
     each = next(it for it in measure_differences(compared) if (it.reference, it.measure) == ("grpo", "1"))
     assert each.sampling == pytest.approx(2 * 0.25 / SAMPLES, rel=0.05)
-    spread = DifferenceSpread.of(each.paired, each.samples, each.sampling or 0.0)
+    spread = DifferenceSpread.of(each.paired, each.samples, each.sampling)
     assert spread.samples == pytest.approx(math.sqrt(2 * 0.25), rel=0.1)
     assert spread.rest < 0.03
     size = ExperimentSize(300, 4, SAMPLES)
@@ -95,6 +95,47 @@ def test_a_pilot_of_one_seed_or_without_spread_is_no_certainty(tmp_path: Path) -
     show_power(str(file), [], pilot, said.append)
     assert "Assumed: differences spread by 0.02 over seeds" in said[-1]
     assert " 0.000 " not in "\n".join(said)
+
+
+def test_a_pilot_s_spread_is_the_one_with_which_the_plan_finds_least(tmp_path: Path) -> None:
+    """One arm's problems differ, another's seeds: of three seeds with 64 problems the second one is hard to find."""
+    file, arms = tmp_path / "mine.yaml", "arms: {grpo: {objective.name: grpo}, poly_epo: {objective.name: poly_epo}}"
+    file.write_text(f"seeds: [0, 1, 2]\n{arms}\n")
+    first = [result("a", seed, [30] * 60) for seed in range(3)]
+    problems_differ = [result("b", seed, [20, 40] * 30) for seed in range(3)]
+    seeds_differ = [result("c", seed, [22 + 8 * seed] * 60) for seed in range(3)]
+    said = []
+    for runs in ([*first, *seeds_differ], [*first, *problems_differ, *seeds_differ]):
+        write(tmp_path / "pilot.json", runs)
+        lines: list[str] = []
+        show_power(str(file), [], tmp_path / "pilot.json", lines.append)
+        said.append(next(line for line in "\n".join(lines).splitlines() if line.startswith("pass@1 ")))
+    assert said[0] == said[1]
+
+
+def test_what_samples_add_is_a_dash_where_it_is_not_known(tmp_path: Path) -> None:
+    file, pilot = tmp_path / "mine.yaml", tmp_path / "pilot.json"
+    file.write_text("seeds: [0, 1]\narms: {grpo: {objective.name: grpo}, poly_epo: {objective.name: poly_epo}}\n")
+    write(pilot, [result(arm, seed, [c] * 60) for arm, c in (("grpo", 10), ("poly_epo", 20)) for seed in (0, 1)])
+    said: list[str] = []
+    show_power(str(file), [], pilot, said.append)
+    lines = "\n".join(said).splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("strategies in 8"))
+    assert [line.split()[-1] for line in lines[place + 1 : place + 4]] == ["-"] * 3
+    assert "What few samples add is not known of strategies and of attempts drawn jointly." in lines
+    assumed: list[str] = []
+    show_power(str(file), [], None, assumed.append)
+    assert "is not known" not in "\n".join(assumed)
+
+
+def test_a_pilot_that_holds_a_run_twice_is_refused(tmp_path: Path) -> None:
+    """Two copies of a seed would say that seeds hardly differ."""
+    runs = [result(arm, 0, drawn(0, 0.3)) for arm in ("grpo", "poly_epo")]
+    said = (
+        r"^--pilot .*pilot\.json holds the run grpo-s0 of 80 steps 2 times: take the file as the experiment left it\.$"
+    )
+    with pytest.raises(UsageError, match=said):
+        write(tmp_path / "pilot.json", [*runs, *runs])
 
 
 def test_power_knows_seeds_with_problems_of_their_own_and_seeds_in_common(tmp_path: Path) -> None:
