@@ -140,8 +140,10 @@ def why_unlike(one: RunResult, other: RunResult) -> str | None:
     for digests, what in ((weights, "began with other weights"), (sets, "were measured on other problems")):
         if None not in digests and len(set(digests)) > 1:
             return f"they {what}"
-    if None not in weights or one.begins_with != other.begins_with:  # stages differ before: that is their point
+    if None not in weights:
         return None
+    if one.begins_with != other.begins_with:  # what stages measured before differs: that is their point
+        return "nothing says what their chains began with: the first run of one was not measured"
     mine, theirs = ({key: value for key, value in each.before.items() if value is not None} for each in (one, other))
     if not mine or not theirs:
         return "nothing says what they began with: they have no digests, and measured nothing before training"

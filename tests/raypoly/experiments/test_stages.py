@@ -261,14 +261,17 @@ def test_stages_of_one_beginning_are_compared_and_others_are_not() -> None:
     joint = replace(joint, problems_before=replace(joint.problems_before, weights="after sft"))
     strange = replace(joint, arm="strange", root_weights="d00f")
     elsewhere = replace(joint, arm="elsewhere", problems_before=numbers([1], 0, problem_set="0ther"))
-    (comparison,) = compare_arms([base, joint, strange, elsewhere])
+    unknown = replace(joint, arm="unknown", root_weights=None)
+    (comparison,) = compare_arms([base, joint, strange, elsewhere, unknown])
     measured = {(each.arm, each.reference) for each in measure_differences(comparison)}
     assert ("joint", "base") in measured
     assert ("joint", BEFORE) in measured
-    assert not {("strange", "base"), ("elsewhere", "base"), ("base", BEFORE)} & measured
+    assert not {("strange", "base"), ("elsewhere", "base"), ("unknown", "base"), ("base", BEFORE)} & measured
     text = comparison_text(comparison)
     assert "Not compared, since they began with other weights: strange-s0 and base-s0." in text
     assert "Not compared, since they were measured on other problems: elsewhere-s0 and base-s0." in text
+    why = "nothing says what their chains began with: the first run of one was not measured"
+    assert f"Not compared, since {why}: unknown-s0 and base-s0." in text
 
 
 def test_a_result_of_another_folder_is_taken_unless_its_weights_are_needed(
