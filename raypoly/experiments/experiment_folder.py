@@ -21,10 +21,12 @@ STARTS, LOCK = "starts.jsonl", "experiment.lock"
 
 def folder_of(out: str | None, name: str) -> Path:
     """The folder `out`, else one under `$RAYPOLY_RUNS`. Raises `UsageError` for a URI."""
-    if out is not None and "://" in out:
-        raise UsageError(f"--out {out} can't be used: an experiment's logs need a folder of this machine.")
-    default = Path(runs_root()) / f"experiment-{name}"
-    return (Path(out) if out is not None else default).expanduser().absolute()
+    place = f"{runs_root().rstrip('/')}/experiment-{name}" if out is None else out
+    if "://" in place:
+        given = f"RAYPOLY_RUNS={runs_root()}" if out is None else f"--out {out}"
+        why = "can't hold an experiment, whose logs need a folder of this machine"
+        raise UsageError(f"{given} {why}: give --out FOLDER.")
+    return Path(place).expanduser().absolute()
 
 
 @contextmanager

@@ -212,6 +212,9 @@ def test_a_finished_experiment_is_only_told_and_a_place_that_is_none_is_refused(
     ]
     with pytest.raises(UsageError, match="need a folder of this machine"):
         run_experiment(str(file), [], "s3://bucket/x", 1, None, False, say=said.append)
+    monkeypatch.setenv("RAYPOLY_RUNS", "s3://bucket/runs/")
+    with pytest.raises(UsageError, match=r"^RAYPOLY_RUNS=s3://bucket/runs/ can't hold .*: give --out FOLDER\.$"):
+        run_experiment(str(file), [], None, 1, None, False, say=said.append)
 
 
 def test_the_exit_code_tells_a_failure_from_a_pause(tmp_path: Path) -> None:
