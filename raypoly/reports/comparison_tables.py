@@ -78,7 +78,8 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
         yield f"**Difference from {comparison.arms[0].name}**, by pairs of runs with the same seed."
         yield pairs_alone
     if (changes := _side_measures(comparison)).rows:
-        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END}."
+        short = f"of each half, where there are fewer than {2 * _AT_AN_END}"
+        yield f"**Training rollouts**, mean of the first {_AT_AN_END} steps -> of the last {_AT_AN_END} ({short})."
         yield changes
 
 
@@ -154,7 +155,7 @@ def gate_table(results: Sequence[RunResult]) -> ReportTable:
 
 
 _AT_AN_END = 10
-"""Steps at a curve's beginning and end."""
+"""Steps at a curve's beginning and end; half of them where that is fewer, so that no step is in both."""
 
 
 def _side_measures(comparison: ArmComparison) -> ReportTable:
@@ -166,16 +167,15 @@ def _side_measures(comparison: ArmComparison) -> ReportTable:
 
 
 def _change_cell(arm: Arm, curve: str) -> str:
-    """`41.2 -> 38.0`, means over the runs that have the curve."""
-    curves = [[value for _, value in run.curves.get(curve, ())] for run in arm.runs]
-    known = [values for values in curves if values]
+    """`41.2 -> 38.0 (1 of 2 runs)`, means over the runs that have the curve; how many these are, if not all."""
+    known = [[value for _, value in run.curves[curve]] for run in arm.runs if run.curves.get(curve)]
     if not known:
         return DASH
-    first, last = (
-        mean(mean(values[:_AT_AN_END] if at_start else values[-_AT_AN_END:]) for values in known)
-        for at_start in (True, False)
-    )
-    return f"{first:.3g} -> {last:.3g}"
+    ends = [(values, min(_AT_AN_END, max(1, len(values) // 2))) for values in known]
+    first = mean(mean(values[:count]) for values, count in ends)
+    last = mean(mean(values[-count:]) for values, count in ends)
+    some = f" ({len(known)} of {len(arm.runs)} runs)" if len(known) < len(arm.runs) else ""
+    return f"{first:.3g} -> {last:.3g}{some}"
 
 
 def _differences(measured: Sequence[MeasuredDifference], reference: str) -> ReportTable:

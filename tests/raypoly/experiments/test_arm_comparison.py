@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from raypoly.experiments.arm_comparison import SeedSpread, compare_arms
+from raypoly.experiments.run_result import RunResult
+from raypoly.reports.comparison_tables import comparison_tables
 from tests.raypoly.experiments.made_experiments import made_result as result
 
 
@@ -37,6 +41,21 @@ def test_runs_on_other_problems_or_from_another_policy_are_no_pair() -> None:
     assert [(start.arms, start.before("1")) for start in compared.starts] == [
         (["a"], SeedSpread(0.2, 0.2, 0.2, 1)),
         (["control"], SeedSpread(0.6, 0.6, 0.6, 1)),
+    ]
+
+
+def test_how_rollouts_changed_is_of_steps_that_do_not_overlap_and_names_how_many_runs_have_it() -> None:
+    def with_curve(arm: str, seed: int, steps: int) -> RunResult:
+        return replace(result(arm, seed), curves={"response_length": [(step, float(step)) for step in range(steps)]})
+
+    runs = [with_curve("long", 0, 30), with_curve("short", 0, 12), with_curve("one", 0, 1), with_curve("some", 0, 40)]
+    (compared,) = compare_arms([*runs, result("some", 1)])
+    rows = comparison_tables(compared)["training_rollouts"].rows
+    assert rows == [
+        ("long", "4.5 -> 24.5"),
+        ("short", "2.5 -> 8.5"),
+        ("one", "0 -> 0"),
+        ("some", "4.5 -> 34.5 (1 of 2 runs)"),
     ]
 
 
