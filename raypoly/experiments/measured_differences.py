@@ -3,7 +3,8 @@
     for each in measure_differences(comparison):
         each.tested.interval, each.tested.p_value, each.holm
 
-A difference is measured where both sides have numbers by problem and are of the same problems.
+A difference is measured where both sides have numbers by problem and are of the same problems. Problems whose tests
+could not be run on one side are left out of it, and where all seeds have the same problems, out of every seed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from raypoly.experiments.run_result import EvaluationNumbers, measure_name
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
 
-BEFORE = "before"
-"""The reference that stands for where each run began."""
+BEFORE = None
+"""The reference that stands for where each run began: no name, so that an arm may be called anything."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class MeasuredDifference:
     """One arm's difference from a reference in one measure."""
 
     arm: str
-    reference: str
+    reference: str | None
     """The first arm's name, or `BEFORE`."""
     measure: str
     paired: PairedDifferences
@@ -41,6 +42,8 @@ class MeasuredDifference:
     """The two of each pair."""
     shared: float = 0.0
     """Where seeds have problems of their own, the share of these that several seeds have."""
+    left_out: frozenset[str] = frozenset()
+    """The problems whose tests could not be run in one of the runs."""
     holm: float = 1.0
     """The p-value of `tested`, adjusted for all differences of the table (Holm 1979)."""
 
@@ -73,22 +76,39 @@ def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
 
 
 def without_difference(comparison: ArmComparison, measured: Sequence[MeasuredDifference]) -> list[str]:
-    """Sentences on arms that have pairs with the first one, and no measured difference from it."""
-    first = comparison.arms[0].name
-    known = {(each.arm, each.measure) for each in measured if each.reference == first}
-    said = []
+    """Sentences on arms that have pairs with a reference, and no measured difference from it."""
+    known = {(each.arm, each.reference, each.measure) for each in measured}
+    lacking: dict[tuple[str, str | None], list[str]] = {}
+    for arm, reference, measure in _comparable(comparison):
+        if (arm, reference, measure) not in known:
+            lacking.setdefault((arm, reference), []).append(measure_name(measure))
+    return [
+        f"No difference of {arm} from {reference_words(reference)} in {', '.join(names)}: numbers by problem, of the "
+        "same problems, are not known for all pairs."
+        for (arm, reference), names in lacking.items()
+    ]
+
+
+def reference_words(reference: str | None) -> str:
+    """What a reference is called in a table."""
+    return "where each run began" if reference is BEFORE else reference
+
+
+def _comparable(comparison: ArmComparison) -> Iterator[tuple[str, str | None, str]]:
+    """(arm, reference, measure) where a pair has the measure on both sides."""
     for arm in comparison.arms[1:]:
-        lacking = [
-            measure_name(measure)
-            for measure in comparison.measures
-            if (arm.name, measure) not in known and comparison.difference(arm, measure) is not None
-        ]
-        if lacking:
-            said.append(
-                f"No difference of {arm.name} from {first} in {', '.join(lacking)}: numbers by problem, of the same "
-                "problems, are not known for all pairs."
-            )
-    return said
+        for measure in comparison.measures:
+            if comparison.difference(arm, measure) is not None:
+                yield arm.name, comparison.arms[0].name, measure
+    for arm in _trained(comparison):
+        for measure in comparison.measures:
+            if any(None not in (run.before.get(measure), run.after.get(measure)) for run in arm.runs):
+                yield arm.name, BEFORE, measure
+
+
+def _trained(comparison: ArmComparison) -> list[Arm]:
+    """The arms that were measured before and after."""
+    return [arm for arm in comparison.arms if any(run.steps for run in arm.runs)]
 
 
 def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
@@ -96,24 +116,27 @@ def _differences(comparison: ArmComparison) -> Iterator[MeasuredDifference]:
         for measure in comparison.measures:
             pairs = [(mine.problems_after, theirs.problems_after) for mine, theirs in comparison.pairs(arm)]
             yield from _measured(arm, comparison.arms[0].name, measure, pairs)
-    for arm in comparison.arms:
-        if not any(run.steps for run in arm.runs):  # measured once
-            continue
+    for arm in _trained(comparison):
         for measure in comparison.measures:
             pairs = [(run.problems_after, run.problems_before) for run in arm.runs]
             yield from _measured(arm, BEFORE, measure, pairs)
 
 
 def _measured(
-    arm: Arm, reference: str, measure: str, evaluations: Sequence[tuple[EvaluationNumbers | None, ...]]
+    arm: Arm, reference: str | None, measure: str, evaluations: Sequence[tuple[EvaluationNumbers | None, ...]]
 ) -> Iterator[MeasuredDifference]:
-    pairs = [tuple(problem_values(each, measure) for each in pair) for pair in evaluations]
-    known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
-    alike = [(mine, theirs) for mine, theirs in known if mine.keys() == theirs.keys()]
-    if not alike or len(alike) < len(pairs):
+    asked = [[_problems(each) for each in pair] for pair in evaluations]
+    values = [[problem_values(each, measure) for each in pair] for pair in evaluations]
+    alike = [(mine, theirs) for mine, theirs in values if mine is not None and theirs is not None]
+    if not alike or len(alike) < len(values) or any(mine != theirs for mine, theirs in asked):
         return
-    names = [sorted(mine) for mine, _ in alike]
-    crossed, counts = all(order == names[0] for order in names), Counter(name for order in names for name in order)
+    crossed = all(ids == asked[0] for ids in asked)
+    known = [mine.keys() & theirs.keys() for mine, theirs in alike]
+    known = [set.intersection(*known)] * len(known) if crossed else known
+    if not all(known):
+        return
+    names = [sorted(each) for each in known]
+    counts = Counter(name for order in names for name in order)
     shared = 0.0 if crossed else sum(count for count in counts.values() if count > 1) / counts.total()
     paired = PairedDifferences.of(
         [[mine[name] for name in order] for (mine, _), order in zip(alike, names, strict=True)],
@@ -130,7 +153,13 @@ def _measured(
         paired.over_both(),
         evaluations=evaluations,
         shared=shared,
+        left_out=frozenset(name for (ids, _), kept in zip(asked, known, strict=True) for name in ids - kept),
     )
+
+
+def _problems(numbers: EvaluationNumbers | None) -> set[str]:
+    """The ids of those that were asked, also where their tests could not be run."""
+    return set(numbers.problems.id) if numbers is not None and numbers.problems is not None else set()
 
 
 def _strata(evaluations: Sequence[EvaluationNumbers | None], names: Sequence[Sequence[str]]) -> list[list[str]] | None:

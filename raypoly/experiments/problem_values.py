@@ -13,6 +13,7 @@ from scipy import stats
 
 from raypoly.experiments.run_result import STRATEGIES, EvaluationNumbers, RunResult
 from raypoly.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
+from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.statistics.intervals import ConfidenceInterval, mean_interval, share_interval
 
 Values = Mapping[str, float]
@@ -20,13 +21,14 @@ Values = Mapping[str, float]
 
 
 def problem_values(numbers: EvaluationNumbers | None, measure: str) -> Values | None:
-    """The measure, a key of `RunResult.after`, of each problem. None where it is unknown of any, as in older files.
+    """The measure, a key of `RunResult.after`, of each problem whose tests could be run. None where there is none, or
+    it is unknown of one of them, as in older files.
 
     Their mean is the run's measure.
     """
-    if numbers is None or numbers.problems is None or not numbers.problems.id:
+    counts = _known(numbers)
+    if counts is None or numbers is None:
         return None
-    counts = numbers.problems
     if measure != STRATEGIES:
         return counts.pass_at_k(int(measure), numbers.select)
     found: dict[str, float] = {}
@@ -41,7 +43,7 @@ def sampling_variance(numbers: EvaluationNumbers | None, measure: str) -> float 
     """How far other samples of the same policy would move a problem's measure: the variance, in the mean over problems,
     where each problem's share of right samples is taken for its chance. None where that is not known: of strategies,
     and of attempts that are drawn jointly."""
-    counts = numbers.problems if numbers is not None else None
+    counts = _known(numbers)
     if measure == STRATEGIES or counts is None or any(counts.blocks) or problem_values(numbers, measure) is None:
         return None
     values = {n: np.array([pass_at_k(n, hits, int(measure)) for hits in range(n + 1)]) for n in set(counts.samples)}
@@ -50,6 +52,14 @@ def sampling_variance(numbers: EvaluationNumbers | None, measure: str) -> float 
         chances = stats.binom.pmf(np.arange(samples + 1), samples, (correct or 0) / samples)
         found.append(float(chances @ values[samples] ** 2 - (chances @ values[samples]) ** 2))
     return float(np.mean(found))
+
+
+def _known(numbers: EvaluationNumbers | None) -> ProblemCounts | None:
+    """Of the problems whose tests could be run; None where there is none."""
+    if numbers is None or numbers.problems is None:
+        return None
+    counts = numbers.problems.of_known()
+    return counts if counts.id else None
 
 
 def interval_after(runs: Sequence[RunResult], measure: str) -> ConfidenceInterval | None:

@@ -69,10 +69,14 @@ class ProblemCounts:
         return found
 
     def of_known(self) -> Self:
-        """The problems alone whose tests could be run."""
-        kept = [place for place, right in enumerate(self.correct) if right is not None]
+        """The problems alone whose tests could be run. Raises `ValueError` where columns differ in length."""
+        known = [right is not None for right in self.correct]
         columns = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return type(self)(**{name: tuple(own[i] for i in kept) if own else () for name, own in columns.items()})
+        kept = {
+            name: tuple(each for each, told in zip(own, known, strict=True) if told) if own else ()
+            for name, own in columns.items()
+        }
+        return type(self)(**kept)
 
     @classmethod
     def of(cls, table: pa.Table, block: int = 1, program: str | None = None) -> Self | None:

@@ -11,7 +11,13 @@ from statistics import mean
 
 from raypoly.experiments.arm_comparison import Arm, ArmComparison, SeedSpread, Start
 from raypoly.experiments.experiment_power import power_sentence
-from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference, measure_differences, without_difference
+from raypoly.experiments.measured_differences import (
+    BEFORE,
+    MeasuredDifference,
+    measure_differences,
+    reference_words,
+    without_difference,
+)
 from raypoly.experiments.problem_values import interval_after, interval_before
 from raypoly.experiments.run_result import SIDE_MEASURES, RunResult, measure_name
 from raypoly.reports.part_table import part_table
@@ -36,8 +42,8 @@ def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
     measured = measure_differences(comparison)
     found = {"results": _results(comparison)}
     for reference in dict.fromkeys(each.reference for each in measured):
-        name = "start" if reference == BEFORE else reference
-        found[f"difference_from_{name}"] = _differences(measured, reference)
+        name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
+        found[name] = _differences(measured, reference)
     if (parts := part_table(comparison)).rows:
         found["parts"] = parts
     if not measured and (pairs := _seed_pairs(comparison)).rows:
@@ -68,7 +74,7 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
     yield from unlike
     measured = measure_differences(comparison)
     for reference in dict.fromkeys(each.reference for each in measured):
-        yield f"**Difference from {'where each run began' if reference == BEFORE else reference}**"
+        yield f"**Difference from {reference_words(reference)}**"
         yield _differences(measured, reference)
     if measured:
         yield from without_difference(comparison, measured)
@@ -178,7 +184,7 @@ def _change_cell(arm: Arm, curve: str) -> str:
     return f"{first:.3g} -> {last:.3g}{some}"
 
 
-def _differences(measured: Sequence[MeasuredDifference], reference: str) -> ReportTable:
+def _differences(measured: Sequence[MeasuredDifference], reference: str | None) -> ReportTable:
     rows = [_difference_row(each) for each in measured if each.reference == reference]
     return ReportTable(_DIFFERENCE_HEAD, rows, range(2, len(_DIFFERENCE_HEAD)))
 
@@ -245,6 +251,8 @@ def _differences_explained(measured: Sequence[MeasuredDifference]) -> str:
         if count in seeds
     )
     only = " One seed says nothing of others." if 1 in seeds else ""
+    if missing := len({name for each in measured for name in each.left_out}):
+        only += f" Left out of a difference: problems whose tests could not be run in one of its runs ({missing} here)."
     shared = max(each.shared for each in measured)
     if shared > _MUCH:
         only += f" {shared:.0%} of the problems are those of several seeds, which makes the first interval too narrow."

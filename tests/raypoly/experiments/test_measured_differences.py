@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.experiments.arm_comparison import ArmComparison, compare_arms
 from raypoly.experiments.measured_differences import BEFORE, measure_differences
 from raypoly.experiments.other_results import read_results
 from raypoly.experiments.problem_values import interval_after, problem_values
-from raypoly.experiments.run_result import EvaluationNumbers, RunResult
+from raypoly.experiments.run_result import STRATEGIES, EvaluationNumbers, RunResult
 from raypoly.metrics.pass_at_k import ProblemOutcome, summarise
 from raypoly.metrics.problem_counts import ProblemCounts
 from raypoly.reports.comparison_tables import comparison_tables, comparison_text
@@ -70,10 +70,50 @@ def test_values_by_problem_have_the_run_s_measures_as_their_mean() -> None:
 
 def test_what_is_unknown_of_one_problem_is_unknown() -> None:
     whole = counts([1, 2])
-    assert problem_values(numbers([1, 2], 80, problems=replace(whole, correct=(1, None))), "1") is None
+    assert problem_values(numbers([1, 2], 80, problems=replace(whole, strategies=((1,), None))), STRATEGIES) is None
     assert problem_values(numbers([1, 2], 80, problems=replace(whole, samples=(64, 4))), "8") is None
     assert problem_values(numbers([1, 2], 80, problems=None), "1") is None
     assert problem_values(None, "1") is None
+
+
+def without_tests(run: RunResult, *lacking: int) -> RunResult:
+    """The same run, where the tests of these problems could not be run after training."""
+    assert run.problems_after is not None
+    known: Any = run.problems_after.problems
+    columns = {
+        name: tuple(None if place in lacking else value for place, value in enumerate(getattr(known, name)))
+        for name in ("correct", "strategies", "no_code", "behaviours")
+    }
+    after = replace(run.problems_after, problems=replace(known, **columns))
+    return replace(run, after=means(after), problems_after=after)
+
+
+def test_a_problem_whose_tests_could_not_be_run_is_left_out_and_takes_nothing_else_away() -> None:
+    runs = [result(arm, seed, drawn(seed + 9 * place, 0.4)) for place, arm in enumerate("ab") for seed in (0, 1)]
+    (whole,), (less,) = compare_arms(runs), compare_arms([*runs[:3], without_tests(runs[3], 5, 7)])
+    assert interval_after(less.arms[1].runs, "1") is not None
+    for one, other in zip(measure_differences(whole), measure_differences(less), strict=True):
+        assert (one.sampling is None) == (other.sampling is None)
+        left_out = {"p5", "p7"} if other.arm == "b" else set()
+        kept = [place for place, name in enumerate(sorted(f"p{i}" for i in range(60))) if name not in left_out]
+        assert other.left_out == left_out
+        assert [list(row) for row in other.paired.by_seed] == [list(row[kept]) for row in one.paired.by_seed]
+    said = "Left out of a difference: problems whose tests could not be run in one of its runs (2 here)."
+    assert said in comparison_text(less)
+    assert "Left out" not in comparison_text(whole)
+
+
+@pytest.mark.parametrize("name", ["before", "start"])
+def test_an_arm_may_be_called_as_where_runs_begin(name: str) -> None:
+    def compared(first: str) -> ArmComparison:
+        runs = [result(arm, seed, drawn(seed, share)) for arm, share in ((first, 0.3), ("b", 0.4)) for seed in (0, 1)]
+        return compare_arms(runs)[0]
+
+    found, known = measure_differences(compared(name)), measure_differences(compared("a"))
+    assert [each.holm for each in found] == [each.holm for each in known]
+    tables = comparison_tables(compared(name))
+    assert len(tables[f"difference_from_{name}"].rows) == len(MEASURES)
+    assert len(tables["difference_since_start"].rows) == 2 * len(MEASURES)
 
 
 def test_an_arm_is_compared_with_the_first_and_with_its_start() -> None:
@@ -168,7 +208,12 @@ def test_an_arm_whose_difference_is_not_known_is_named() -> None:
     ]
     text = comparison_text(compare_arms(lost)[0])
     assert "No difference of b from a in pass@1, pass@4" in text
+    assert "No difference of b from where each run began in pass@1, pass@4" in text
     assert "No difference of c" not in text
+    blind = [replace(run, problems_before=numbers([], 0, problems=None)) if run.arm == "c" else run for run in runs]
+    text = comparison_text(compare_arms(blind)[0])
+    assert "No difference of c from where each run began in pass@1, pass@4" in text
+    assert text.count("No difference of") == 1
     assert "No difference of" not in comparison_text(compare_arms(runs)[0])
 
 

@@ -174,7 +174,7 @@ def test_a_notebook_and_a_paper_get_the_same_comparison(tmp_path: Path) -> None:
     out = io.StringIO()
     show_comparison(runs, tmp_path / "page.html", Console(file=out, width=120), tmp_path / "figures")
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert {"results.csv", "results.tex", "difference_from_grpo.csv", "difference_from_start.tex"} <= names
+    assert {"results.csv", "results.tex", "difference_from_grpo.csv", "difference_since_start.tex"} <= names
     assert {"pass_k_by_k_on_test_before_and_after.pdf", "reward_of_training_rollouts_over_the_steps.svg"} <= names
     assert f"{len(names)} files of figures and tables:" in out.getvalue()
 
