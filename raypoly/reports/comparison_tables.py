@@ -65,6 +65,9 @@ def comparison_parts(comparison: ArmComparison, unlike: Sequence[str]) -> Iterat
     after = "Each arm after its own steps" if comparison.steps is None else f"After {comparison.steps} steps"
     yield f"**{after}.** {explained}"
     yield _results(comparison)
+    runs = (run for arm in comparison.arms for run in arm.runs if run.finished and run.done < run.steps)
+    if early := [f"{run.arm}-s{run.seed} after {run.done} steps" for run in runs]:
+        yield f"Ended early, at a plateau: {', '.join(early)}."
     if (costs := cost_table(comparison)).rows:
         yield "**Programs**, as each arm was measured: means, and the range where there are several runs."
         yield costs

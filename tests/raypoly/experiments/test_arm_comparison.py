@@ -8,7 +8,7 @@ import pytest
 
 from raypoly.experiments.arm_comparison import SeedSpread, compare_arms
 from raypoly.experiments.run_result import RunResult
-from raypoly.reports.comparison_tables import comparison_tables
+from raypoly.reports.comparison_tables import comparison_tables, comparison_text
 from tests.raypoly.experiments.made_experiments import made_result as result
 
 
@@ -72,3 +72,11 @@ def test_arms_of_other_lengths_are_compared_apart() -> None:
     difference = short.difference(short.arms[1], "4")
     assert difference is not None
     assert round(difference.mean, 9) == -0.1
+
+
+def test_a_run_that_ended_at_a_plateau_is_named() -> None:
+    whole = [result(arm, 0) for arm in ("grpo", "poly_epo")]
+    (comparison,) = compare_arms(whole)
+    assert "plateau" not in comparison_text(comparison)
+    (comparison,) = compare_arms([whole[0], replace(whole[1], done=40)])
+    assert "Ended early, at a plateau: poly_epo-s0 after 40 steps." in comparison_text(comparison)
