@@ -57,7 +57,9 @@ def results_table(summary: Mapping[str, Any]) -> ReportTable:
 def results_note(summary: Mapping[str, Any]) -> str:
     """Why strategies have one row and not three; empty where they have three, or fewer were counted."""
     ways = _counted_alike([side or {} for side in first_and_last(summary, "test")])
-    return f"Strategies are as many {', '.join(ways[:-1])} as {ways[-1]}." if len(ways) > 1 else ""
+    if len(ways) < 2:
+        return ""
+    return f"Counted {', '.join(ways[:-1])} and {ways[-1]}, the strategies are equally many."
 
 
 def later_table(runs: Mapping[str, RunFiles]) -> ReportTable:

@@ -237,7 +237,10 @@ def test_equal_counts_of_strategies_are_one_row_and_a_note() -> None:
         entry.update(same)
     rows = [row for row in results_table(three).rows if "strategies" in row[0]]
     assert rows == [("distinct correct strategies in 8", "1.100", "1.400", "+0.300")]
-    assert results_note(three) == "Strategies are as many by execution, by the judge as by structure."
+    equally = "the strategies are equally many."
+    assert results_note(three) == f"Counted by execution, by the judge and by structure, {equally}"
+    two = {**three, "evaluations": [{**e, "strategies_correct_judge": None} for e in three["evaluations"]]}
+    assert results_note(two) == f"Counted by execution and by structure, {equally}"
     three["evaluations"][0]["strategies_correct_judge"] += 1  # of validation, which is not shown
     assert results_note(three)
     next(e for e in three["evaluations"] if e["split"] == "test")["strategies_correct_judge"] += 1
