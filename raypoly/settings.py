@@ -238,7 +238,7 @@ def describe_expected(field: FieldInfo) -> str:
     elif get_origin(annotation) is dict:
         text = "names with values: {name: value, ...}"
     else:
-        text = "numbers: [" + ", ".join(words.get(argument, "...") for argument in get_args(annotation)) + "]"
+        text = "a list: [" + ", ".join(words.get(argument, "...") for argument in get_args(annotation)) + "]"
     limits = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     bounds = [
         f"{phrase} {getattr(rule, name)}"

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
-from raypoly import losses, objectives
+from raypoly import gates, losses, objectives, programs
 from raypoly.config import Config
 from raypoly.evaluating import ModelEvaluationConfig
 from raypoly.plugins import load_plugin
@@ -33,8 +32,9 @@ below. To print the config that a command comes to, without starting anything: `
 The keys that affect results name the run folder, so the same command finds its run again and goes on with it. Keys
 marked **r** affect no result: they may change when a run goes on. raypoly refuses any other difference.
 
-A part named in the config (`objective.name`, `loss.name`, `judge.name`, `generator.engine`, `problems.source`,
-`reward.name`) is one of the known ones, or your own as `package.module:Name`, with its folder on `PYTHONPATH`.
+A part named in the config (`objective.name`, `loss.name`, `program.name`, `gate.name`, `judge.name`, `reward.name`,
+`generator.engine`, `problems.source`) is one of the known ones, or your own as `package.module:Name`, with its folder
+on `PYTHONPATH`. `stages.own` names stages of your own in the same way.
 """
 
 _PREPARATION = """## raypoly prepare
@@ -61,6 +61,8 @@ def configuration_page() -> str:
             *_sections(),
             *_parameters("objective", objectives.KNOWN),
             *_parameters("loss", losses.KNOWN),
+            *_parameters("program", programs.KNOWN),
+            *_parameters("gate", gates.KNOWN),
             *_preparation(),
             *_evaluation(),
         ]
@@ -84,7 +86,7 @@ def _field_row(name: str, field: FieldInfo, takes: str) -> tuple[str, str, str, 
 
 
 def _parameters(section: str, known: Mapping[str, str]) -> Iterator[str]:
-    """The parameters that stand beside the name of an objective or a loss."""
+    """The parameters that stand beside the name of an objective, a loss, a program or a gate."""
     yield f"## Parameters beside {section}.name\n"
     for name in sorted(known):
         fields: Mapping[str, FieldInfo] = load_plugin(name, known, f"{section}.name").Config.model_fields
@@ -120,8 +122,10 @@ def _evaluation() -> Iterator[str]:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
     default: Any = field.get_default(call_default_factory=True)
-    return "" if default is None or default is PydanticUndefined else f"`{_text(default)}`"
+    return "" if default is None else f"`{_text(default)}`"
 
 
 def _text(value: Any) -> str:

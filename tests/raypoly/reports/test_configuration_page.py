@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from raypoly import gates, losses, objectives, programs
+from raypoly.plugins import load_plugin
 from raypoly.reports.configuration_page import configuration_page
 from raypoly.settings import config_keys
 
@@ -17,4 +19,9 @@ def test_the_configuration_page_is_true() -> None:
 def test_every_key_is_on_the_page() -> None:
     text = configuration_page()
     assert [key.name for key in config_keys() if f"| `{key.name}` |" not in text] == []
-    assert "| `objective.set_size` |" in text
+    for section, parts in (("objective", objectives), ("loss", losses), ("program", programs), ("gate", gates)):
+        for name in parts.KNOWN:
+            fields = load_plugin(name, parts.KNOWN, f"{section}.name").Config.model_fields
+            own = text.partition(f"### {section}.name={name}\n")[2].partition("\n##")[0]
+            assert [key for key in fields if f"| `{section}.{key}` |" not in own] == [], name
+    assert "| `gate.path` | required |" in text
