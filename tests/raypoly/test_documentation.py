@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.settings import config_keys
 from tests.support.random_model import random_model
+from tests.support.verl_files import gsm8k_row, write_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -116,6 +118,33 @@ def test_the_pages_config_and_words_are_taken(tmp_path: Path) -> None:
     assert config.problems.source == "verl"
     assert of_run(config).config.model_dump()["clip_high"] == 0.2
     assert objectives.build(config.objective.name, **config.objective.parameters).needs == frozenset()
+
+
+def test_the_papers_command_for_mathematics_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = "configs/poly_epo_4xh200.yaml"
+    head = re.sub(r" \\\n# +", " ", (ROOT / config).read_text())
+    (words,) = re.findall(rf"^# +python -m raypoly\.train --config {config} (problems\.source=verl .*)$", head, re.M)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "not a key")
+    write_parquet(tmp_path / "train.parquet", [gsm8k_row(index) for index in range(3)])
+    rewards = ModuleType("my_rewards")
+    rewards.compute_score = compute_score  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "my_rewards", rewards)
+    run = settings.load(str(ROOT / config), words.split(), lambda text: None)
+    assert (run.problems.source, run.problems.path) == ("verl", "train.parquet")
+    preflight.check_config(run, tmp_path / "run", ELSEWHERE)
+
+
+def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: object = None) -> float:
+    return float(solution_str == ground_truth)
+
+
+def test_the_command_for_a_data_set_by_name_trains_a_model_that_can_read_it(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "data.md").read_text().replace(" \\\n", "")
+    (config, words) = re.findall(r"raypoly train --config (\S+) +(problems\.source=hub .*)", page)[0]
+    run = settings.load(str(ROOT / config), words.split(), lambda text: None)
+    assert run.model.path is not None
+    preflight.check_config(run, tmp_path, ELSEWHERE)
 
 
 def words_of(method: str) -> list[str]:
