@@ -6,7 +6,7 @@
         async def run(self, group, problem, services):
             return [1.0 / (1 + len(rollout.text)) for rollout in group.rollouts]
 
-`score`, `judge` and `prompt_logprobs` are the stages of raypoly (`workflows/step/stages`); `stages.own` adds yours.
+`score`, `judge`, `prompt_logprobs` and `gate` are raypoly's stages (`workflows/step/stages`); `stages.own` adds yours.
 A stage's part is committed to the journal before anything uses it, and a committed part is never computed again. It
 reaches an objective as `group.parts[name]`, a reward function with a parameter `parts` as `parts[name]`, the rows of
 `metrics.jsonl` as `name/column`, and the rollout files as the columns `name/column`.

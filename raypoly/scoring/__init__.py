@@ -2,7 +2,7 @@
 
     problems = read_problems(Path("problems.jsonl")).problems
     verdicts = score(problems, [GivenProgram("a-1", "two-sum", "class Solution: ...")], ScorerConfig(workers=4))
-    unusable = [found for found in validate(problems) if found.reason]
+    unusable = [found for found in validate(problems) if found.excluded]
 
 Programs run in `raypoly.sandbox`, one sandbox for each worker thread. A verdict of `infra` means unknown: the sandbox
 failed on all tries, or the problem's tests can't be run.
