@@ -61,6 +61,7 @@ from workflows.startup.starting_model import starting_model, with_copy_for_other
 from workflows.step.advantages import AdvantageEstimator
 from workflows.step.learner_session import LearnerSession
 from workflows.step.program_rounds import check_given
+from workflows.step.rollouts import problems_changed
 from workflows.step.run_durability import RunDurability, RunMemory
 from workflows.step.run_observers import RunObservers
 from workflows.step.seal_step import StepSealer
@@ -91,7 +92,7 @@ class OpenRun:
         self.sealer = StepSealer(config, services, durability, observers, self.stages, self.weights)
 
     def restore(self) -> None:
-        """Restore the numbers and the objective's memory from the completed steps."""
+        """Restore the numbers and the objective's memory from the completed steps. Raises `UsageError`."""
         learner, journal, memory = self.services.learner, self.durability.journal, self.durability.memory
         if learner.checkpoint is not None:
             memory.load(learner.checkpoint)
@@ -111,6 +112,8 @@ class OpenRun:
             if step >= learner.base and self.objective.state_dict():
                 # An objective that remembers must see again what it saw since the checkpoint.
                 for group in journal.load_step(step).groups:
+                    if group.problem_id not in by_id:
+                        raise problems_changed(f"Step {step + 1} was trained on {group.problem_id}, which is gone")
                     self.estimator.estimate(self.stages.decode(group), by_id[group.problem_id])
         memory.keep_objective()
         self.observers.summary.steps = learner.version

@@ -17,6 +17,7 @@ from functools import partial
 
 from actors.generator import Generator
 from raypoly.config import Config
+from raypoly.errors import UsageError
 from raypoly.programs import Program
 from raypoly.seeds import derive
 from raypoly.store.step_records import Drafted, Generated, Record, StepRecords
@@ -50,9 +51,14 @@ class RolloutSubmission:
         return self.services.generator
 
     def groups(self, problems: Sequence[Problem], first: int = 0, attempt: int = 0) -> list[asyncio.Future[Group]]:
-        """One submission, in the slots from `first` on; `attempt` is its number within the step."""
+        """One submission, in the slots from `first` on; `attempt` is its number within the step.
+
+        Raises `UsageError` where the journal has rollouts of another problem in a slot: the problems have changed.
+        """
         sampled = {first + i: asyncio.get_running_loop().create_future() for i in range(len(problems))}
         there = {slot: self.known[slot] for slot in sampled if slot in self.known}
+        for slot, problem in zip(sampled, problems, strict=True):
+            self._check_same(slot, problem)
         for slot, group in there.items():
             sampled[slot].set_result(group)
 
@@ -64,6 +70,19 @@ class RolloutSubmission:
 
         self.tasks.create_task(submit())
         return list(sampled.values())
+
+    def _check_same(self, slot: int, problem: Problem) -> None:
+        """Raise `UsageError` where the journal began the slot with another problem."""
+        begun = f"Step {self.records.step + 1} was begun with"
+        if (group := self.known.get(slot)) is not None:
+            if group.problem_id != problem.id:
+                raise problems_changed(f"{begun} {group.problem_id} where the problem set now has {problem.id}")
+        elif (rounds := self.records.drafts.get(slot)) and rounds[0]:
+            # drafts do not name their problem, but their seeds are made from it
+            attempts = range(self.config.train.refill + 1)
+            seeds = {self._seed(attempt, slot, problem, ("draft", 0, 0)) for attempt in attempts}
+            if rounds[0][0].rollout.seed not in seeds:
+                raise problems_changed(f"{begun} another problem where the problem set now has {problem.id}")
 
     async def _generate(
         self, problems: Mapping[int, Problem], sampled: Mapping[int, asyncio.Future[Group]], attempt: int
@@ -95,3 +114,8 @@ class RolloutSubmission:
     def _seed(self, attempt: int, slot: int, problem: Problem, place: tuple[int | str, ...]) -> int:
         """It depends on nothing but the place in the run."""
         return derive(self.config.train.seed, "sample", self.records.step, slot, problem.id, attempt, *place)
+
+
+def problems_changed(what: str) -> UsageError:
+    """The error of a run whose problem set no longer has what the run was doing."""
+    return UsageError(f"{what}: bring the old problems back, or add run.fresh=true for a new run.")

@@ -62,14 +62,15 @@ class SkippedGroups:
         self.groups += groups
         self._skipped += skipped
         if skipped and self._skipped > max(_ALWAYS_ALLOWED, self._limit * self.groups):
-            what, advice = "are skipped", "Mend what the stage asks, or leave such problems out by problems.exclude"
+            what, advice = "are skipped", "Mend what the stage asks"
             if not reason:
                 problem, why = next(reversed(self._reasons.items()), ("", "see the rows of metrics.jsonl"))
                 reason, what = f"{why.rstrip('.')} (problem {problem})", "have tests that can't be run"
-                advice = "Find such problems with raypoly score --validate, leave them out by problems.exclude"
+                advice = "Mend the tests that raypoly score --validate names in their file (same rows, same ids)"
             raise TooManySetAside(
                 f"{reason}: {self._skipped} of {self.groups} groups {what}, more than run.max_set_aside="
-                f"{self._limit:g}. {advice}, and start again; everything committed is kept."
+                f"{self._limit:g}. {advice}, or raise run.max_set_aside, and give the same command again: everything "
+                "committed is kept. problems.exclude leaves such problems out of a new run."
             )
 
 
