@@ -60,10 +60,11 @@ class StepSealer:
             ranks = applied.metrics.get(RANKS, 1)
             self._services.learner.check_digest(step, stats.weight_digest, applied.digest, ranks)
             observers.judge_usage.restore_reported(applied.metrics.get("judge_step"))
-        await durability.seal(step, [replace(t, group=self._stages.encode(t.group)) for t in groups])
-        observers.watchdog.step_done()
+        # before the step counts as completed: a stop may save a checkpoint of it from then on
         durability.memory.take(applied.metrics)
         durability.memory.keep_objective()
+        await durability.seal(step, [replace(t, group=self._stages.encode(t.group)) for t in groups])
+        observers.watchdog.step_done()
         durability.checkpoint_writer.check()
         last = step + 1 == train.steps or durability.memory.plateau.ends_by(step + 1)
         if last or (step + 1) % train.checkpoint_every == 0:

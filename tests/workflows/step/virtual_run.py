@@ -114,6 +114,9 @@ class Recorder:
     async def digest(self) -> str:
         return self._digest
 
+    async def version(self) -> int:
+        return self._version
+
     async def snapshot(self) -> None:
         self._kept = json.dumps([self._version, self._digest]).encode()
 
