@@ -73,7 +73,9 @@ class RunConfig(Section):
         0.02, ge=0, le=1, description="The run stops above this share of groups whose problem's tests can't be run."
     )
     on_pause: str | None = resumable(
-        None, description="A shell command to run once when training pauses for the judge."
+        None,
+        description="A shell command to run once when training pauses for the judge. What has not ended by the end of "
+        "the pause is killed.",
     )
     tensorboard: bool = resumable(
         False, description="Also write TensorBoard events, of steps and evaluations, to <run>/tensorboard."

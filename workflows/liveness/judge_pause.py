@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -20,6 +22,8 @@ T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
 """Seconds between probes, at most."""
+COMMAND_SECONDS = 10.0
+"""How long `run.on_pause` may go on when the judge is back. Training waits for it."""
 
 
 class JudgeOutagePause:
@@ -71,14 +75,17 @@ class JudgeOutagePause:
         self._open.clear()
         self._on_change(pause, "paused")
         self._progress.pause(reason, since)
+        command = asyncio.create_task(self._run_command(reason, since))
         try:
-            if self._on_pause is not None:
-                await self._run_command(self._on_pause, reason, since)
             await self._wait_until_back(stage, started, probe)
+            await asyncio.wait([command], timeout=COMMAND_SECONDS)
         except BaseException:
             # the run ends in this pause, which has to be recorded
             self._on_change({**pause, "seconds": round(time.monotonic() - started, 3)}, "paused")
             raise
+        finally:
+            command.cancel()
+            await asyncio.gather(command, return_exceptions=True)
         seconds = time.monotonic() - started
         self._pauses.append({**pause, "seconds": round(seconds, 3)})
         self._progress.resume(seconds)
@@ -105,10 +112,21 @@ class JudgeOutagePause:
         limit = self._config.max_pause
         return float("inf") if limit is None else max(0.0, limit - (time.monotonic() - started))
 
-    async def _run_command(self, command: str, reason: str, since: datetime) -> None:
-        """Run the user's `run.on_pause`. If it fails, note it and go on."""
+    async def _run_command(self, reason: str, since: datetime) -> None:
+        """Run the user's `run.on_pause`, if there is one. If it fails, note it. Where this is cancelled, kill it."""
+        if (command := self._on_pause) is None:
+            return
         environment = os.environ | {"RAYPOLY_PAUSE_REASON": reason, "RAYPOLY_PAUSE_SINCE": since.isoformat()}
-        process = await asyncio.create_subprocess_shell(command, env=environment)
-        code = await process.wait()
+        process = await asyncio.create_subprocess_shell(
+            command, env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            code = await process.wait()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            self._progress.note(f"run.on_pause had not ended when the pause did, and was killed: {command}")
+            raise
         if code != 0:
             self._progress.note(f"run.on_pause ended with exit code {code}: {command}")

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from raypoly.judge.openai.completion_request import Completion, CompletionClient
 from raypoly.judge.openai.judge_prompt import Message
 from raypoly.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, RequestGate, parse_retry_after
 from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, TokenPrices, configured_prices, list_prices_of
+from raypoly.judge.openai.token_estimate import TokenEstimate, messages_of_body
 
 _DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TRIES = 5
@@ -34,7 +34,6 @@ _LIMITED_TRIES = 12
 _LONGEST_BACKOFF = 8.0
 _LONGEST_WAIT = 60.0
 """Seconds; a server that asks for a longer wait is away."""
-_CHARS_A_TOKEN = 3.5
 _PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
 _PROBE_TOKENS = 16
 
@@ -84,8 +83,9 @@ class Endpoint:
         self._wire = CompletionClient(base_url, key, config.timeout, words.timeout)
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute, config.concurrency)
         self._gate = RequestGate(limiter)
-        self._estimate = _TokenEstimate()
+        self._estimate = TokenEstimate()
         self._served = False
+        self._slow: set[int] = set()  # hashes of the requests that were given up as slow
         # newer models want the newer name, and servers other than OpenAI's may know the older one alone
         official = base_url.rstrip("/") == PUBLIC_URL or ".openai.azure.com" in base_url
         self._limit_name = "max_completion_tokens" if official else "max_tokens"
@@ -94,16 +94,22 @@ class Endpoint:
         return f"Endpoint({self.model} at {self.base_url})"
 
     def complete(self, messages: Sequence[Message], schema: dict[str, Any], answer_tokens: int) -> Completion:
-        """The answer to `messages`, held to a JSON schema and `answer_tokens` tokens."""
+        """The answer to `messages`, held to a JSON schema and `answer_tokens` tokens.
+
+        Raises `JudgeRefused` also where they took all their time again, after an outage, though others are answered.
+        """
         wanted = {"name": "clusters", "strict": True, "schema": schema}
-        return self.respond(messages, answer_tokens, response_format={"type": "json_schema", "json_schema": wanted})
+        fields: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": wanted}}
+        return self._served_answer(self._body(messages, answer_tokens) | fields, answer_tokens, refuses_slow=True)
 
     def respond(self, prompt: str | Sequence[Message], answer_tokens: int, **fields: Any) -> Completion:
         """The response to messages, or the continuation of a text, of at most `answer_tokens` tokens.
 
         `fields`: further ones of the request, by the names of the client `openai`.
         """
-        body = self._body(prompt, answer_tokens) | fields
+        return self._served_answer(self._body(prompt, answer_tokens) | fields, answer_tokens)
+
+    def _served_answer(self, body: dict[str, Any], answer_tokens: int, refuses_slow: bool = False) -> Completion:
         spent, limited = 0, 0
         while True:
             trial = self.breaker.check()
@@ -116,6 +122,8 @@ class Endpoint:
                 if fault.kind == "request":
                     raise self._never(fault) from None
                 gives_up = wait > _LONGEST_WAIT or spent >= TRIES or limited >= _LIMITED_TRIES
+                if refuses_slow and fault.slow and gives_up and not trial:
+                    self._refuse_slow(body, fault.reason)
                 if fault.kind == "closed" or trial or gives_up:
                     raise self.breaker.opened(fault.reason, trial) from None
             self._counts.add("retries")
@@ -144,9 +152,21 @@ class Endpoint:
     def close(self) -> None:
         self._wire.close()
 
+    def _refuse_slow(self, body: dict[str, Any], reason: str) -> None:
+        """Return where a request is given up as slow for the first time, since the server may be away.
+
+        Raises `JudgeRefused` for one that was before, if the probe is served, and else `JudgeUnavailable`: without
+        this, an outage that the probe ends and the request begins would have no end.
+        """
+        request = hash(str(body))
+        if request in self._slow:
+            self.probe()
+            raise JudgeRefused(f"{self.name} {reason}, though it answers others.") from None
+        self._slow.add(request)
+
     def _once(self, body: dict[str, Any], answer_tokens: int) -> Completion:
         """Wait for a turn and send. Raises `RequestFault`; `JudgeUnavailable` where server or budget is gone."""
-        messages = _messages(body)
+        messages = messages_of_body(body)
         prompt_tokens = self._estimate.prompt(messages)
         held = self._ledger.hold(self.prices, prompt_tokens, answer_tokens)
         try:
@@ -232,35 +252,6 @@ def read_first_key(config: JudgeConfig, option: str = "judge.api_key_env") -> st
 def read_failover_key(config: JudgeConfig) -> str:
     """The key of `judge.failover_url`, likewise."""
     return _key_from_environment(config.failover_key_env, "judge.failover_key_env", config.failover_url or "")
-
-
-class _TokenEstimate:
-    """Estimates a call's tokens from those that the server counted so far."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._a_char, self._answered = 1 / _CHARS_A_TOKEN, 0.5
-
-    def prompt(self, messages: Sequence[Message]) -> int:
-        return int(_chars(messages) * self._a_char) + 1
-
-    def completion(self, most: int) -> int:
-        return int(most * self._answered) + 1
-
-    def learn(self, messages: Sequence[Message], prompt: int, most: int, completion: int) -> None:
-        with self._lock:
-            self._a_char += 0.2 * (prompt / max(1, _chars(messages)) - self._a_char)
-            self._answered += 0.2 * (min(1.0, completion / most) - self._answered)
-
-
-def _messages(body: Mapping[str, Any]) -> Sequence[Message]:
-    """The messages of a request; a text to be continued counts as one."""
-    found: Sequence[Message] = body.get("messages") or [{"role": "user", "content": body["prompt"]}]
-    return found
-
-
-def _chars(messages: Sequence[Message]) -> int:
-    return sum(len(message["content"]) for message in messages)
 
 
 def _key_from_environment(name: str | None, option: str, base_url: str) -> str:

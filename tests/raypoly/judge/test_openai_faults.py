@@ -100,6 +100,31 @@ def test_a_judge_that_nobody_probes_is_tried_again_after_a_rest(tmp_path: Path) 
         assert asked.stats().answers == 1
 
 
+def test_a_question_that_alone_is_too_slow_is_no_outage_without_end(tmp_path: Path) -> None:
+    """The first time it is one, as far as anybody can know; the probe ends it, and the question would begin another."""
+    slow = group(program(1, "slow"), program(2))
+    with running(SlowServer()) as server, judge(server, tmp_path, timeout=0.7) as asked:
+        with pytest.raises(JudgeUnavailable, match=r"judge\.timeout=0\.7 s \(away since"):
+            asked.label(*slow)
+        asked.probe()
+        with pytest.raises(JudgeRefused, match=r"within judge\.timeout=0\.7 s, though it answers others\.$"):
+            asked.label(*slow)
+        assert (asked.stats().away_since, asked.cache.size()[0]) == (None, 0)
+        assert ids(asked.label(*TWO)) == [1, 2, 1], "the others are labelled at once"
+        server.finish.set()
+        assert ids(asked.label(*slow)) == [1, 2], "nothing is kept of it"
+
+
+def test_a_question_that_is_slow_again_while_the_server_is_away_is_an_outage(tmp_path: Path) -> None:
+    faults = ["hang", "hang", "ok", "hang", "hang", "hang"]
+    with running(Server(faults=faults)) as server, judge(server, tmp_path, timeout=0.7) as asked:
+        for _ in range(2):
+            with pytest.raises(JudgeUnavailable, match="away since"):
+                asked.label(*TWO)
+            asked.probe()
+        assert ids(asked.label(*TWO)) == [1, 2, 1]
+
+
 def test_a_dead_server_is_not_hammered_by_many_threads(tmp_path: Path) -> None:
     with running(Server(faults=["500"], forever=True, latency=0.01)) as server, judge(server, tmp_path) as asked:
         outcomes = []

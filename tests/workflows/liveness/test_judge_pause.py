@@ -21,6 +21,7 @@ from raypoly.errors import Away, PausedTooLong
 from raypoly.reports.run_page import write_report
 from tests.support.local_driver import ROOT, SMALL, LocalDriver
 from tests.support.ray_machines import Machines
+from workflows.liveness import judge_pause
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.observers.progress import PlainProgress
 
@@ -148,3 +149,30 @@ def test_a_pause_beyond_the_limit_names_the_stage_that_asks() -> None:
             await pause.ask("mine", away, away)
 
     asyncio.run(main())
+
+
+def test_a_command_that_does_not_end_holds_up_no_probe_and_ends_with_the_pause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(judge_pause, "COMMAND_SECONDS", 0.0)
+    told, heard = tmp_path / "told", io.StringIO()
+    command = f"cat; echo $$ > {told}.part; mv {told}.part {told}; sleep 1000"  # it reads what nobody writes
+
+    async def probe() -> None:
+        if not told.exists():
+            raise Away("the server is gone")
+
+    async def question() -> str:
+        await probe()
+        return "labels"
+
+    async def main() -> None:
+        pause = JudgeOutagePause(JudgeConfig(probe_seconds=0.01), PlainProgress(heard), command)
+        async with asyncio.timeout(60):
+            assert await pause.ask("judge", question, probe) == "labels"
+        assert not pause.is_paused
+
+    asyncio.run(main())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+    assert "run.on_pause had not ended when the pause did, and was killed: cat;" in heard.getvalue()
