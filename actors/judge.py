@@ -1,8 +1,8 @@
 """The judge actor: owns one judge. `JudgeClient` is the driver's side, which replaces an actor that was lost.
 
 A judge behind a rate-limited server sets `shared = True`: then one detached actor, named by the judge's config and the
-fingerprint of its keys, serves all jobs of a cluster, so that its limits are the cluster's; it ends itself when nobody
-has asked it for a while. Any other judge has an actor for each run.
+fingerprint of its keys and prompt, serves all jobs of a cluster, so that its limits are the cluster's; it ends itself
+when nobody has asked it for a while. Any other judge has an actor for each run.
 
 In an outage the judge raises `JudgeUnavailable`, and the caller decides how long to wait. Every answer, a failed one
 too, brings its usage, so that each run knows its own share of a shared judge.
@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -242,7 +243,8 @@ class JudgeClient(ReplacedActor):
 
     def _shared_actor(self, keys: Mapping[str, str]) -> Any:
         config = self._config.model_copy(update={name: JudgeConfig.model_fields[name].default for name in _DRIVERS_OWN})
-        secret = sorted(keys.items())
+        files = [_content(path) for path in (config.api_key_file, config.prompt_file) if path is not None]
+        secret = [*sorted(keys.items()), *files]  # an actor reads its files once, and they may have changed since
         identity = hashlib.sha256(f"{config.model_dump_json()} {secret}".encode()).hexdigest()[:20]
         options = {
             **self._options,
@@ -254,6 +256,14 @@ class JudgeClient(ReplacedActor):
         }
         groups = max(_SHARED_GROUPS_AT_ONCE, 2 * config.concurrency)
         return ray.remote(JudgeActor).options(**options).remote(config, groups, self._idle_seconds)
+
+
+def _content(path: str) -> bytes:
+    """What a file holds; nothing where it can't be read, which the judge itself reports."""
+    try:
+        return Path(path).expanduser().read_bytes()
+    except OSError:
+        return b""
 
 
 def _count_work(terms: QuestionTerms, work: Callable[[], T]) -> Callable[[], JudgeAnswer[T]]:

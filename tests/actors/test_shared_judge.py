@@ -44,10 +44,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def client(server: Server, folder: Path, idle_seconds: float = 900.0, **more: Any) -> JudgeClient:
-    config = JudgeConfig(
-        name="openai", base_url=server.url, model="marker", api_key_env="JUDGE_TEST_KEY", cache_dir=str(folder), **more
-    )
-    return JudgeClient(config, ACTOR_OPTIONS, idle_seconds)
+    settings = {"model": "marker", "api_key_env": "JUDGE_TEST_KEY", "cache_dir": str(folder), **more}
+    return JudgeClient(JudgeConfig(name="openai", base_url=server.url, **settings), ACTOR_OPTIONS, idle_seconds)
 
 
 def actors() -> list[Any]:
@@ -92,6 +90,21 @@ def test_another_key_or_model_is_another_actor(server: Server, tmp_path: Path, m
         assert len(actors()) == 3
 
     asyncio.run(main())
+
+
+def test_another_key_or_prompt_in_the_same_files_is_another_actor(server: Server, tmp_path: Path) -> None:
+    key, prompt = tmp_path / "key", tmp_path / "prompt"
+    files: dict[str, Any] = {"api_key_env": None, "api_key_file": str(key), "prompt_file": str(prompt)}
+
+    async def main() -> None:
+        for number, (held, said) in enumerate([(KEY, "one"), (KEY, "one"), (KEY + "-new", "one"), (KEY, "two")]):
+            key.write_text(held)
+            prompt.write_text(said)
+            await client(server, tmp_path, **files).start()
+            assert len(actors()) == (1, 1, 2, 3)[number]
+
+    asyncio.run(main())
+    assert KEY not in str(actors())
 
 
 def test_a_judge_killed_at_any_moment_loses_no_answer_that_had_arrived(server: Server, tmp_path: Path) -> None:
