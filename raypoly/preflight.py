@@ -132,7 +132,8 @@ def _program(config: Config) -> None:
 
 
 def _keys(config: Config) -> None:
-    if config.judge.name == "openai":
+    judge.refuse_logins(config.judge)
+    if judge.asks_openai(config.judge):
         from raypoly.judge.openai import endpoint  # the client takes a second to import
 
         endpoint.read_first_key(config.judge)

@@ -27,6 +27,7 @@ from raypoly.judge.openai.completion_request import Completion
 from raypoly.judge.openai.endpoint import Endpoint, EndpointWords, read_first_key
 from raypoly.judge.openai.token_cost import BudgetLedger
 from raypoly.preparing.candidates import Candidate
+from raypoly.server_access import refuse_login
 from raypoly.values import FinishReason, Group, Rollout, Verdict
 from workflows.prepare.problem_chunks import SeedsOf
 from workflows.step.skipped_groups import SkippedGroups
@@ -55,11 +56,7 @@ class ModelEndpoint:
         """`plain`: prompts are texts to be continued, not messages. Raises `UsageError` for a bad address or key."""
         self._config, self._plain = config, plain
         judge, url = config.judge_of_a_run, config.endpoint.url or ""
-        if "@" in url.partition("://")[2].partition("/")[0]:
-            raise UsageError(
-                "--endpoint has a name or a password in its address, which messages would show: take it out, and name "
-                "the environment variable that holds the key by endpoint.api_key_env."
-            )
+        refuse_login("--endpoint", url, "endpoint.api_key_env")
         if not re.match(r"https?://[^/\s]", url):
             raise UsageError(f"--endpoint {url} is no http(s) address.")
         key = read_first_key(judge, "endpoint.api_key_env")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from raypoly.config import JudgeConfig
 from raypoly.plugins import load_plugin
+from raypoly.server_access import refuse_login
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
 KNOWN: Mapping[str, str] = {
@@ -54,8 +55,22 @@ def reads_texts(config: JudgeConfig) -> bool:
     return bool(getattr(load_plugin(config.name, KNOWN, "judge.name"), "reads_texts", False))
 
 
+def asks_openai(config: JudgeConfig) -> bool:
+    """Whether the judge is, or asks among others, the one named `openai`."""
+    return "openai" in (config.members if config.name == "ensemble" else [config.name])
+
+
 def key_variable_names(config: JudgeConfig) -> list[str]:
     """The environment variables that may hold the judge's keys."""
-    named = [config.api_key_env, config.failover_key_env]
-    default = "OPENAI_API_KEY" if config.name == "openai" and not (config.api_key_env or config.api_key_file) else None
-    return [name for name in (*named, default) if name]
+    first = not (config.api_key_env or config.api_key_file)
+    second = config.failover_url is not None and config.failover_key_env is None
+    default = "OPENAI_API_KEY" if asks_openai(config) and (first or second) else None
+    named = dict.fromkeys([config.api_key_env, config.failover_key_env, default])
+    return [name for name in named if name]
+
+
+def refuse_logins(config: JudgeConfig) -> None:
+    """Raise `UsageError` where an address of the judge's servers holds a name or a password."""
+    refuse_login("judge.url", config.url, "judge.api_key_env")
+    refuse_login("judge.base_url", config.base_url, "judge.api_key_env")
+    refuse_login("judge.failover_url", config.failover_url, "judge.failover_key_env")

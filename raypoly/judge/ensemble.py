@@ -1,6 +1,6 @@
 """Several judges, one labelling: two programs are together iff more than half of the judges say so.
 
-    judge: {name: ensemble, members: [structural, openai, openai]}
+    judge: {name: ensemble, members: [structural, openai, mine.judges:Judge]}
 
 A majority on pairs may not be transitive (a with b, b with c, but not a with c). A transitive closure would merge whole
 groups through one bridge. So clusters grow in the order of the programs: a program joins the first cluster with a
@@ -31,6 +31,11 @@ class EnsembleJudge:
             )
         if "ensemble" in config.members:
             raise UsageError("judge.members names 'ensemble' itself; name the judges that it asks.")
+        if len(set(config.members)) < len(config.members):  # the second would find the first one's answers in the cache
+            raise UsageError(
+                f"judge.members={config.members!r} names a judge twice: set judge.votes to ask the judge 'openai' more "
+                "than once."
+            )
         self._members: list[Judge] = [build_judge(config.model_copy(update={"name": name})) for name in config.members]
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:

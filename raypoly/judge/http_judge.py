@@ -23,6 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, MissingKey, UsageError
+from raypoly.judge import refuse_logins
+from raypoly.server_access import checked_key
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
 TIMEOUT = 60.0
@@ -43,12 +45,14 @@ class HttpJudge:
     """One HTTP endpoint that labels groups."""
 
     def __init__(self, config: JudgeConfig) -> None:
+        refuse_logins(config)
         if not config.url or not config.url.startswith(("http://", "https://")):
             raise UsageError(f"judge.url={config.url!r} is no http(s) address; judge.name='http' needs one.")
         self.url = config.url
-        self._key = os.environ.get(config.api_key_env, "") if config.api_key_env else ""
+        self._key = os.environ.get(config.api_key_env, "").strip() if config.api_key_env else ""
         if config.api_key_env and not self._key:
             raise MissingKey(f"judge.api_key_env={config.api_key_env!r} is not set: export it, or drop the key.")
+        checked_key(self._key, f"judge.api_key_env={config.api_key_env!r}")
 
     def label(self, problem: Problem, rollouts: Sequence[Rollout], verdicts: Sequence[Verdict]) -> Labels:
         """Labels of the N rollouts. Raises `JudgeUnavailable` and `JudgeRefused`."""

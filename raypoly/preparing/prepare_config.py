@@ -23,6 +23,7 @@ from raypoly.config import (
 from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import UsageError
 from raypoly.preparing.row_conditions import RowConditions
+from raypoly.server_access import refuse_login
 
 
 class SourceConfig(Section):
@@ -217,6 +218,7 @@ class PlansConfig(Section):
         for name, endpoint in (("teacher", self.teacher), ("judge", self.judge)):
             if self.wanted and not endpoint.name:
                 raise UsageError(f"plans.{name}.name is missing: name the model of the {name}'s server.")
+            refuse_login(f"plans.{name}.url", endpoint.url, f"plans.{name}.api_key_env")
             if self.wanted and not (endpoint.url or "").startswith(("http://", "https://")):
                 raise UsageError(
                     f"plans.{name}.url={endpoint.url or 'null'} is no http(s) address of the {name}'s server."

@@ -43,12 +43,13 @@ def test_a_judge_that_needs_a_key_without_one_is_refused(tmp_path: Path, monkeyp
 def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    config = load(None, ["judge.name=openai"])
-    (remark,) = check_config(config, tmp_path, ELSEWHERE)
-    assert "the machine that will run this: OPENAI_API_KEY is not set" in remark
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    assert check_config(config, tmp_path, ELSEWHERE) == []
+    for overrides in (["judge.name=openai"], ["judge.name=ensemble", "judge.members=[structural,openai]"]):
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        config = load(None, overrides)
+        (remark,) = check_config(config, tmp_path, ELSEWHERE)
+        assert "the machine that will run this: OPENAI_API_KEY is not set" in remark
+        monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        assert check_config(config, tmp_path, ELSEWHERE) == []
     both = ("judge.name=openai", "judge.api_key_env=NO_SUCH_KEY", "judge.api_key_file=key.txt")
     assert "both given: drop one" in refused(tmp_path, *both, here=ELSEWHERE)
 
@@ -77,6 +78,8 @@ def test_a_machine_that_is_planned_for_may_have_the_key_that_is_missing_here(
         ("generator.engine_args=7", "should be names with values"),
         ("evaluate.validation_greedy=true", "set evaluate.validation_samples=1"),
         ("scorer.evidence=false", "judge.name=structural needs scorer.evidence"),
+        ("judge.base_url=http://me:pw@a/v1", "judge.base_url has a name or a password in its address"),
+        ("judge.name=http judge.url=http://me:pw@a/v1", "judge.url has a name or a password in its address"),
     ],
 )
 def test_what_cannot_work_is_refused_with_what_to_do(tmp_path: Path, override: str, said: str) -> None:

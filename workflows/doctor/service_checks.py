@@ -102,6 +102,7 @@ def ask_judge(config: Config) -> str:
         evidence = (Evidence(program, (), {}, "direct") for program in programs)
         asked.label(ADD_ONE, rollouts, [Verdict("passed", 1, 1, 0.0, evidence=each) for each in evidence])
     except (JudgeUnavailable, JudgeRefused) as error:
-        key = ", ".join(key_variable_names(judge)) or judge.api_key_file or "none: judge.api_key_env names one"
+        places = [judge.api_key_file, *key_variable_names(judge)]
+        key = ", ".join(filter(None, places)) or "none: judge.api_key_env names one"
         raise RaypolyError(f"{error} Look at its address, key ({key}) and quota: docs/judge.md.") from error
     return f"{asked!r} labelled two programs in {time.perf_counter() - started:.1f} s"

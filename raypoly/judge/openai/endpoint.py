@@ -19,12 +19,14 @@ from typing import Any
 
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, MissingKey, UsageError
+from raypoly.judge import refuse_logins
 from raypoly.judge.judge_usage import JudgeCounters
 from raypoly.judge.openai.completion_request import Completion, CompletionClient, RequestFault
 from raypoly.judge.openai.judge_prompt import Message
 from raypoly.judge.openai.rate_limiter import CircuitBreaker, RateLimiter, RequestGate, parse_retry_after
 from raypoly.judge.openai.token_cost import PUBLIC_URL, BudgetLedger, TokenPrices, configured_prices, list_prices_of
 from raypoly.judge.openai.token_estimate import TokenEstimate, messages_of_body
+from raypoly.server_access import checked_key
 
 _DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 TRIES = 5
@@ -227,6 +229,7 @@ class Endpoint:
 
 def build_endpoints(config: JudgeConfig, ledger: BudgetLedger, counts: JudgeCounters, backoff: float) -> list[Endpoint]:
     """The first server, and the second where the config names one. Raises `UsageError`."""
+    refuse_logins(config)
     for option, url in (("judge.base_url", config.base_url), ("judge.failover_url", config.failover_url)):
         if url is not None and not url.startswith(("http://", "https://")):
             raise UsageError(f"{option}={url!r} is no http(s) address.")
@@ -260,12 +263,12 @@ def _key_from_environment(name: str | None, option: str, base_url: str) -> str:
         if base_url.rstrip("/") != PUBLIC_URL:
             return ""
         if key := os.environ.get(_DEFAULT_KEY_VARIABLE, "").strip():
-            return key
+            return checked_key(key, _DEFAULT_KEY_VARIABLE)
         raise MissingKey(f"{_DEFAULT_KEY_VARIABLE} is not set: export it, or name another place by {option}.")
     key = os.environ.get(name, "").strip()
     if not key:
         raise MissingKey(f"{option}={name!r} is not set: export it, or drop the key.")
-    return key
+    return checked_key(key, f"{option}={name!r}")
 
 
 def _key_from_file(path: str) -> str:
@@ -276,4 +279,4 @@ def _key_from_file(path: str) -> str:
         raise MissingKey(f"judge.api_key_file={path!r} can't be read: {reason}.") from None
     if not key or len(key.split()) != 1:
         raise MissingKey(f"judge.api_key_file={path!r} must hold the key and nothing else.")
-    return key
+    return checked_key(key, f"judge.api_key_file={path!r}")

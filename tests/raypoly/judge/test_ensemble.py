@@ -95,7 +95,7 @@ def test_its_probe_waits_for_every_member() -> None:
         build_judge(JudgeConfig(name="ensemble", members=["structural", f"{HERE}:Away"])).probe()
 
 
-@pytest.mark.parametrize("members", [[], ["structural"], ["structural", "ensemble"]])
+@pytest.mark.parametrize("members", [[], ["structural"], ["structural", "ensemble"], ["structural"] * 3])
 def test_members_that_make_no_ensemble_are_refused_by_name(members: list[str]) -> None:
     with pytest.raises(UsageError, match=r"judge\.members"):
         build_judge(JudgeConfig(name="ensemble", members=members))

@@ -144,3 +144,15 @@ def test_a_missing_url_or_key_is_told_at_the_start() -> None:
         judge("")
     with pytest.raises(UsageError, match="NO_SUCH_KEY"):
         judge("http://127.0.0.1:1/", "NO_SUCH_KEY")
+
+
+def test_a_login_in_the_address_and_a_key_that_no_header_can_carry_are_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError, match=r"^judge\.url has a name or a password in its address") as login:
+        judge("http://me:sesame-81@127.0.0.1:1/")
+    for key in ("sésame-81", "se\nsame-81"):
+        monkeypatch.setenv("TEST_JUDGE_KEY", key)
+        with pytest.raises(UsageError, match=r"^judge\.api_key_env='TEST_JUDGE_KEY' holds characters") as told:
+            judge("http://127.0.0.1:1/", "TEST_JUDGE_KEY")
+        assert "same-81" not in f"{login.value} {told.value}"

@@ -7,13 +7,15 @@ import random
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raypoly.config import JudgeConfig
-from raypoly.errors import UsageError
-from raypoly.judge import build_judge
+from raypoly.errors import MissingKey, UsageError
+from raypoly.judge import build_judge, key_variable_names
 from raypoly.judge.openai import OpenAIJudge, judge_prompt
+from raypoly.judge.openai.endpoint import read_first_key
 from raypoly.judge.openai.judge_prompt import INSTRUCTIONS, TEXT_INSTRUCTIONS, version_of
 from raypoly.values import Evidence, Problem, TestSuite, Verdict
 from tests.raypoly.judge.openai_groups import PROBLEM, TWO, group, ids, judge, program, rollout, same_partition
@@ -254,6 +256,9 @@ def test_the_public_key_is_sent_to_no_other_server(tmp_path: Path, monkeypatch: 
         ({"base_url": "localhost:8000"}, r"judge\.base_url"),
         ({"failover_url": "localhost:8000"}, r"judge\.failover_url"),
         ({"base_url": "https://api.openai.com/v1"}, "OPENAI_API_KEY is not set"),
+        ({"base_url": "http://me:secret@127.0.0.1:1/v1"}, r"^judge\.base_url has a name or a password in its address"),
+        ({"base_url": "me:secret@127.0.0.1:1/v1"}, r"^judge\.base_url has .* by judge\.api_key_env\.$"),
+        ({"failover_url": "http://secret@127.0.0.1:1/v1"}, r"^judge\.failover_url has .* by judge\.failover_key_env"),
         ({"api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY"),
         ({"api_key_file": "/no/such/file"}, "/no/such/file"),
         ({"api_key_env": "A", "api_key_file": "b"}, "drop one"),
@@ -265,5 +270,43 @@ def test_a_config_that_can_not_work_is_told_at_the_start(
     options: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as told:
         OpenAIJudge(JudgeConfig(**{"name": "openai", "base_url": "http://127.0.0.1:1/v1", "cache_mib": 0, **options}))  # type: ignore[arg-type]
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("key", ["sk-sésame", "sk-\u200bsesame", "sk-ses ame", "sk-ses\x07ame"])
+def test_a_key_that_no_header_can_carry_is_told_at_the_start_and_not_shown(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_JUDGE_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    file = tmp_path / "key"
+    file.write_text(key, "utf-8")
+    places: list[tuple[dict[str, Any], str]] = [
+        ({"api_key_env": "TEST_JUDGE_KEY"}, "judge.api_key_env='TEST_JUDGE_KEY' holds characters that no key has"),
+        ({}, "OPENAI_API_KEY holds characters that no key has: copy the whole key again."),
+        ({"api_key_file": str(file)}, "and nothing else." if " " in key else "holds characters that no key has"),
+    ]
+    for options, where in places:
+        with pytest.raises(MissingKey) as told:
+            read_first_key(JudgeConfig(name="openai", **options))
+        assert where in str(told.value)
+        assert key not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"name": "openai"}, ["OPENAI_API_KEY"]),
+        ({"name": "openai", "api_key_file": "key"}, []),
+        ({"name": "ensemble", "members": ["structural", "openai"]}, ["OPENAI_API_KEY"]),
+        ({"name": "ensemble", "members": ["structural", "mine:Judge"], "api_key_env": "MINE"}, ["MINE"]),
+        ({"name": "openai", "api_key_env": "MINE", "failover_url": "http://b/v1"}, ["MINE", "OPENAI_API_KEY"]),
+        ({"name": "openai", "api_key_env": "A", "failover_url": "http://b/v1", "failover_key_env": "B"}, ["A", "B"]),
+        ({"name": "openai", "api_key_env": "OPENAI_API_KEY", "failover_url": "http://b/v1"}, ["OPENAI_API_KEY"]),
+    ],
+)
+def test_every_variable_that_a_key_may_be_read_from_is_known(options: dict[str, Any], names: list[str]) -> None:
+    """Ray's processes do not inherit them, and the judge's actor gets them by a call."""
+    assert key_variable_names(JudgeConfig(**options)) == names
