@@ -64,8 +64,11 @@ class FolderCache:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def find_damage(folder: Path) -> str | None:
-    """What is wrong with a cached folder, in a few words; None if every file matches the manifest."""
+def find_damage(folder: Path, unread: tuple[str, ...] = ()) -> str | None:
+    """What is wrong with a cached folder, in a few words; None if every file matches the manifest.
+
+    `unread`: endings of files that need only be there.
+    """
     try:
         promised = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError):
@@ -74,7 +77,7 @@ def find_damage(folder: Path) -> str | None:
         return "an empty manifest"
     for name, digest in promised.items():
         path = folder / name
-        if not path.is_file() or _digest(path) != digest:
+        if not path.is_file() or not (name.endswith(unread) or _digest(path) == digest):
             return f"{name} is not what it was"
     return None
 

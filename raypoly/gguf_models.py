@@ -29,10 +29,12 @@ from typing import Any
 from raypoly.caches import cache_root
 from raypoly.config import ModelConfig
 from raypoly.errors import RaypolyError, UsageError
-from raypoly.folder_cache import FolderCache
+from raypoly.folder_cache import FolderCache, find_damage
 from raypoly.packaged_files import PACKAGED_MODELS
 
 _LINK = "model.gguf"
+_WEIGHTS = (".safetensors",)
+"""Endings of the files of a cached folder that are too large to be checked at each look."""
 _READERS = ("gguf", "accelerate")
 """Packages without which transformers reads no GGUF file."""
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NotImplementedError, RuntimeError, struct.error)
@@ -76,7 +78,7 @@ class GgufModel:
     def config(self) -> dict[str, Any]:
         """The content of its folder's `config.json`.
 
-        Raises `UsageError` if the file is cut short, or of an architecture that transformers does not read.
+        Raises `UsageError` if the file is cut short, or of an architecture or quantisation that is not known.
         """
         cached = self._cached
         if cached is None:
@@ -86,10 +88,11 @@ class GgufModel:
 
     def tokenizer(self) -> Any:
         """Its tokenizer, with the chat template if the file has one. Raises `UsageError`."""
-        if self._cached is not None:
+        cached = self._cached
+        if cached is not None:
             from transformers import AutoTokenizer  # takes seconds to import
 
-            return AutoTokenizer.from_pretrained(self._cached)
+            return AutoTokenizer.from_pretrained(cached)
         return _read_tokenizer(self, self.sha256)
 
     def folder(self, say: Callable[[str], None] = print) -> Path:
@@ -107,9 +110,9 @@ class GgufModel:
 
     @property
     def _cached(self) -> Path | None:
-        """The cached folder, not looked at for damage; None if there is none."""
+        """The cached folder, whose weights are not looked at; None if there is none, or if it is damaged."""
         folder = self._cache().place(self._cache_key)
-        return folder if folder.is_dir() else None
+        return folder if find_damage(folder, unread=_WEIGHTS) is None else None
 
     @property
     def _cache_key(self) -> str:
@@ -170,7 +173,8 @@ def _read_config(model: GgufModel, sha256: str) -> dict[str, Any]:
         GGUFReader(model.file)  # maps every tensor
     except (ValueError, LookupError) as error:
         raise UsageError(
-            f"{model.key}={model.name}: {model.file} is cut short, damaged or no GGUF file: get it again."
+            f"{model.key}={model.name}: {model.file} is cut short, damaged, no GGUF file, or of a quantisation that "
+            f"gguf {version('gguf')} does not know: get it again, or give another."
         ) from error
     with model.alone() as folder, model.readable("the config"):
         values: dict[str, Any] = AutoConfig.from_pretrained(folder, gguf_file=_LINK).to_dict()

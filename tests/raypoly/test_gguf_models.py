@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from raypoly.planning.row_layout import row_layout
 from raypoly.problems.templates import chat_renderer, load_tokenizer
 from raypoly.run_identity import resolve_run
 from raypoly.settings import load
-from tests.support.gguf_files import tiny_tensors, write_gguf
+from tests.support.gguf_files import WIDTH, tiny_tensors, write_gguf
 
 MESSAGES = [{"role": "user", "content": "add"}]
 
@@ -97,9 +99,33 @@ def test_a_file_that_is_cut_short_ends_the_command_with_a_sentence(
     path = write_gguf(tmp_path / "cut.gguf")
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    assert refused_by_train(path, capsys).endswith("cut.gguf is cut short, damaged or no GGUF file: get it again.")
-    with pytest.raises(UsageError, match=r"cut.gguf is cut short, damaged or no GGUF file: get it again\."):
+    assert "cut.gguf is cut short, damaged, no GGUF file, or" in refused_by_train(path, capsys)
+    with pytest.raises(UsageError, match=r"cut.gguf is cut short, .* not know: get it again, or give another\."):
         load_tokenizer(str(path), "model.path")  # what `raypoly evaluate` reads first
+
+
+def test_a_quantisation_that_is_not_known_is_not_called_damage_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_gguf(tmp_path / "new.gguf")
+    data = bytearray(path.read_bytes())
+    name = b"blk.0.attn_q.weight"
+    struct.pack_into("<I", data, data.index(name) + len(name) + 4 + 2 * 8, 4_000)  # behind the number of axes and these
+    path.write_bytes(data)
+    assert f"of a quantisation that gguf {version('gguf')} does not know: get it" in refused_by_train(path, capsys)
+
+
+def test_a_damaged_folder_is_not_read_and_made_again(tmp_path: Path) -> None:
+    model, said = model_of(write_gguf(tmp_path / "tiny.gguf")), list[str]()
+    folder = model.folder(lambda line: None)
+    (folder / "config.json").write_text("{")
+    assert model.config()["hidden_size"] == WIDTH
+    for name in ("tokenizer.json", "model.safetensors", "manifest.json", "config.json"):
+        (folder / name).unlink()
+        assert model.config()["hidden_size"] == WIDTH
+        assert model.tokenizer()("def")["input_ids"]
+    assert find_damage(model.folder(said.append)) is None
+    assert "is damaged (" in said[0]
 
 
 def test_an_unknown_architecture_and_a_missing_file_end_the_command_with_a_sentence(
