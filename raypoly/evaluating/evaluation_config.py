@@ -105,6 +105,8 @@ def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvalua
             f"sampling.greedy gives the same response each time, and sampling.samples={config.sampling.samples}: "
             "ask for --samples 1."
         )
+    if config.problems.template is not None:
+        raise UsageError("problems.template is of training: an evaluation's prompts are set by prompts.template.")
     if config.model.lora_rank is not None:
         raise UsageError("model.lora_rank is of training: leave it out, --model is measured as it is.")
     if config.endpoint.url is not None and (config.model.path or config.prompts.chat_template):

@@ -106,6 +106,11 @@ def with_room(config: ModelEvaluationConfig, asked: Sequence[Candidate]) -> Mode
         raise UsageError(f"{where}, and generator.max_prompt_tokens={given}: leave that key out, or raise it.")
     context = _context(name)
     if context is not None and given + generator.max_tokens > context:
+        if longest + generator.max_tokens <= context:
+            raise UsageError(
+                f"generator.max_prompt_tokens={given} and generator.max_tokens={generator.max_tokens} are more than "
+                f"the {context} tokens that the model reads: leave generator.max_prompt_tokens out."
+            )
         room = context - longest
         advice = f"generator.max_tokens={room} or less" if room > 0 else "another model, or shorter problems"
         raise UsageError(

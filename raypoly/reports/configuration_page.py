@@ -49,7 +49,7 @@ _EVALUATION = """## raypoly evaluate
 
 `raypoly evaluate --model` and `--endpoint` ([evaluate.md](evaluate.md)) have the sections below, and `run`, `model`,
 `generator`, `scorer` and `ray` from above, where two defaults differ. `problems` has the keys of one of a preparation's
-`sources`.
+`sources`, without `template`.
 """
 
 

@@ -98,6 +98,7 @@ def test_a_folder_of_other_weights_or_of_something_else_is_refused(tmp_path: Pat
         (["model.path=m", "problems.path=p", "endpoint.url=http://a/v1"], "are of --model"),
         (["model.path=m", "problems.path=p", "model.lora_rank=4"], "model.lora_rank is of training"),
         (["model.path=m", "problems.path=p", "sampling.samples=0"], "a whole number, at least 1"),
+        (["model.path=m", "problems.path=p", "problems.template=base"], "prompts are set by prompts.template."),
     ],
 )
 def test_a_mistake_is_one_sentence(words: list[str], said: str) -> None:
@@ -179,3 +180,5 @@ def test_prompts_have_room_or_the_sentence_says_how_much_there_is(tmp_path: Path
         room("generator.max_prompt_tokens=9")
     with pytest.raises(UsageError, match=r"reads 256 in all: give generator\.max_tokens=\d+ or less"):
         room("generator.max_tokens=512")
+    with pytest.raises(UsageError, match=r"=250 and generator\.max_tokens=8 are more than the 256 tokens .* leave gen"):
+        room("generator.max_tokens=8", "generator.max_prompt_tokens=250")
