@@ -5,13 +5,15 @@
     work = EndpointSamples(endpoint, scorers, skipped, seeds)
 
 The server's limits, retries and breaker are those of the judge's endpoint. While it is away, all requests wait; an
-outage never becomes a response. A response that was cut off ends by `length`. Tokens are not known, so a rollout has
+outage never becomes a response. A response that was cut off ends by `length`. A problem is set aside if the server
+refuses it, filters a response, or never gives one though it answers others. Tokens are not known, so a rollout has
 none. Requests go out from threads of this process, which alone holds the key.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -32,7 +34,7 @@ from raypoly.values import FinishReason, Group, Rollout, Verdict
 from workflows.prepare.problem_chunks import SeedsOf
 from workflows.step.skipped_groups import SkippedGroups
 from workflows.step.stages.score_stage import score_group
-from workflows.waiting_endpoint import FIRST_WAIT, Ask, WaitingEndpoint
+from workflows.waiting_endpoint import FIRST_WAIT, SMALL_ANSWER, SMALL_QUESTION, Ask, WaitingEndpoint
 
 _WORDS = EndpointWords(
     "The endpoint's model",
@@ -41,7 +43,7 @@ _WORDS = EndpointWords(
     "prompts.template, generator.max_tokens and endpoint.extra",
 )
 _REFUSED = -1
-"""The weight version of a response that the server refused to give. It is no response: its problem is set aside."""
+"""The weight version of a response that the server refused to give. Its text is the reason, and no response."""
 _SEEDS = 1 << 31
 """Servers take seeds below this."""
 _NOTHING = np.zeros(0, np.int32)
@@ -62,21 +64,30 @@ class ModelEndpoint:
         key = read_first_key(judge, "endpoint.api_key_env")
         ledger, counts = BudgetLedger(), JudgeCounters()
         endpoint = Endpoint(url, judge.model, key, None, judge, ledger, counts, words=_WORDS)
-        self._server = WaitingEndpoint(endpoint, config.endpoint, "endpoint.max_pause", note, first_wait)
-        self._seeded = "seed" not in config.endpoint.extra
+        self._name, self._seeded = endpoint.name, "seed" not in config.endpoint.extra
+        first = "def f(x):" if plain else json.dumps(SMALL_QUESTION)
+        self._probe = self._call(first, 0, SMALL_ANSWER)
+        self._server = WaitingEndpoint(endpoint, config.endpoint, "endpoint.max_pause", self._probe, note, first_wait)
 
     async def check(self) -> None:
         """Ask for a few tokens, with every field of a request. Raises `UsageError` where none come."""
-        first = "def f(x):" if self._plain else '[{"role": "user", "content": "Answer with the word ok."}]'
         try:
-            await self._server.once(self._call(first, 0, 16))
+            await self._server.once(self._probe)
         except (Away, JudgeRefused) as error:
             raise UsageError(f"{error} See --endpoint and endpoint.api_key_env.") from error
 
     async def respond(self, prompt: str, seed: int) -> Completion:
-        """The server's response, after any outage. Raises `JudgeRefused` where it will never give one."""
-        call = self._call(prompt, seed, self._config.generator.max_tokens)
-        return await self._server.ask(call, probe=self._call(prompt, seed, 1))
+        """The server's response, after any outage.
+
+        Raises `JudgeRefused` where it will never give one, in the server's words without its address.
+        """
+        try:
+            answer = await self._server.ask(self._call(prompt, seed, self._config.generator.max_tokens))
+        except JudgeRefused as error:
+            raise JudgeRefused(str(error).replace(self._name, "the endpoint")) from None
+        if answer.finish_reason == "content_filter":
+            raise JudgeRefused("the endpoint filtered its answer (finish_reason content_filter).")
+        return answer
 
     def close(self) -> None:
         self._server.close()
@@ -105,8 +116,10 @@ class EndpointSamples:
                 task.cancel()
 
     async def verdicts(self, group: Group, candidate: Candidate) -> tuple[Verdict, ...]:
-        if any(rollout.weight_version == _REFUSED for rollout in group.rollouts):
-            return tuple(Verdict("infra", 0, 0, 0.0, "the endpoint refused to answer") for _ in group.rollouts)
+        refused = [rollout.text for rollout in group.rollouts if rollout.weight_version == _REFUSED]
+        if refused:
+            reason = refused[0] or "the endpoint refused to answer"  # which earlier versions did not keep
+            return tuple(Verdict("infra", 0, 0, 0.0, reason) for _ in group.rollouts)
         return await score_group(group, candidate.problem, self._scorers, self._skipped, group.step)
 
     async def _group(self, slot: int, it: Candidate) -> tuple[int, tuple[Rollout, ...]]:
@@ -118,7 +131,7 @@ class EndpointSamples:
         logprobs = np.zeros(0, np.float32)
         try:
             answer = await self._endpoint.respond(prompt, seed)
-        except JudgeRefused:
-            return Rollout(_NOTHING, _NOTHING, logprobs, "", "stop", seed, _REFUSED)
+        except JudgeRefused as why:
+            return Rollout(_NOTHING, _NOTHING, logprobs, str(why), "stop", seed, _REFUSED)
         reason: FinishReason = "length" if answer.finish_reason == "length" else "stop"
         return Rollout(_NOTHING, _NOTHING, logprobs, answer.text, reason, seed, 0)

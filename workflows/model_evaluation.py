@@ -48,6 +48,7 @@ RESULTS = "results.json"
 SAMPLES = "samples.parquet"
 _PROBLEMS = "problems"
 """The name of the one source."""
+_FOR_GOOD = "These are not asked again; run.fresh=true begins anew."
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class ModelEvaluation:
             self._console.print(shown)
         if results["set_aside"]:
             problem, reason = next(iter(results["set_aside"].items()))
-            self._note(f"set aside: {problem}, for one: {reason}")
+            self._note(f"set aside: {problem}, for one: {reason.rstrip('.')}. {_FOR_GOOD}")
         self._note(f"results: {self._store.place(RESULTS)}")
         self._note(f"samples: {self._store.place(SAMPLES)}")
 
@@ -179,7 +180,8 @@ class ModelEvaluation:
         groups = [self._first(group) for group in self._groups(steps)]
         set_aside = {group.problem_id: reason for group in groups if (reason := _set_aside(group))}
         if len(set_aside) == len(groups):
-            raise TooManySetAside(f"No problem could be judged; of {groups[0].problem_id}: {_set_aside(groups[0])}")
+            reason = str(_set_aside(groups[0])).rstrip(".")
+            raise TooManySetAside(f"No problem could be judged; of {groups[0].problem_id}: {reason}. {_FOR_GOOD}")
         table = sample_table(groups, self._metadata)
         if config.endpoint.url is not None:  # its tokens are not known
             table = table.drop_columns(["response_tokens"])

@@ -1,10 +1,12 @@
 """An OpenAI-compatible server that is waited for while it is away.
 
-    server = WaitingEndpoint(endpoint, config, "endpoint.max_pause", note=print)
-    await server.ask(lambda endpoint: endpoint.respond(messages, 512), lambda endpoint: endpoint.respond(messages, 1))
+    probe = lambda endpoint: endpoint.respond(SMALL_QUESTION, SMALL_ANSWER)
+    server = WaitingEndpoint(endpoint, config, "endpoint.max_pause", probe, note=print)
+    await server.ask(lambda endpoint: endpoint.respond(messages, 512))
 
 Requests go out from threads of this process, which alone holds the key. While the server is away, all requests wait,
-and one of them probes; an outage never becomes an answer.
+and one of them probes; an outage never becomes an answer. A request that fails again and again while the probe is
+answered is no outage: it is given up.
 """
 
 from __future__ import annotations
@@ -16,12 +18,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import Away, JudgeRefused, PausedTooLong
-from raypoly.judge.openai.completion_request import Completion
+from raypoly.judge.openai.completion_request import Completion, RequestFault
 from raypoly.judge.openai.endpoint import Endpoint
+from raypoly.judge.openai.judge_prompt import Message
 
 FIRST_WAIT = 1.0
 """Seconds before the first probe of a server that is away."""
 _LONGEST_WAIT = 60.0
+_MOST_FAILURES = 3
+"""After so many failures of one request, each followed by a probe that was answered, it is given up."""
+SMALL_QUESTION: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
+SMALL_ANSWER = 16
+"""Tokens."""
 Ask = Callable[[Endpoint], Completion]
 """One request."""
 
@@ -34,28 +42,36 @@ class WaitingEndpoint:
         endpoint: Endpoint,
         config: EndpointConfig,
         pause_key: str,
+        probe: Ask,
         note: Callable[[str], None],
         first_wait: float = FIRST_WAIT,
     ) -> None:
-        """`pause_key`: the key of `config.max_pause`, for messages."""
-        self._endpoint, self._config, self._pause_key = endpoint, config, pause_key
+        """`pause_key`: the key of `config.max_pause`, for messages. `probe`: a small request that any server that is
+        there answers."""
+        self._endpoint, self._config, self._pause_key, self._probe = endpoint, config, pause_key, probe
         self._note, self._first_wait = note, first_wait
         self._threads = ThreadPoolExecutor(config.concurrency, thread_name_prefix="endpoint")
         self._back = asyncio.Event()
         self._back.set()
 
-    async def ask(self, call: Ask, probe: Ask) -> Completion:
-        """The server's answer, after any outage. `probe`: a small request that finds out whether it is back.
+    async def ask(self, call: Ask) -> Completion:
+        """The server's answer, after any outage.
 
         Raises `JudgeRefused` where it will never give one, `PausedTooLong`.
         """
+        failures = 0
         while True:
             await self._back.wait()
             try:
                 return await self.once(call)
             except Away as error:
                 if self._back.is_set():
-                    await self._pause(error, probe)
+                    await self._pause(error)
+                await self._back.wait()
+                fault = _fault_of(error)
+                failures += fault is not None
+                if fault is not None and failures == _MOST_FAILURES:
+                    raise JudgeRefused(f"{self._endpoint.name} {fault.reason}, though it answers others.") from None
 
     async def once(self, call: Ask) -> Completion:
         """The answer to one request. Raises `Away` and `JudgeRefused`."""
@@ -65,7 +81,7 @@ class WaitingEndpoint:
         self._endpoint.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _pause(self, error: Away, probe: Ask) -> None:
+    async def _pause(self, error: Away) -> None:
         """Wait until the server answers again. Raises `PausedTooLong`."""
         self._back.clear()
         self._note(f"paused: {error}")
@@ -81,12 +97,19 @@ class WaitingEndpoint:
             await asyncio.sleep(wait if limit is None else min(wait, limit - paused))
             wait = min(2 * wait, _LONGEST_WAIT)
             try:
-                await self.once(probe)
+                await self.once(self._probe)
             except Away as still:
                 error = still
                 continue
             except JudgeRefused:
-                pass  # it answers; what it says of this prompt is found out by who asked
+                pass  # it answers
             break
         self._note(f"the endpoint answers again after {time.monotonic() - since:,.0f} s")
         self._back.set()
+
+
+def _fault_of(error: Away) -> RequestFault | None:
+    """The fault of the request itself. None where it was not sent, since another had found the server away; and for a
+    limit or a key, which time or a person mends."""
+    fault = error.__context__
+    return fault if isinstance(fault, RequestFault) and fault.kind == "transient" else None

@@ -45,19 +45,15 @@ class PlanningServer(Front):
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
         if self.key and headers.get("Authorization") != f"Bearer {self.key}":
             return Answer(401, error_body(f"Incorrect API key provided: {self.key}.", "invalid_api_key"))
+        if len(body["messages"]) == 1:  # asks whether it is there
+            return _answer(body["model"], "ok")
         statement = body["messages"][1]["content"]
         problem = next(word for word in self.script if word in statement)
         turn = len(body["messages"]) // 2 - 1  # a second question holds the first and its answer
         self.asked[body["model"], problem] += 1
         said = self.script if body["model"] == "teacher" else self.judge_answers
         text = said[problem][min(turn, len(said[problem]) - 1)] if problem in said else self._verdict(statement)
-        reason = "length" if text == CUT else "stop"
-        refusal = text if text == REFUSAL else None
-        message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
-        choice = {"index": 0, "finish_reason": reason, "message": message}
-        return Answer(
-            200, {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice]}
-        )
+        return _answer(body["model"], text)
 
     def _verdict(self, statement: str) -> str:
         listed = re.findall(r"^(\d+)\. (.*)$", statement.partition("Methods:\n")[2], re.MULTILINE)
@@ -66,3 +62,10 @@ class PlanningServer(Front):
             own: Mapping[str, Any] = next((self.verdicts[word] for word in self.verdicts if word in method), {})
             found.append({"index": int(number), **GOOD, **own})
         return json.dumps({"methods": found})
+
+
+def _answer(model: str, text: str) -> Answer:
+    refusal = text if text == REFUSAL else None
+    message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
+    choice = {"index": 0, "finish_reason": "length" if text == CUT else "stop", "message": message}
+    return Answer(200, {"id": "1", "object": "chat.completion", "created": 0, "model": model, "choices": [choice]})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,18 +17,30 @@ from raypoly.errors import PausedTooLong, UsageError
 from raypoly.evaluating import evaluation_config
 from raypoly.evaluating.evaluation_prompts import ask_problems, template_name
 from raypoly.judge import key_variable_names
-from raypoly.preparing.candidates import Candidate
 from raypoly.preparing.sources import load_sources
 from raypoly.values import Group, Rollout
 from tests.support.answering_server import RIGHT, WRONG, AnsweringServer
 from tests.support.evaluation_process import write_problems
 from tests.support.faulty_front import running
+from tests.support.faulty_handler import Answer
 from workflows.endpoint_samples import EndpointSamples, ModelEndpoint
 from workflows.model_evaluation import evaluate_model
 from workflows.step.skipped_groups import SkippedGroups
 
 T = TypeVar("T")
 SEEDS = (0, 1, 2, 3, 5)
+
+
+@dataclass
+class BreakingServer(AnsweringServer):
+    """Gives these choices in place of its first answers, from the last; None leaves an answer as it is."""
+
+    choices: list[Mapping[str, Any] | None] = field(default_factory=list)
+
+    def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
+        whole = super().answer(body, headers)
+        choice = self.choices.pop() if self.choices else None
+        return whole if choice is None else Answer(200, {**whole.content, "choices": [choice]})
 
 
 class Asked:
@@ -59,6 +71,17 @@ class Asked:
     async def samples(self, endpoint: ModelEndpoint) -> dict[int, tuple[Rollout, ...]]:
         work = self.work(endpoint)
         return {slot: rollouts async for slot, rollouts in work.sample(self.problems)}
+
+    def verdicts(self) -> list[tuple[str, str]]:
+        """Status and detail of each response to the first problem, for a server that answered before."""
+
+        async def judged(endpoint: ModelEndpoint) -> list[tuple[str, str]]:
+            await endpoint.check()
+            work, it = self.work(endpoint), self.problems[0]
+            ((_, rollouts),) = [found async for found in work.sample([it])]
+            return [(each.status, each.detail) for each in await work.verdicts(Group(0, 0, it.id, rollouts), it)]
+
+        return self.do(judged)
 
     def work(self, endpoint: ModelEndpoint) -> EndpointSamples:
         scorers = ScorerPool(ScorerConfig(), {})  # not started: nothing is scored here
@@ -109,17 +132,32 @@ def test_an_outage_beyond_max_pause_ends_with_a_sentence(tmp_path: Path) -> None
             Asked(tmp_path, server, "endpoint.max_pause=0.1").sample()
 
 
-def test_a_prompt_that_the_server_refuses_is_set_aside_and_never_wrong(tmp_path: Path) -> None:
+def test_an_answer_that_the_server_broke_off_is_asked_for_again(tmp_path: Path) -> None:
+    broken: list[Mapping[str, Any]] = [
+        {"finish_reason": "error", "message": {"role": "assistant", "content": ""}},
+        {"finish_reason": "abort", "message": {"role": "assistant", "content": "```python\ndef f(x):\n"}},
+        {"finish_reason": "stop"},
+    ]
+    choices = [choice for each in broken for choice in (each, None)]
+    with running(BreakingServer(choices=choices)) as server:
+        found = Asked(tmp_path, server, "endpoint.concurrency=1").sample()
+    for rollouts in found.values():
+        assert [rollout.text for rollout in rollouts] == [WRONG if seed % 2 else RIGHT for seed in SEEDS]
+        assert {rollout.weight_version for rollout in rollouts} == {0}
+
+
+def test_a_prompt_that_the_server_refuses_is_set_aside_in_its_words_and_never_wrong(tmp_path: Path) -> None:
     with running(AnsweringServer(faults=["ok", "400-context"])) as server:
-        asked = Asked(tmp_path, server, "endpoint.concurrency=1")
+        said = Asked(tmp_path, server, "endpoint.concurrency=1").verdicts()
+    reason = "(HTTP 400) (The maximum context length is 8 tokens. context_length_exceeded)."
+    assert said == [("infra", f"the endpoint will not take the request {reason}")] * len(SEEDS)
 
-        async def verdicts(endpoint: ModelEndpoint, it: Candidate) -> list[str]:
-            await endpoint.check()
-            work = asked.work(endpoint)
-            ((_, rollouts),) = [found async for found in work.sample([it])]
-            return [verdict.status for verdict in await work.verdicts(Group(0, 0, it.id, rollouts), it)]
 
-        assert asked.do(partial(verdicts, it=asked.problems[0])) == ["infra"] * len(SEEDS)
+def test_an_answer_that_the_server_filtered_is_a_refusal(tmp_path: Path) -> None:
+    filtered = {"finish_reason": "content_filter", "message": {"role": "assistant", "content": None}}
+    with running(BreakingServer(choices=[filtered, None])) as server:
+        said = Asked(tmp_path, server, "endpoint.concurrency=1").verdicts()
+    assert said == [("infra", "the endpoint filtered its answer (finish_reason content_filter).")] * len(SEEDS)
 
 
 @pytest.mark.parametrize(

@@ -74,17 +74,27 @@ def test_killed_three_times_and_extended_it_ends_with_the_bytes_of_one_start(
 def test_a_server_is_measured_through_faults_and_its_key_is_in_no_file(start: Start, tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(4)]
     file = write_problems(tmp_path / "rows.jsonl", names)
-    with running(AnsweringServer(key="sk-very-secret", faults=["ok", "429-retry-after", "500", "echo-key"])) as server:
+    faults = ["ok", "429-retry-after", "500", "echo-key", "ok", "400-context"]  # the last is the first sample's
+    with running(AnsweringServer(key="sk-very-secret", faults=faults)) as server:
         words = ["--endpoint", server.url, "--name", "solver", "--problems", str(file), "--samples", "6"]
         driver = start("server", *words, "endpoint.api_key_env=SERVER_KEY", SERVER_KEY="sk-very-secret")
         driver.complete()
     seeds = {name: [derive(0, "evaluate model", name, i) % (1 << 31) for i in range(6)] for name in names}
     results, rows = driver.results, pq.read_table(driver.folder / "samples.parquet").to_pylist()
-    assert results["problems"]["correct"] == [sum(seed % 2 == 0 for seed in seeds[name]) for name in names]
-    assert results["problems"]["truncated"] == [sum(seed % 5 == 0 for seed in seeds[name]) for name in names]
+    ((refused, reason),) = results["set_aside"].items()
+    assert reason.endswith("(HTTP 400) (The maximum context length is 8 tokens. context_length_exceeded).")
+    assert f"{refused}, for one: {reason} These are not asked again; run.fresh=true begins anew." in driver.log()
+    known = [name for name in names if name != refused]
+    counts = {name: place for place, name in enumerate(results["problems"]["id"])}
+    for column, divisor in (("correct", 2), ("truncated", 5)):
+        found = {name: results["problems"][column][counts[name]] for name in names}
+        assert {name: found[name] for name in known} == {
+            name: sum(seed % divisor == 0 for seed in seeds[name]) for name in known
+        }
+    assert results["problems"]["correct"][counts[refused]] is None
     assert results["problems"]["response_tokens"] == [None] * 4, "a server's tokens are not known"
     assert (results["model"], results["weights"]) == ("solver", None)
-    assert {row["status"] for row in rows} == {"passed", "wrong"}
+    assert {row["status"] for row in rows} == {"passed", "wrong", "infra"}
     assert server.authorizations[0] == "Bearer sk-very-secret"
     files = [path for path in driver.folder.rglob("*") if path.is_file()]
     assert len(files) > 4

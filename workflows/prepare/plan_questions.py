@@ -5,7 +5,7 @@
 
 An answer is an object of the preparation's folder, named by what was asked of whom. A killed preparation asks only what
 has no answer. While a server is away the questions wait. A refusal, and an answer that can't be used after it was asked
-for once more, are results too.
+for once more, are results too; so is a question that a server never answers though it answers others: it is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from raypoly.programs.plan_contract import read_plan
 from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal, unseal
 from raypoly.values import Problem
-from workflows.waiting_endpoint import FIRST_WAIT, WaitingEndpoint
+from workflows.waiting_endpoint import FIRST_WAIT, SMALL_ANSWER, SMALL_QUESTION, WaitingEndpoint
 
 T = TypeVar("T")
 
@@ -103,17 +103,22 @@ class _Asked:
             first_wait / 2,
             words,
         )
-        self._server = WaitingEndpoint(self._endpoint, config, f"plans.{role}.max_pause", note, first_wait)
+        self._server = WaitingEndpoint(
+            self._endpoint,
+            config,
+            f"plans.{role}.max_pause",
+            lambda endpoint: endpoint.respond(SMALL_QUESTION, SMALL_ANSWER, **self._extra),
+            note,
+            first_wait,
+        )
 
     async def answer(self, messages: Sequence[Message], schema: dict[str, Any], tokens: int) -> _Answer:
         """The server's answer, after any outage. Raises `PausedTooLong`."""
         form = {"type": "json_schema", "json_schema": {"name": "methods", "strict": True, "schema": schema}}
-
-        def call(most: int) -> Callable[[Endpoint], Any]:
-            return lambda endpoint: endpoint.respond(messages, most, response_format=form, **self._extra)
-
         try:
-            completion = await self._server.ask(call(tokens), probe=call(1))
+            completion = await self._server.ask(
+                lambda endpoint: endpoint.respond(messages, tokens, response_format=form, **self._extra)
+            )
         except JudgeRefused:
             return _Answer("", refused=True)
         refused = bool(completion.refusal) or completion.finish_reason == "content_filter"

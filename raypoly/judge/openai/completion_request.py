@@ -40,6 +40,8 @@ _THIS_GROUP = (
 )
 _TRANSIENT = frozenset({408, 409, 425})
 _CLOSED = {401: "refuses the key", 402: "wants to be paid", 403: "refuses this key the model or the place"}
+_BROKEN_OFF = ("error", "abort")
+"""How servers end an answer that they did not finish."""
 _WORDS = 300
 
 
@@ -140,7 +142,7 @@ class _Message(BaseModel):
 
 
 class _Choice(BaseModel):
-    message: _Message = _Message()
+    message: _Message | None = None
     text: str | None = None
     """Of a completion of plain text."""
     finish_reason: str | None = None
@@ -241,16 +243,22 @@ async def _end(client: openai.AsyncOpenAI) -> None:
 
 
 def _read(content: bytes, headers: Mapping[str, str]) -> Completion:
-    """Raises `ValidationError` where it is no chat completion with at least one choice."""
+    """Raises `ValidationError` where it is no chat completion, `JSONDecodeError` where it has no choice with a message
+    or a text, and `RequestFault` where the server broke it off: half an answer is none."""
     body = _Body.model_validate_json(content)
     if not body.choices:
         raise json.JSONDecodeError("no choices", "", 0)
     choice, usage = body.choices[0], body.usage
+    if choice.finish_reason in _BROKEN_OFF:
+        raise RequestFault("transient", f"broke its answer off (finish_reason {choice.finish_reason})", sent=True)
+    if choice.message is None and choice.text is None:
+        raise json.JSONDecodeError("no message", "", 0)
+    message = choice.message or _Message()
     details = usage.prompt_tokens_details if usage is not None else None
     cached = None if details is None else details.cached_tokens
     return Completion(
-        text=choice.text or choice.message.content or "",
-        refusal=choice.message.refusal,
+        text=choice.text or message.content or "",
+        refusal=message.refusal,
         finish_reason=choice.finish_reason or "",
         usage=None if usage is None else TokenUsage(usage.prompt_tokens, cached, usage.completion_tokens),
         headers=headers,

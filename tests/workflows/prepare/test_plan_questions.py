@@ -19,6 +19,8 @@ from raypoly.programs import build
 from raypoly.programs.plan_contract import read_plan
 from raypoly.store import acquire_lease, open_store
 from tests.support.faulty_front import running
+from tests.support.faulty_handler import Answer
+from tests.support.judge_faults import error_body
 from tests.support.planning_server import CUT, REFUSAL, PlanningServer, proposal
 from tests.support.preparation_rows import candidate, problem_row, write_rows
 from workflows.prepare import prepare
@@ -182,6 +184,21 @@ def test_twenty_kills_anywhere_end_with_the_same_plans(tmp_path: Path, rows: Pat
             assert outcomes(found.url, tmp_path / f"killed-{trial}", rows) == whole
             lost = ended.count(None)  # the two questions under way, one to each server
             assert found.asked.total() <= answers.total() + 2 * lost, "what was kept is not asked again"
+
+
+class Failing(PlanningServer):
+    """Fails every question about engines, which the script has refused."""
+
+    def answer(self, body: Any, headers: Any) -> Answer:
+        failing = "engines" in body["messages"][-1]["content"]
+        return Answer(500, error_body("No.", "server_error")) if failing else super().answer(body, headers)
+
+
+def test_a_question_that_a_server_never_answers_is_refused_and_holds_up_nobody(tmp_path: Path, rows: Path) -> None:
+    with running(Failing(script=SCRIPT, verdicts=VERDICTS, judge_answers=JUDGE)) as found:
+        made = outcomes(found.url, tmp_path / "run", rows)
+    assert made is not None
+    assert funnel(made, 4) == EXPECTED
 
 
 def test_nothing_that_is_held_out_is_asked(tmp_path: Path, rows: Path) -> None:
