@@ -125,7 +125,7 @@ def test_the_papers_command_for_mathematics_is_taken(tmp_path: Path, monkeypatch
     head = re.sub(r" \\\n# +", " ", (ROOT / config).read_text())
     (words,) = re.findall(rf"^# +python -m raypoly\.train --config {config} (problems\.source=verl .*)$", head, re.M)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPENAI_API_KEY", "not a key")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     write_parquet(tmp_path / "train.parquet", [gsm8k_row(index) for index in range(3)])
     rewards = ModuleType("my_rewards")
     rewards.compute_score = compute_score  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ GPU_CONFIGS = ("leetcode_h200", "poly_epo_4xh200")
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAYPOLY_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("OPENAI_API_KEY", "not a key")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("PATH", "/nowhere")  # a GPU of the machine that tests is not asked
     monkeypatch.setattr("sys.excepthook", None)
