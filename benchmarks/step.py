@@ -51,6 +51,8 @@ from tests.support import process_costs
 from tests.support.paced_process import PacedProcess
 from tests.support.step_tables import MeasuredArm, check_targets, stage_lines, step_table
 
+_ENGINES = ("transformers", "vllm")
+
 
 def taking_turns(
     arms: Sequence[PacedProcess], setting: Setting, memory: Callable[[int], int] | None
@@ -76,9 +78,6 @@ def taking_turns(
         measured.memory_bytes = max(values, default=None)
     print(file=sys.stderr)
     return found
-
-
-_ENGINES = ("transformers", "vllm")
 
 
 def whole_steps(setting: Setting, trl_vllm: bool, engines: Sequence[str]) -> list[MeasuredArm]:

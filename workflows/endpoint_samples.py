@@ -26,7 +26,7 @@ from raypoly.evaluating import ModelEvaluationConfig
 from raypoly.evaluating.evaluation_prompts import messages_of
 from raypoly.judge.judge_usage import JudgeCounters
 from raypoly.judge.openai.completion_request import Completion
-from raypoly.judge.openai.endpoint import Endpoint, EndpointWords, read_first_key
+from raypoly.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
 from raypoly.judge.openai.token_cost import BudgetLedger
 from raypoly.preparing.candidates import Candidate
 from raypoly.server_access import refuse_login
@@ -34,7 +34,7 @@ from raypoly.values import FinishReason, Group, Rollout, Verdict
 from workflows.prepare.problem_chunks import SeedsOf
 from workflows.step.skipped_groups import SkippedGroups
 from workflows.step.stages.score_stage import score_group
-from workflows.waiting_endpoint import FIRST_WAIT, SMALL_ANSWER, SMALL_QUESTION, Ask, WaitingEndpoint
+from workflows.waiting_endpoint import FIRST_WAIT, Ask, WaitingEndpoint
 
 _WORDS = EndpointWords(
     "The endpoint's model",
@@ -65,8 +65,8 @@ class ModelEndpoint:
         ledger, counts = BudgetLedger(), JudgeCounters()
         endpoint = Endpoint(url, judge.model, key, None, judge, ledger, counts, words=_WORDS)
         self._name, self._seeded = endpoint.name, "seed" not in config.endpoint.extra
-        first = "def f(x):" if plain else json.dumps(SMALL_QUESTION)
-        self._probe = self._call(first, 0, SMALL_ANSWER)
+        first = "def f(x):" if plain else json.dumps(PROBE)
+        self._probe = self._call(first, 0, PROBE_TOKENS)
         self._server = WaitingEndpoint(endpoint, config.endpoint, "endpoint.max_pause", self._probe, note, first_wait)
 
     async def check(self) -> None:

@@ -1,6 +1,6 @@
 """An OpenAI-compatible server that is waited for while it is away.
 
-    probe = lambda endpoint: endpoint.respond(SMALL_QUESTION, SMALL_ANSWER)
+    probe = lambda endpoint: endpoint.respond(PROBE, PROBE_TOKENS)
     server = WaitingEndpoint(endpoint, config, "endpoint.max_pause", probe, note=print)
     await server.ask(lambda endpoint: endpoint.respond(messages, 512))
 
@@ -20,16 +20,12 @@ from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import Away, JudgeRefused, PausedTooLong
 from raypoly.judge.openai.completion_request import Completion, RequestFault
 from raypoly.judge.openai.endpoint import Endpoint
-from raypoly.judge.openai.judge_prompt import Message
 
 FIRST_WAIT = 1.0
 """Seconds before the first probe of a server that is away."""
 _LONGEST_WAIT = 60.0
 _MOST_FAILURES = 3
 """After so many failures of one request, each followed by a probe that was answered, it is given up."""
-SMALL_QUESTION: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
-SMALL_ANSWER = 16
-"""Tokens."""
 Ask = Callable[[Endpoint], Completion]
 """One request."""
 

@@ -200,10 +200,10 @@ class TensorBoard:
     def __init__(self, folder: Path) -> None:
         from tensorboardX.event_file_writer import EventsWriter  # a `FileWriter` keeps rows in memory for 120 s
 
-        # The file's own name counts whole seconds: a quick second start would write over the first's.
         self._folder = folder
         with self._in_one_sentence():
             folder.mkdir(parents=True, exist_ok=True)
+            # The file's own name counts whole seconds: a quick second start would write over the first's.
             self._writer = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
 
     def log(self, row: Mapping[str, Any]) -> None:

@@ -137,10 +137,12 @@ def _field(row: Mapping[str, Any], name: str) -> Any:
 
 def _number(value: Any) -> float | None:
     """A number, also where the row has it as text; None for anything else."""
-    try:
-        return float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
-    except ValueError:
-        return None
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _is_absent(value: Any) -> bool:

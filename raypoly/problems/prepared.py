@@ -43,7 +43,7 @@ def load_prepared(config: ProblemsConfig) -> ProblemSet:
     }
     if config.exclude is not None:
         excluded = Path(config.exclude).expanduser()
-        splits = {name: without_excluded(list(problems), excluded) for name, problems in splits.items()}
+        splits = {name: without_excluded(problems, excluded) for name, problems in splits.items()}
     if not splits["train"]:
         raise UsageError(f"problems.path={str(config.path)!r} holds no problem to train on.")
     splits = told_apart(splits)

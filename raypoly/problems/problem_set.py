@@ -88,9 +88,8 @@ def problem_set_of(
     own = {name: _kept(read(own_place), config) for name, own_place in places.items() if own_place}
     rest = config.model_copy(update=dict.fromkeys(own, 0))
     splits = {**split_by_seed(kept, rest, purpose, f"problems of {config.path}"), **own}
-    if numbered:
-        splits = told_apart(splits)
     if own:
+        splits = told_apart(splits) if numbered else splits
         check_apart(splits, "take it out of one of the two places, or give it another id there")
     return ProblemSet(splits, content_hash(splits))
 
@@ -165,7 +164,7 @@ def content_hash(splits: Mapping[Split, Sequence[Problem]]) -> str:
     return digest.hexdigest()
 
 
-def without_excluded(problems: list[Problem], path: Path) -> list[Problem]:
+def without_excluded(problems: Sequence[Problem], path: Path) -> list[Problem]:
     """The problems that the exclusion list in `path` does not name. Logs how many it leaves out.
 
     Raises `UsageError` that names the list's bad line.

@@ -13,13 +13,13 @@ from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import JudgeRefused
 from raypoly.judge.judge_usage import JudgeCounters
 from raypoly.judge.openai.completion_request import Completion
-from raypoly.judge.openai.endpoint import Endpoint
+from raypoly.judge.openai.endpoint import PROBE_TOKENS, Endpoint
 from raypoly.judge.openai.token_cost import BudgetLedger
 from tests.support.answering_server import RIGHT, AnsweringServer
 from tests.support.faulty_front import running
 from tests.support.faulty_handler import Answer
 from tests.support.judge_faults import error_body
-from workflows.waiting_endpoint import SMALL_ANSWER, Ask, WaitingEndpoint
+from workflows.waiting_endpoint import Ask, WaitingEndpoint
 
 
 @dataclass
@@ -34,7 +34,7 @@ class PartlyFailing(AnsweringServer):
 
     def answer(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
         bad = "bad" in body["messages"][0]["content"]
-        if bad and self.left and not (self.only_long and body["max_tokens"] <= SMALL_ANSWER):
+        if bad and self.left and not (self.only_long and body["max_tokens"] <= PROBE_TOKENS):
             self.left -= 1
             return Answer(self.status, error_body("It can't be done.", self.code))
         return super().answer(body, headers)
@@ -50,7 +50,7 @@ def asked(server: AnsweringServer, questions: Sequence[str]) -> list[Completion 
     async def life() -> list[Completion | BaseException]:
         judge, ledger, counts = config.as_judge(0.0), BudgetLedger(), JudgeCounters()
         endpoint = Endpoint(server.url, "solver", "", None, judge, ledger, counts, backoff=0.01)
-        probe = question("ok?", SMALL_ANSWER)
+        probe = question("ok?", PROBE_TOKENS)
         waiting = WaitingEndpoint(endpoint, config, "endpoint.max_pause", probe, lambda text: None, first_wait=0.05)
         try:
             asking = [waiting.ask(question(text, 512)) for text in questions]

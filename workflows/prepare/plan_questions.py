@@ -23,7 +23,7 @@ from raypoly import programs
 from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import JudgeRefused
 from raypoly.judge.judge_usage import JudgeCounters
-from raypoly.judge.openai.endpoint import Endpoint, EndpointWords, read_first_key
+from raypoly.judge.openai.endpoint import PROBE, PROBE_TOKENS, Endpoint, EndpointWords, read_first_key
 from raypoly.judge.openai.judge_prompt import Message, repair_messages
 from raypoly.judge.openai.judge_reply import InvalidAnswer
 from raypoly.judge.openai.token_cost import BudgetLedger
@@ -48,7 +48,7 @@ from raypoly.programs.plan_contract import read_plan
 from raypoly.store import Lease, Store
 from raypoly.store.sealed_json import seal, unseal
 from raypoly.values import Problem
-from workflows.waiting_endpoint import FIRST_WAIT, SMALL_ANSWER, SMALL_QUESTION, WaitingEndpoint
+from workflows.waiting_endpoint import FIRST_WAIT, WaitingEndpoint
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class _Asked:
             self._endpoint,
             config,
             f"plans.{role}.max_pause",
-            lambda endpoint: endpoint.respond(SMALL_QUESTION, SMALL_ANSWER, **self._extra),
+            lambda endpoint: endpoint.respond(PROBE, PROBE_TOKENS, **self._extra),
             note,
             first_wait,
         )

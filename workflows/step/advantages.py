@@ -92,10 +92,10 @@ class AdvantageEstimator:
 
     def normalise(self, groups: Sequence[TrainingGroup]) -> Sequence[TrainingGroup]:
         """All of a step's groups with the advantages that normalising over them gives."""
-        sound = [trained for trained in groups if self.has_advantages(trained.group)]
+        sound = [trained for trained in groups if trained.valued]
         batch = Batch.of((trained.advantages for trained in sound), (_lengths(trained.group) for trained in sound))
         final = iter(self._objective.finish(batch))
-        return [replace(t, advantages=next(final)) if self.has_advantages(t.group) else t for t in groups]
+        return [replace(t, advantages=next(final)) if t.valued else t for t in groups]
 
     def _of_drafts(self, scored: ScoredGroup, advantages: Float64) -> Float64 | None:
         """By the objective; else, for a program that credits drafts, those of the attempts that they led to."""

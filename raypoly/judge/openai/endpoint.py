@@ -36,8 +36,9 @@ _LIMITED_TRIES = 12
 _LONGEST_BACKOFF = 8.0
 _LONGEST_WAIT = 60.0
 """Seconds; a server that asks for a longer wait is away."""
-_PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
-_PROBE_TOKENS = 16
+PROBE: list[Message] = [{"role": "user", "content": "Answer with the word ok."}]
+"""What is asked to find out whether a server answers, of `PROBE_TOKENS` at most."""
+PROBE_TOKENS = 16
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ class Endpoint:
     def probe(self) -> None:
         """Ask for one word, whatever the breaker says. Returns where it came, else raises `JudgeUnavailable`."""
         self._ledger.check()
-        body = self._body(_PROBE, _PROBE_TOKENS)
-        held = self._ledger.hold(self.prices, self._estimate.prompt(_PROBE), _PROBE_TOKENS)
+        body = self._body(PROBE, PROBE_TOKENS)
+        held = self._ledger.hold(self.prices, self._estimate.prompt(PROBE), PROBE_TOKENS)
         self._counts.add("probes")
         try:
             completion = self._wire.post(body)
