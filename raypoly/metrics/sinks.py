@@ -17,7 +17,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,8 +60,10 @@ class Sinks:
             board.log({"step": results["step"], results["split"]: evaluation_numbers(results)})
 
     def close(self) -> None:
-        for sink in self._sinks:
-            sink.close()
+        """Close all, also where one can't be closed, as on a full disk."""
+        with ExitStack() as stack:
+            for sink in reversed(self._sinks):
+                stack.callback(sink.close)
 
 
 class After:

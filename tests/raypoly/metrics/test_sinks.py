@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from raypoly.errors import StorageError
-from raypoly.metrics.sinks import MetricsFile, flatten, open_sinks
+from raypoly.metrics.sinks import MetricsFile, Sinks, flatten, open_sinks
 from raypoly.settings import load
 from tests.support.board_files import Row, event_rows, offline_rows, offline_runs, points
 from tests.support.finished_run import metrics_row, summary
@@ -148,6 +148,26 @@ def test_a_run_is_one_run_of_wandb_over_its_starts_and_its_namesake_is_another(t
     told = {name: offline_runs(tmp_path / name / "grpo-s0") for name in ids}
     assert {name: [run.run_id for run in runs] for name, runs in told.items()} == {"one": ["6f2b"], "two": ["91ce"] * 2}
     assert {run.display_name for runs in told.values() for run in runs} == {"grpo-s0"}
+
+
+def test_a_sink_that_cannot_be_closed_leaves_no_other_open() -> None:
+    closed: list[str] = []
+
+    class Closing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def log(self, row: object) -> None:
+            raise AssertionError
+
+        def close(self) -> None:
+            closed.append(self.name)
+            if self.name == "full":
+                raise StorageError("no space")
+
+    with pytest.raises(StorageError, match="no space"):
+        Sinks([Closing("full"), Closing("metrics")]).close()
+    assert closed == ["full", "metrics"]
 
 
 def test_flatten_keeps_finite_numbers_only() -> None:
