@@ -36,8 +36,8 @@ _READING = 0.6
 """Share of the memory's bandwidth that decoding reaches."""
 _MULTIPLYING = 0.5
 """Share of the board's peak that large products reach."""
-_TRAINING = {False: 0.35, True: 0.5}
-"""The learner's share of it, as PyTorch runs its layers, and compiled: docs/gpu.md counts what is between products."""
+_TRAINING = {False: 0.29, True: 0.45}
+"""The learner's share of it, as PyTorch runs its layers, and compiled: measured on an H200 (docs/gpu.md)."""
 _LAUNCH = 4e-3
 """Seconds of a decoding step beside reading: launches, and one random draw a sequence with a seed of its own."""
 HOST, COPIES = 5e9, 3

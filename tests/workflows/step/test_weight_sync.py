@@ -71,10 +71,12 @@ def chosen(folder: Path, work: Callable[[WeightSync, Chosen], Awaitable[None]], 
     return notes
 
 
-@pytest.mark.parametrize(("dtype", "small"), [("bfloat16", 0.5), ("float32", 5e-3)])
+@pytest.mark.parametrize(("dtype", "small"), [("bfloat16", 0.5), ("float32", 0.2)])
 def test_a_log_probability_that_is_far_off_gives_a_note_when_the_mean_rises_and_nothing_more(
     tmp_path: Path, dtype: str, small: float
 ) -> None:
+    """In float32 an H200's attention, which multiplies in TF32, was off by a mean of 0.0016: 0.2 over 120 tokens."""
+
     async def sync(weights: WeightSync, generator: Chosen) -> None:
         for generator.error in (small, 50.0, 60.0, small, math.nan):
             await weights.sync()
