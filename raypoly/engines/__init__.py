@@ -125,7 +125,7 @@ def build(model_path: Path, config: GeneratorConfig, dtype: str) -> Engine:
     except (TypeError, ValueError) as error:
         if not config.engine_args:
             raise
-        said = " ".join(str(error).split())[:300]
+        said = " ".join(str(error).split()).partition(" [type=")[0][:300]  # pydantic adds all arguments
         raise UsageError(f"vLLM does not start with generator.engine_args={config.engine_args}: {said}") from error
     return engine
 

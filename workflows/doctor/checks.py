@@ -108,7 +108,7 @@ KINDS = tuple(
         ("derived", re.escape(METRICS), _rows),
         (
             "derived",
-            r"figure\.png|report\.html|(?:model|tensorboard|wandb|stacks)/.+|raypoly-error-[^/]+\.txt",
+            r"figure\.png|report\.html|(?:model|tensorboard|wandb|stacks)/.+|raypoly-error-[^/]+\.txt|(?:ray|actors)\.log",
             None,
         ),
     )

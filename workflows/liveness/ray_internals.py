@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,6 +23,12 @@ def raylet_socket() -> str | None:
     """The path of the socket on which this driver's raylet listens; None if it has none on this machine."""
     node: Any = ray._private.worker.global_worker.node
     return None if node is None else str(node.raylet_socket_name)
+
+
+def log_folder() -> Path | None:
+    """Where the processes of this machine's Ray write their output; None if this driver has no node here."""
+    node: Any = ray._private.worker.global_worker.node
+    return None if node is None else Path(node.get_logs_dir_path())
 
 
 def kill_own_node() -> None:

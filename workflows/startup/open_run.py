@@ -42,6 +42,7 @@ from workflows.durability.checkpoint_writer import CheckpointWriter
 from workflows.durability.checkpoints import Checkpoints
 from workflows.durability.damage_report import format_step_ranges
 from workflows.durability.journal import Journal
+from workflows.liveness.actor_logs import ActorLogs
 from workflows.liveness.judge_drift import JudgeDriftMonitor
 from workflows.liveness.judge_pause import JudgeOutagePause
 from workflows.liveness.ray_liveness import RayLiveness, ray_gone
@@ -176,7 +177,8 @@ async def open_run(
         stack.push_async_callback(writer.close)
         observers = _observers(stack, directory, services, journal, store, usage, progress, shutdown)
         progress.note(f"Starting {parts.describe(config.generator.engine)} ...")
-        await services.start(around, parts.judging, parts.scoring, places.placement.sleeps)
+        with ActorLogs(store.workspace / "actors.log", progress.note):
+            await services.start(around, parts.judging, parts.scoring, places.placement.sleeps)
         asked = partial(first_prompts, program, attempts=config.train.rollouts)
         problem_set = await fit_training_prompts(problem_set, config, services.generator.encode, progress.note, asked)
         await check_given(services.generator, config, problem_set.splits["train"], program)
