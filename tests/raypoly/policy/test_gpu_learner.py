@@ -1,4 +1,4 @@
-"""The learner's benchmark: its plan fits, its small form finds wrong gradients, and it needs PyTorch and transformers
+"""The learner's benchmarks: the plan fits, its small form finds wrong gradients, and it needs PyTorch and transformers
 alone."""
 
 import json
@@ -41,6 +41,15 @@ def broken(graph, inputs):
 compiled_layers.BACKEND = broken
 """
 
+WITHOUT_ADAMW = """
+import torch
+
+def broken(*given, **named):
+    raise RuntimeError("no AdamW")
+
+torch.optim.AdamW.step = broken
+"""
+
 WRONG_SCALE = """
 from benchmarks import plain
 from raypoly.policy import policy_learner
@@ -66,9 +75,9 @@ policy_learner.pack = wrong
 """All responses see the first prompt, but for the rows with which a learner checks itself."""
 
 
-def run(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
+def run(*words: str, before: str = "", module: str = "benchmarks.gpu_learner") -> subprocess.CompletedProcess[str]:
     """Run the command in a process that executes `before` first."""
-    argv = ["benchmarks.gpu_learner", *words]
+    argv = [module, *words]
     code = f"import sys, runpy\nsys.argv = {argv}\n{before}\nrunpy.run_module(sys.argv[0], run_name='__main__')"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
 
@@ -157,6 +166,28 @@ def test_what_can_not_be_planned_is_said(words: list[str], said: str) -> None:
     done = run("--plan", *words)
     assert done.returncode == 1
     assert done.stderr.startswith(said)
+
+
+def test_each_part_is_measured_on_pytorch_and_transformers_alone_and_is_right(tmp_path: Path) -> None:
+    file = tmp_path / "parts.json"
+    done = run("--json", str(file), before=WITH_LITTLE_INSTALLED, module="benchmarks.gpu_parts")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(file.read_text())
+    assert list(told) == ["device", "attention", "head", "transfer", "digest", "AdamW", "layers"]
+    parts = {part: numbers for part, numbers in told.items() if part != "device"}
+    errors = {f"{part} {what}": it for part, all_ in parts.items() for what, it in all_.items() if "error" in what}
+    assert len(errors) == 6
+    assert all(0 < value < 0.02 for value in errors.values()), errors  # of bf16
+    assert all(value > 0 for part in ("head", "AdamW") for what, value in told[part].items() if what == "s")
+
+
+@pytest.mark.slow
+def test_a_part_that_fails_is_named_and_the_others_are_measured(tmp_path: Path) -> None:
+    file = tmp_path / "parts.json"
+    done = run("--json", str(file), before=WITHOUT_ADAMW, module="benchmarks.gpu_parts")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("AdamW: RuntimeError: no AdamW")
+    assert list(json.loads(file.read_text())) == ["device", "attention", "head", "transfer", "digest", "layers"]
 
 
 def test_flops_are_those_of_every_weight_and_token_and_of_a_shared_prompt_once() -> None:
