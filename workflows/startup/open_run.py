@@ -160,7 +160,8 @@ async def open_run(
         stack.enter_context(connect_ray(config, directory.name))
         stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
         url = dashboard_url()
-        progress.note(f"Ray dashboard: {url}" if url else "Ray is up")
+        without = ", without its dashboard, which did not start" if config.ray.dashboard and not joins_cluster() else ""
+        progress.note(f"Ray dashboard: {url}" if url else f"Ray is up{without}")
         model = with_copy_for_other_nodes(await starting_model(config, source))
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)

@@ -190,7 +190,8 @@ def local_ray(hidden: Sequence[str] = (), **options: Any) -> Iterator[None]:
 
 
 def _start(options: dict[str, Any]) -> None:
-    """Start a cluster. Three tries, since Ray's timeout (30 s) is short for a busy machine."""
+    """Start a cluster. Three tries, since Ray's timeout (30 s) is short for a busy machine. A dashboard that does not
+    start in its time (60 s) is left out of the next: it should not keep a run from starting."""
     for last in (False, False, True):
         try:
             with _own_sigterm():
@@ -200,6 +201,8 @@ def _start(options: dict[str, Any]) -> None:
             ray.shutdown()
             if last:
                 raise RaypolyError(f"Ray did not start on this machine: {error}") from error
+            if "dashboard" in str(error):
+                options = options | {"include_dashboard": False}
 
 
 def dashboard_url() -> str | None:

@@ -1,12 +1,14 @@
 """A run joins the cluster of `RAY_ADDRESS`, or says in one sentence that there is none."""
 
 import socket
+from typing import Any
 
 import pytest
+import ray
 
 from raypoly.config import Config
 from raypoly.errors import RaypolyError
-from workflows.startup.ray_cluster import connect_ray
+from workflows.startup.ray_cluster import connect_ray, local_ray
 
 
 def test_an_address_where_nothing_listens_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +20,33 @@ def test_an_address_where_nothing_listens_is_one_sentence(monkeypatch: pytest.Mo
             connect_ray(Config(), "nowhere"),
         ):
             pass
+
+
+@pytest.mark.parametrize(
+    ("failure", "tried"),
+    [
+        ("The last 20 lines of /tmp/x/logs/dashboard.log (it contains the error): ", [True, False]),
+        ("GCS process failed to start", [True, True, True]),
+    ],
+)
+def test_ray_starts_without_a_dashboard_that_fails(
+    failure: str, tried: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def init(include_dashboard: bool, **_: Any) -> None:
+        seen.append(include_dashboard)
+        if include_dashboard:
+            raise Exception(failure)  # Ray raises a bare one
+
+    monkeypatch.setattr(ray, "init", init)
+    if tried[-1]:
+        with (
+            pytest.raises(RaypolyError, match="Ray did not start on this machine: GCS"),
+            local_ray(include_dashboard=True),
+        ):
+            pass
+    else:
+        with local_ray(include_dashboard=True):
+            pass
+    assert seen == tried
