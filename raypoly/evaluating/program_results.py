@@ -86,11 +86,13 @@ def _diversity(
     methods = [program.methods(group.drafts, attempts) for group in groups]
     known = any(own is not None for own in methods)
     texts = [
-        [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text for text in own if text]
+        [find_code(rollout.text) for rollout in group.rollouts] if own is None else [text or None for text in own]
         for group, own in zip(groups, methods, strict=True)
     ]
     size = block if block > 1 else attempts
-    blocks = [own[start : start + size] for own in texts for start in range(0, len(own), size)]
+    whole = (own[start : start + size] for own in texts for start in range(0, len(own), size))
+    # cut first: a method that a plan lacks has its place in it
+    blocks = [each for block in whole if (each := [text for text in block if text is not None])]
     return {
         "diversity_of": "methods" if known else "programs",
         "surface_diversity": _mean([d for each in blocks if (d := surface_diversity(each)) is not None]),

@@ -54,7 +54,8 @@ class _ArmCost:
             return f"Tested once on {tested}."
         if self.kind == "audit":
             return f"An audit of {AUDITED} problems, counted as {self.config.train.steps} steps."
-        return f"{self.config.train.steps} steps; tested before and after on {tested}."
+        measured = f"tested before and after on {tested}" if self.config.evaluate.every else "not tested"
+        return f"{self.config.train.steps} steps; {measured}."
 
     def row(self, arm: str) -> tuple[str, ...]:
         return (arm, str(self.count), _hours(self.hours), _usd(self.usd))

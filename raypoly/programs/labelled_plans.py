@@ -29,7 +29,7 @@ class LabelledPlansConfig(ProgramConfig):
     plans_of: tuple[str, ...] = Field(
         (),
         description="Folders of runs that have trained a planner on the same puzzles: the newest plans that it wrote "
-        "take up to half of the places of valid plans, and of others.",
+        "take half of the places of valid plans, and of others (rounded up), as far as there are any.",
     )
 
 

@@ -68,8 +68,9 @@ class AdvantageEstimator:
 
     def silent(self, trained: TrainingGroup) -> bool:
         """Whether a group with final advantages teaches nothing."""
+        of_drafts = trained.draft_advantages
         return self._objective.silent(trained.rewards, trained.advantages) and (
-            trained.draft_advantages is None or not trained.draft_advantages.any()
+            of_drafts is None or self._objective.silent(np.ones_like(of_drafts), of_drafts)
         )
 
     def over_step(

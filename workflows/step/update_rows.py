@@ -40,12 +40,15 @@ class UpdateRows:
         return Normalisers(train.prompts_per_update, planned_rows(self._config), self._config.generator.max_tokens)
 
     def counts(self, trained: TrainingGroup) -> bool:
-        """Whether the learner gets the group: with `train.refill` one without any advantage is left out, its tokens and
-        its KL and entropy terms too. So is one whose advantages are unknown where the loss would fit their zeros."""
-        if self.loss.fits_advantages:
-            needed, group = needed_stages(objectives.of_run(self._config)), trained.group
-            if skip_reason(group) is not None or not all(map(group.knows, needed)):
-                return False
+        """Whether the learner gets the group: one that was skipped is left out, its tokens and its KL and entropy terms
+        too, and with `train.refill` one without any advantage. So is one whose advantages are unknown where the loss
+        would fit their zeros."""
+        if skip_reason(trained.group) is not None:
+            return False
+        if self.loss.fits_advantages and not all(
+            map(trained.group.knows, needed_stages(objectives.of_run(self._config)))
+        ):
+            return False
         return not self._config.train.refill or trained.teaches
 
     def begins_update(self, taken: int) -> bool:

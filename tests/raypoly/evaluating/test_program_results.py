@@ -58,6 +58,14 @@ def test_diversity_is_of_methods_and_followed_compares_what_was_planned_and_done
     assert found["semantic_diversity"] is None
 
 
+def test_a_method_that_a_plan_lacks_has_its_place_in_the_block() -> None:
+    """Else every later block of the problem would have methods of two plans: here A and A of the last two."""
+    lacks = [group("one", [0] * 6, ["for"] * 6, ["A: Add in a loop.\n", PLAN, PLAN])]
+    assert program_results(lacks, "tuple", programs.build("tuple", methods=2), 6)["duplicates"] == 0.0
+    empty = [group("one", [0] * 4, ["for"] * 4, ["I can't.", SAME])]
+    assert program_results(empty, "tuple", programs.build("tuple", methods=2), 4)["duplicates"] == 1.0
+
+
 def test_meaning_is_measured_where_something_encodes_it() -> None:
     def encode(texts: Sequence[str]) -> Float64:
         return np.eye(2)[[int("loop" in text.lower()) for text in texts]]

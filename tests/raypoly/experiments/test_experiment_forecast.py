@@ -46,6 +46,8 @@ def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     assert "12 steps; tested before and after on 64 problems x 128 samples." in text
     assert "unknown" in text
     assert "without cost" in text
+    show_forecast(str(file), ["evaluate.every=0"], None, None, said.append)
+    assert "12 steps; not tested." in "\n".join(said)
     with pytest.raises(UsageError, match="h2000"):
         show_forecast(str(file), [], "h2000", None, said.append)
 

@@ -5,20 +5,33 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from raypoly import objectives
 from raypoly.settings import load
 from raypoly.values import Verdict
 from tests.support.sample_groups import make_group
+from workflows.step.advantages import AdvantageEstimator
 from workflows.step.training_group import TrainingGroup
 from workflows.step.update_rows import UpdateRows
 
 
 @pytest.mark.parametrize("loss", ["flowrl", "policy_gradient"])
 def test_a_loss_that_fits_advantages_never_sees_zeros_that_are_unknown(loss: str) -> None:
-    """Others leave rows of zeros out themselves."""
+    """Others leave rows of zeros out themselves. A skipped group has no gradient, of KL and entropy terms neither."""
     fits = loss == "flowrl"
     known, unjudged = make_group(0, 0, 4), make_group(0, 1, 4, unjudged=True)
     aside = known.with_parts(score=(Verdict("infra", 0, 1, 0.0),) * 4)
     for objective, needs_labels in (("poly_epo", True), ("grpo", False)):
         rows = UpdateRows(load(None, [f"objective.name={objective}", f"loss.name={loss}"], lambda text: None))
         counts = [rows.counts(TrainingGroup(group, np.zeros(4), np.zeros(4))) for group in (known, unjudged, aside)]
-        assert counts == [True, not (fits and needs_labels), not fits]
+        assert counts == [True, not (fits and needs_labels), False]
+
+
+@pytest.mark.parametrize("size", [4, 0])
+def test_drafts_that_differ_from_zero_by_rounding_alone_teach_nothing(size: int) -> None:
+    """Seven equal plans gave CPPO advantages of 1e-10. A planner that is trained alone has no attempts."""
+    config = load(None, ["objective.name=cppo", "program.name=tuple", "loss.name=clipped_surrogate"], lambda text: None)
+    estimator = AdvantageEstimator(config, objectives.of_run(config))
+    group, zeros = make_group(0, 0, size), np.zeros(size)
+    for of_drafts, silent in ((1.1e-10, True), (0.1, False)):
+        trained = TrainingGroup(group, zeros, zeros, draft_advantages=np.full(2, of_drafts))
+        assert estimator.silent(trained) is silent
