@@ -17,7 +17,7 @@ from actors.model_files import ModelFiles
 from actors.weight_delivery import Links, WeightDelivery, WeightSource
 from raypoly.config import Config
 from raypoly.engines import Sample, SampleRequest
-from raypoly.placement import ON_CPU, Placement
+from raypoly.placement import ON_CPU, Placement, engine_name
 from raypoly.values import Float32, Int32
 
 
@@ -38,7 +38,7 @@ class Generator:
         """`options`: Ray's actor options by the engine's number."""
         context, self._placement = context or CallContext(), placement
         arguments = (model, placement.applied(config.generator), config.model.dtype)
-        names = ["generator", *(f"generator-e{index}" for index in range(1, config.generator.engines))]
+        names = [engine_name(index) for index in range(config.generator.engines)]
         self._engines = [
             EngineClient(name, arguments, options(index), context, self._deliver) for index, name in enumerate(names)
         ]

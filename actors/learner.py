@@ -20,6 +20,7 @@ from raypoly.engines.transfer import Parcel, Sender, build_sender
 from raypoly.errors import WeightsMidway
 from raypoly.losses import of_run
 from raypoly.losses.aggregation import Normalisers
+from raypoly.placement import engine_number
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.policy.update_stats import UpdateStats
 from raypoly.store.shards import Shard, ShardReader, ShardWriter
@@ -142,7 +143,8 @@ class LearnerActor(Watched):
 
     def listen(self, transport: str, peer: str) -> Mapping[str, Any]:
         """Make a sender for the engine, in place of an earlier one. Returns what the engine's `connect` needs."""
-        sender = self._senders[peer] = build_sender(transport, self._config.model.dtype, self._ranks.rank)
+        dtype, rank = self._config.model.dtype, self._ranks.rank
+        sender = self._senders[peer] = build_sender(transport, dtype, rank, engine_number(peer))
         return sender.listen(ray.util.get_node_ip_address())
 
     def connect(self, peer: str) -> None:
@@ -161,7 +163,8 @@ class LearnerActor(Watched):
         sender = self._senders.get(peer)
         if sender is None:
             return Parcel(version)
-        return sender.merge(self._ranks.gather(sender.offer(self._learner.whole_weights(), version)))
+        parcels = self._ranks.gather(sender.offer(self._learner.whole_weights(), version))
+        return next((parcel for parcel in parcels if parcel.pieces), parcels[0])  # of the rank that sends
 
     def weight_hashes(self) -> dict[str, str]:
         return self._learner.weight_hashes()

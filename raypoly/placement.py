@@ -51,6 +51,17 @@ class Placement:
         return config.model_copy(update={"placement": self.kind, "transport": self.transport})
 
 
+def engine_name(number: int) -> str:
+    """The name of the engine with this number, from 0. Colocated, it is on the GPU of the learner's rank of that
+    number."""
+    return f"generator-e{number}" if number else "generator"
+
+
+def engine_number(name: str) -> int:
+    """The number in an `engine_name`."""
+    return int(name.removeprefix("generator").removeprefix("-e") or 0)
+
+
 ON_CPU = Placement("cpu", "objects")
 
 

@@ -3,15 +3,13 @@
 An engine receives a parcel by vLLM's own three calls (start, update, finish) with every backend, so a CPU tests that
 route too; only the bytes take another way. The learner's side of CUDA IPC needs torch alone: one handle a parameter,
 as in vLLM's own trainer, whose call is the transfer itself, while here the driver calls the engine. One rank copies
-nothing; several offer whole copies, and their handles are merged by GPU. For NCCL vLLM's trainer sends the packed
-buckets.
+nothing; of several, the one on the engine's GPU offers a whole copy. For NCCL vLLM's trainer sends the packed buckets.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -65,9 +63,6 @@ class IpcSender(Sender):
     def __init__(self, dtype: str) -> None:
         self._held: list[torch.Tensor] = []
 
-    def listen(self, address: str) -> Mapping[str, Any]:
-        return {"packed": False}
-
     def offer(self, weights: Named, version: int) -> Parcel:
         from torch.multiprocessing.reductions import reduce_tensor
 
@@ -77,12 +72,6 @@ class IpcSender(Sender):
         handles = [{gpu: reduce_tensor(tensor)[1]} for tensor in self._held]  # type: ignore[no-untyped-call]
         torch.cuda.synchronize()
         return Parcel(version, pieces_of(named), {"ipc_handles": handles})
-
-    def merge(self, parcels: Sequence[Parcel]) -> Parcel:
-        """For each tensor the handles of all GPUs: an engine opens that of its own."""
-        of_ranks = zip(*(parcel.details["ipc_handles"] for parcel in parcels), strict=True)
-        merged = [{gpu: handle for of_rank in handles for gpu, handle in of_rank.items()} for handles in of_ranks]
-        return replace(parcels[0], details={"ipc_handles": merged})
 
     def withdraw(self) -> None:
         self._held = []

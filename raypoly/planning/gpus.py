@@ -11,6 +11,7 @@ bandwidth is that of the board's memory, by NVIDIA's data sheets.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import threading
@@ -71,10 +72,13 @@ def find_board(word: str) -> Device:
 
 
 def ask_nvidia_smi(fields: str) -> str | None:
-    """The fields of each GPU, a line each; None without a GPU, or where nvidia-smi fails."""
-    if shutil.which("nvidia-smi") is None:
+    """The fields of each GPU that this process may use (`CUDA_VISIBLE_DEVICES`), a line each; None without a GPU, or
+    where nvidia-smi fails."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shutil.which("nvidia-smi") is None or (visible is not None and visible.strip() in ("", "-1")):
         return None
-    command = ("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    command += [f"--id={visible}"] if visible is not None else []
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):

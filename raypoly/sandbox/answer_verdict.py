@@ -27,7 +27,10 @@ def answer_verdict(tests: TestSuite, answer: str) -> Verdict:
 def answer_text(answer: str) -> str:
     """The answer's value as Python writes it; the text itself where it is no literal."""
     is_value, value = _value(_claimed(answer))
-    return repr(value) if is_value else str(value)
+    try:
+        return repr(value) if is_value else str(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python writes
+        return answer.strip()
 
 
 def _value(text: str) -> tuple[bool, Any]:

@@ -18,6 +18,10 @@ NONCE = 16
 _OVER: dict[str, Status] = {"steps": "timeout", "elements": "memory", "depth": "error"}
 
 
+LAST_WORDS = 1 << 16
+"""The most bytes of a message that says how a program's start, or a script, ended; to decode more takes us seconds."""
+
+
 class CandidateProcess:
     """Every method that waits raises `TestStopped` if the program stops, and `SandboxError` if the sandbox failed."""
 
@@ -37,7 +41,8 @@ class CandidateProcess:
 
     def load(self) -> None:
         """Wait until the code is loaded."""
-        if self._decoded(self.message())[0] != "ready":
+        message = self.message()
+        if len(message) > LAST_WORDS or self._decoded(message)[0] != "ready":
             raise _garbled()
 
     def send(self, test: bytes) -> None:
@@ -95,6 +100,8 @@ class CandidateProcess:
 
 def stop_of_reply(reply: tuple[Any, ...]) -> TestStopped:
     """The meaning of a program's, or a test's, last message."""
+    if not all(type(word) is str or (type(word) is int and abs(word) < 1 << 63) for word in reply[1:]):
+        return _garbled()  # a longer number has no text
     kind, words = reply[0], [str(word) for word in reply[1:]]
     if kind == "memory":
         return TestStopped("memory", "MemoryError", alive=True)

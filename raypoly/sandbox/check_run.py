@@ -13,7 +13,8 @@ from raypoly.sandbox.zygote_client import Forker
 from raypoly.values import Problem
 
 _READ_BYTES = 4 << 20
-"""The most bytes of a program's answers that are read: reading takes many times the time and memory of writing."""
+"""The most bytes of a program's answers that are read, beside the arguments that they repeat: reading takes many times
+the time and memory of writing."""
 
 
 class CheckRun:
@@ -47,6 +48,11 @@ class CheckRun:
                 self._finish(message)
         except TestStopped as stop:
             outcome.stop(stop, 0, "")
+        except OutOfTime as error:
+            if not self._calls or checker.spent() < self._clock.in_all:
+                raise SandboxError("The checker of this problem used up its time.") from error
+            why = f"the check did not end on its results within {self._clock.in_all:g} s of CPU"
+            outcome.stop(TestStopped("timeout", why, by_clock=True), self._calls, self._call)
         finally:
             self._forker.reap(checker)
             self._end_program()
@@ -74,12 +80,15 @@ class CheckRun:
         try:
             program = self._program = self._program or self._start_program()
             before = program.spent()
-            program.send(plain_data.pack((args, kwargs, None, True)))
+            sent = plain_data.pack((args, kwargs, None, True))
+            program.send(sent)
             message = program.message()
-            self._read += len(message)
+            self._read += len(message) - len(sent)
             if self._read > _READ_BYTES:
                 raise TestStopped("error", f"its results have more than {_READ_BYTES >> 20} MiB")
             result, after, _ = program.answer(message)
+            if not _repeats(after, args, kwargs):  # in the check it would raise what the check may expect
+                raise TestStopped("error", "its result or an argument has become too large or too deep", alive=True)
             self._outcome.seconds.append(program.spent() - before)
         except TestStopped as stop:
             self._outcome.stop(stop, self._calls, self._call)
@@ -107,13 +116,19 @@ class CheckRun:
             self._program = None
 
 
+def _repeats(after: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether it is a call's arguments, whatever their values are now."""
+    if type(after) is not tuple or len(after) != 2 or type(after[0]) is not tuple or type(after[1]) is not dict:
+        return False
+    return len(after[0]) == len(args) and after[1].keys() == kwargs.keys()
+
+
 def _message_of(checker: Child) -> tuple[Any, ...]:
+    """The checker's next message. Raises `OutOfTime`."""
     try:
         message = plain_data.decode(checker.receive())
     except ChildGone as error:
         raise SandboxError("The checker of this problem died.") from error
-    except OutOfTime as error:
-        raise SandboxError("The checker of this problem used up its time.") from error
     except (Garbled, plain_data.Malformed) as error:
         raise SandboxError("The checker of this problem sent no message that is known.") from error
     if type(message) is not tuple or not message:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from raypoly.errors import BrokenTests
-from raypoly.sandbox.candidate_process import NONCE, scratch_full_stop, stop_of_exit, stop_of_reply
+from raypoly.sandbox.candidate_process import LAST_WORDS, NONCE, scratch_full_stop, stop_of_exit, stop_of_reply
 from raypoly.sandbox.channel import Clock, Garbled, OutOfTime, ScratchFull
 from raypoly.sandbox.child import plain_data
 from raypoly.sandbox.child.confine import SCRATCH_BYTES
@@ -82,7 +82,10 @@ class ScriptRun:
         """Run the checker, in a process as confined as the program's and with an empty scratch."""
         names = ("input.txt", "correct_output.txt", "solution_output.txt")
         texts = dict(zip(names, (test.input.decode(), test.output, printed), strict=True))
-        question = Script(json.dumps([self._problem.tests.checker, texts]).encode(), "1")
+        asked = json.dumps([self._problem.tests.checker, texts], ensure_ascii=False).encode("utf-8", "surrogatepass")
+        if len(asked) >= SCRATCH_BYTES and printed != test.output:
+            return False  # it is the output that is too large
+        question = Script(asked, "1")
         clock = Clock(CHECKER_SECONDS, CHECKER_SECONDS)
         unchecked = replace(self._problem, tests=replace(self._problem.tests, checker=""))
         run = ScriptRun(self._forker, clock, unchecked, _CHECKER, (question,))
@@ -124,7 +127,7 @@ class ScriptRun:
         """Raise the error that a program has written behind its output."""
         _, nonce, words = parts
         try:
-            reply = plain_data.decode(words) if nonce else None
+            reply = plain_data.decode(words) if nonce and len(words) <= LAST_WORDS else None
         except plain_data.Malformed:
             reply = None
         if type(reply) is not tuple or not reply:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,9 +40,10 @@ RECEIVERS: Mapping[str, str] = {
 """vLLM itself receives the GPU's transports (`raypoly.engines.vllm_transfer`)."""
 COLLECTIVE = ("gloo", "nccl")
 """Transports whose two sides work at the same time; in the others `send` does nothing."""
-EVERY_RANK = ("ipc",)
-"""Transports in which each rank of the learner offers whole weights to the engine on its GPU. In the others rank 0
-sends them, and the other ranks only take part in gathering them."""
+BY_PAIRS = ("ipc",)
+"""Transports in which each rank of the learner offers whole weights to the engine on its GPU, the one of its number. In
+the others rank 0 sends them. The other ranks only take part in gathering them: memory that a rank exports and nobody
+opens stays allocated."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,6 @@ class Sender(ABC):
     def offer(self, weights: Named, version: int) -> Parcel:
         """Prepare the weights, which must not change before `withdraw`."""
 
-    def merge(self, parcels: Sequence[Parcel]) -> Parcel:
-        """The engine's parcel, from those of all ranks in rank order. Default: rank 0's."""
-        return parcels[0]
-
     def send(self) -> None:  # noqa: B027
         """Return when the receiver has all weights. Default: at once, since receivers read by themselves."""
 
@@ -108,7 +105,7 @@ class Sender(ABC):
 
 
 class GatheringRank(Sender):
-    """For a rank whose weights rank 0 sends: it takes part in gathering them."""
+    """For a rank whose weights another sends: it takes part in gathering them."""
 
     def offer(self, weights: Named, version: int) -> Parcel:
         for _ in weights:
@@ -133,9 +130,10 @@ class Receiver(ABC):
         """
 
 
-def build_sender(transport: str, dtype: str, rank: int = 0) -> Sender:
-    """The sender of a transport for a rank of the learner; `dtype` is the engine's type."""
-    if rank and transport not in EVERY_RANK:
+def build_sender(transport: str, dtype: str, rank: int = 0, engine: int = 0) -> Sender:
+    """The sender of a transport for a rank of the learner and an engine, by their numbers; `dtype` is the engine's
+    type."""
+    if rank != (engine if transport in BY_PAIRS else 0):
         return GatheringRank()
     sender: Sender = load_plugin(transport, SENDERS, "generator.transport")(dtype)
     return sender

@@ -16,6 +16,7 @@ from raypoly.engines import Asleep, SampleRequest
 from raypoly.engines.transfer import GatheringRank, Parcel, build_sender
 from raypoly.engines.vllm_engine import VllmEngine
 from raypoly.engines.vllm_transfer import backend, update_info
+from raypoly.placement import engine_name, engine_number
 
 WEIGHTS = {"head.weight": torch.randn(6, 4), "norm.weight": torch.randn(4), "turned.weight": torch.randn(3, 5).t()}
 
@@ -66,26 +67,30 @@ def vllm_receiver(name: str, device: int) -> tuple[Any, dict[str, torch.Tensor]]
     return engine(backend(name), config, torch.device("cuda", device), model), loaded
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_vllm_s_engine_opens_the_handles_of_its_own_gpu(gpus: Gpus, ranks: int) -> None:
-    senders = [build_sender("ipc", "bfloat16", rank) for rank in range(ranks)]
-    parcels = []
-    for rank, sender in enumerate(senders):
-        gpus.current = rank
-        assert sender.listen("127.0.0.1") == {"packed": False}
-        parcels.append(sender.offer(((name, tensor + rank) for name, tensor in WEIGHTS.items()), 3))
-    parcel = senders[0].merge(parcels)
-    assert parcel.version == 3
-    for rank in range(ranks):
-        engine, loaded = vllm_receiver("ipc", rank)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_vllm_s_engine_opens_the_handles_of_the_rank_on_its_gpu_and_no_other_exports_any(
+    gpus: Gpus, ranks: int
+) -> None:
+    """Memory that is exported stays allocated until somebody has opened it."""
+    for number in range(ranks):
+        assert engine_number(engine_name(number)) == number
+        senders = [build_sender("ipc", "bfloat16", rank, number) for rank in range(ranks)]
+        parcels = []
+        for gpus.current, sender in enumerate(senders):
+            gathered = iter([(name, tensor + number) for name, tensor in WEIGHTS.items()])
+            parcels.append(sender.offer(gathered, 3))
+            assert list(gathered) == [], "every rank takes part in gathering"
+        assert [bool(parcel.pieces) for parcel in parcels] == [rank == number for rank in range(ranks)]
+        engine, loaded = vllm_receiver("ipc", number)
         engine.init_transfer_engine(engine.parse_init_info(dict(senders[0].listen("127.0.0.1"))))
-        engine.receive_weights(engine.parse_update_info(update_info("ipc", parcel)))
+        assert not engine.packed, "by vLLM's default"
+        engine.receive_weights(engine.parse_update_info(update_info("ipc", parcels[number])))
         assert list(loaded) == list(WEIGHTS)
-        assert all(torch.equal(loaded[name], tensor + rank) for name, tensor in WEIGHTS.items())
-        assert gpus.opened[0] == rank
-    elsewhere, _ = vllm_receiver("ipc", ranks)
-    with pytest.raises(ValueError, match=f"IPC handle not found for GPU UUID GPU-{ranks}"):
-        elsewhere.receive_weights(elsewhere.parse_update_info(update_info("ipc", parcel)))
+        assert all(torch.equal(loaded[name], tensor + number) for name, tensor in WEIGHTS.items())
+        assert gpus.opened[0] == number
+        elsewhere, _ = vllm_receiver("ipc", ranks)
+        with pytest.raises(ValueError, match=f"IPC handle not found for GPU UUID GPU-{ranks}"):
+            elsewhere.receive_weights(elsewhere.parse_update_info(update_info("ipc", parcels[number])))
 
 
 def test_handles_are_of_memory_that_lives_until_they_are_withdrawn(gpus: Gpus) -> None:

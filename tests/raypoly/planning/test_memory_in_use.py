@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raypoly.planning.gpus import MemoryPeak
+from raypoly.planning.gpus import MemoryPeak, ask_nvidia_smi
 
 MIB = 1 << 20
 
@@ -40,3 +40,17 @@ def test_without_a_gpu_its_memory_is_unknown(tmp_path: Path, monkeypatch: pytest
     with MemoryPeak() as peak:
         pass
     assert peak.gpu is None
+
+
+@pytest.mark.parametrize(("visible", "asked"), [(None, ""), ("3,GPU-7", "--id=3,GPU-7"), ("", None), ("-1", None)])
+def test_gpus_are_those_that_the_process_may_use(
+    nvidia_smi: Path, visible: str | None, asked: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run on one of eight GPUs was planned as on eight."""
+    program = nvidia_smi.with_name("nvidia-smi")
+    program.write_text('#!/bin/sh\nfor each; do case $each in --id=*) echo "$each";; esac; done\n')
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    answer = ask_nvidia_smi("name")
+    assert (None if answer is None else answer.strip()) == asked
