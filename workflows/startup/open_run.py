@@ -159,9 +159,7 @@ async def open_run(
         progress.note(f"Joining Ray at {os.environ['RAY_ADDRESS']} ..." if joins_cluster() else "Starting Ray ...")
         stack.enter_context(connect_ray(config, directory.name))
         stack.enter_context(RayMessages(store.workspace / "ray.log", progress.note))
-        url = dashboard_url()
-        without = ", without its dashboard, which did not start" if config.ray.dashboard and not joins_cluster() else ""
-        progress.note(f"Ray dashboard: {url}" if url else f"Ray is up{without}")
+        progress.note(_ray_is_up(config))
         model = with_copy_for_other_nodes(await starting_model(config, source))
         journal = Journal(store, lease)
         checkpoints = Checkpoints(store, lease, config.train.keep_last, config.train.keep_every)
@@ -196,6 +194,13 @@ async def open_run(
         opened.restore()
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
         yield opened
+
+
+def _ray_is_up(config: Config) -> str:
+    if url := dashboard_url():
+        return f"Ray dashboard: {url}"
+    asked = config.ray.dashboard and not joins_cluster()
+    return "Ray is up" + (", without its dashboard, which did not start" if asked else "")
 
 
 def _held(
