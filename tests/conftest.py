@@ -15,8 +15,12 @@ from tests.support.warm_model import warm_model as build_warm_model
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-WITHOUT_RAY = ("test_history_crashes", "test_journal_crashes", "test_shards", "test_storage_requests")
-"""Long tests of workflows that need none, so that they can run beside those that do."""
+BESIDE_RAY = (
+    *("test_history_crashes", "test_journal_crashes", "test_shards", "test_storage_requests"),
+    *("test_ray_job", "test_shutdown"),
+)
+"""Long tests of workflows that need no Ray, or start one of their own in another process, so that they can run beside
+those that share one."""
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n`, tests that share a Ray stay in one process, beside all others; of long ones, each file's do."""
     for item in items:
         package = item.path.relative_to(Path(__file__).parent).parts[0]
-        if item.path.stem in WITHOUT_RAY:
+        if item.path.stem in BESIDE_RAY:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         elif package in ("actors", "workflows"):
             item.add_marker(pytest.mark.xdist_group(package))

@@ -41,6 +41,7 @@ def chaos(warm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_run_that_loses_driver_node_and_network_ends_bit_identical(chaos: Path) -> None:
     assert run_differences(Run(chaos / "run-1"), Run(chaos / "run-0")) == []
     whole, hit = json.loads((chaos / "outcomes.json").read_text())
@@ -49,6 +50,7 @@ def test_run_that_loses_driver_node_and_network_ends_bit_identical(chaos: Path) 
     assert hit["struck"].keys() <= set(KILLS.split(","))
 
 
+@pytest.mark.slow
 def test_a_run_that_differs_is_told(chaos: Path, tmp_path: Path) -> None:
     for name, change in {
         "the final weights differ": "model/model.safetensors",

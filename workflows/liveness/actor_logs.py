@@ -45,7 +45,7 @@ class ActorLogs:
 def _outputs(folder: Path | None, job: str) -> Iterator[str]:
     """What each process of the job on this machine wrote, under its actor's name."""
     for path in sorted(folder.glob("worker-*")) if folder is not None else ():
-        text = path.read_text(errors="replace")
+        text = path.read_bytes().decode(errors="replace")  # as it is, with carriage returns
         if job not in path.name and f":job_id:{job}" not in text:  # a process that Ray had ready has its job inside
             continue
         lines = [line.rpartition("\r")[2] for line in text.split("\n")]  # of a progress bar its last state

@@ -22,7 +22,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", ["repair", pytest.param("plan_search", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["repair", "plan_search"])
 def test_a_real_run_that_is_killed_ends_with_the_same_weights_and_drafts(
     machines: Machines, small_run: list[str], tmp_path: Path, name: str
 ) -> None:
