@@ -1,6 +1,6 @@
 """What one update costs on one GPU, and whether its gradient is right: Qwen3-4B's shape with random weights.
 
-    python -m benchmarks.gpu_learner [--gib 78] [--json FILE]     # on a GPU: some 5 minutes on an H200
+    python -m benchmarks.gpu_learner [--gib 78] [--json FILE]     # on a GPU: 2.5 minutes on an H200 for 600 tokens
     python -m benchmarks.gpu_learner --plan --gib 78              # only the plan, as on a machine without a GPU
     python -m benchmarks.gpu_learner --tiny                       # all of it on a small shape, on a CPU in a minute
 
