@@ -28,14 +28,18 @@ from raypoly.policy.attention import PACKED, attend, has_flash
 from raypoly.policy.packing import MicroBatch, pack
 from raypoly.policy.policy_model import TOLERANCE, is_packed, layers_of, logprob_distance, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
+from raypoly.values import Int32
 
 BACKEND = "inductor"
 _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Environment variables that silently switch off PyTorch's compiler."""
 _ASKED = "train.compile=true, but "
 """What errors begin with."""
+_INSTEAD = " Set train.compile=false."
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
+_NOISE = 3
+"""With bf16, layers as they are differ from float32 too. So many times as much is no mistake either."""
 
 
 def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compiled: bool | None) -> str:
@@ -50,7 +54,8 @@ def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compil
         except UsageError as error:
             _undo(model)
             recompute(model, kind)
-            return f"layers not compiled ({str(error).removeprefix(_ASKED)})"  # nobody asked for it
+            why = str(error).removeprefix(_ASKED).removesuffix(_INSTEAD)  # nobody asked for it
+            return f"layers not compiled ({why})"
     if compiled:
         compile_layers(model, bf16, kind)
         return "layers compiled"
@@ -79,8 +84,9 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
             raise UsageError(f"{_ASKED}{name}=1 switches compilation off: unset one of the two.")
     if kind == "layers":
         recompute(model, kind)
-    batch = _batch()
+    batch = _batch(_own_text(model, 12))
     logp_T, norm = _gradient(model, batch, bf16)
+    exact_T, exact_norm = _gradient(model, batch, bf16=False) if bf16 else (logp_T, norm)
     partitioning.aggressive_recomputation = kind == "products"
     partitioning.is_non_builtin_to_include = True  # attention's operator is not recomputed either
     # The loop over segments changes each time, so a CPU's layer is one graph before attention and one after it.
@@ -99,10 +105,11 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
             "installed (apt install g++, xcode-select --install), on a GPU Triton too; or set train.compile=false."
         ) from error
     moved, off = logprob_distance(compiled_T, logp_T, bf16), abs(compiled_norm / norm - 1)
-    if not (moved <= TOLERANCE[bf16] and off <= _TOLERATED[bf16]):
+    noise = _NOISE * logprob_distance(exact_T, logp_T, bf16), _NOISE * abs(exact_norm / norm - 1)
+    if not (moved <= max(TOLERANCE[bf16], noise[0]) and off <= max(_TOLERATED[bf16], noise[1])):
         raise UsageError(
             f"Compiled, this model ({type(model).__name__}) differs: log-probabilities are off by {moved:.2g}, "
-            f"the gradient's norm by {off:.2g} of itself. Set train.compile=false."
+            f"the gradient's norm by {off:.2g} of itself.{_INSTEAD}"
         )
 
 
@@ -114,9 +121,26 @@ def _has_flash(model: PreTrainedModel, bf16: bool) -> bool:
     return has_flash(model.device, torch.bfloat16 if bf16 else torch.float32, widest)
 
 
-def _batch() -> MicroBatch:
+def _own_text(model: PreTrainedModel, length: int) -> Int32:
+    """Tokens that the model samples after one from the middle of its vocabulary, [length].
+
+    On these, rounding moves little. Tokens in the order of their numbers begin with ones that no training has seen: in
+    bf16 the gradient of SmolLM2-135M on tokens 0 to 11 is as far from float32's as it is long.
+    """
+    way, generator = model.config._attn_implementation, torch.Generator().manual_seed(0)
+    ids_1L = torch.full((1, 1), model.config.get_text_config().vocab_size // 2, device=model.device)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        while ids_1L.shape[1] < length:
+            weights_V = model(ids_1L, use_cache=False).logits[0, -1].float().softmax(-1)
+            own = torch.multinomial(weights_V.cpu(), 1, generator=generator)
+            ids_1L = torch.cat([ids_1L, own.to(model.device)[None]], dim=1)
+    model.set_attn_implementation(way)
+    return ids_1L[0].cpu().numpy().astype(np.int32)
+
+
+def _batch(tokens: Int32) -> MicroBatch:
     """Two responses to one prompt, and one to another."""
-    tokens = np.arange(12, dtype=np.int32)
     cuts = (tokens[:3], tokens[3:7]), (tokens[:3], tokens[7:12]), (tokens[2:4], tokens[4:9])
     return pack([TrainingRow(prompt, own, np.zeros(len(own), np.float32), 1.0, 0) for prompt, own in cuts])
 
