@@ -50,13 +50,14 @@ def plan_memory(config: Config, shape: ModelShape, device: Device, layout: Devic
 
 
 def host_memory(config: Config, shape: ModelShape, layout: DeviceLayout) -> DeviceMemory:
-    """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy and the file that is being
-    written beside training, and new weights twice, as the learner gives them and as Ray carries them."""
+    """The host's share of a run on a GPU, where the learner stands: a checkpoint's copy, which is written beside
+    training; its moments again, as tensors, when it is read back; and new weights twice, as the learner gives them and
+    as Ray carries them."""
     moments = 8 * trained_weights(config, shape)
     on_their_way = [MemoryPart("weights on their way to the engine", 8 * shape.parameters, HAND_OVER)]
     parts = (
         MemoryPart("a checkpoint's copy", checkpoint_bytes(config, shape)),
-        MemoryPart("its largest file, being written", moments),
+        MemoryPart("its moments, where it is read back", moments),
         *(on_their_way if layout.through_host else []),
         *_others(config),
     )

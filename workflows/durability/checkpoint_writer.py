@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from actors.calls import LOST
+from actors.calls import LOST, reason
 from raypoly.errors import RaypolyError
 from raypoly.store.shards import Shard, ShardWriter
 from workflows.durability.checkpoints import Checkpoints
@@ -71,9 +71,10 @@ class CheckpointWriter:
         if writer is not None:
             try:
                 shards = await copied(writer)
-            except LOST:
+            except LOST as error:
                 self._note(
-                    f"The learner was lost while the checkpoint of step {step} was written; a later one will do."
+                    f"The learner was lost while the checkpoint of step {step} was written ({reason(error)}); "
+                    "a later one will do."
                 )
                 return
             await asyncio.to_thread(self.checkpoints.commit, writer, shards, files)

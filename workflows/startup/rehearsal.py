@@ -172,7 +172,7 @@ class Rehearsal:
         await probe.part("engine, asleep where it has to be", services.generator.rest())
         await probe.part("update without rows", self._update(1, []))
         await probe.part("gradients of rows at their limits", self._update(2, longest))
-        await probe.part("checkpoint, until it is written", opened.durability.checkpoint_writer.wait())
+        await probe.part("checkpoint, until it is written", self._checkpoint())
         await probe.part("checkpoint, read back", services.learner.start())
         await probe.part("weights to the engine once more", opened.weights.sync())
         return self._measured(row, groups, longest)
@@ -200,6 +200,15 @@ class Rehearsal:
         advantages = np.where(np.arange(group.size) % 2, 1.0, -1.0)
         rollouts = tuple(map(longest, group.rollouts))
         return TrainingGroup(replace(group, rollouts=rollouts), advantages, advantages)
+
+    async def _checkpoint(self) -> None:
+        writer = self.opened.durability.checkpoint_writer
+        await writer.wait()
+        if writer.saved_step is None:  # a run goes on without; its note above says why
+            raise RaypolyError(
+                "The learner was lost while it wrote the checkpoint, usually because the machine's memory was full: "
+                "`raypoly train --dry-run` shows how much it needs."
+            )
 
     async def _update(self, step: int, groups: Sequence[TrainingGroup]) -> None:
         """An update that only the learner sees; the checkpoint holds the version before."""

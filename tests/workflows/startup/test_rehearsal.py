@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from raypoly.errors import RaypolyError
 from tests.support.local_driver import ROOT
 from tests.support.ray_machines import Machines
+from workflows.startup.rehearsal import Rehearsal, RehearsalProbe
 
 PARTS = (
     "judge, started",
@@ -28,6 +33,21 @@ PARTS = (
     "checkpoint, read back",
     "weights to the engine once more",
 )
+
+
+def test_a_checkpoint_that_was_lost_with_its_learner_fails_the_rehearsal() -> None:
+    """As on an H200 whose machine had no memory for it: a run only notes that, and goes on."""
+
+    async def wait() -> None:
+        """As `CheckpointWriter.wait` where the learner was lost."""
+
+    writer = SimpleNamespace(wait=wait, saved_step=None)
+    opened = SimpleNamespace(durability=SimpleNamespace(checkpoint_writer=writer))
+    rehearsal = Rehearsal(cast(Any, opened), cast(Any, None), RehearsalProbe())
+    with pytest.raises(RaypolyError, match=r"lost while it wrote the checkpoint.*memory was full"):
+        asyncio.run(rehearsal._checkpoint())
+    writer.saved_step = 1
+    asyncio.run(rehearsal._checkpoint())
 
 
 def rehearse(machines: Machines, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
