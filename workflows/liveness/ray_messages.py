@@ -41,6 +41,9 @@ class RayMessages:
         if message.startswith(_DUMP):
             return
         lost = _LOST_NODE.search(message)
-        first = message.strip().partition("\n")[0][:_LONGEST].rstrip(".")
+        first, *others = message.strip().splitlines() or [""]
+        if first.endswith(":") and others:  # a traceback follows, whose last line is the error
+            first = f"{first} {others[-1].strip()}"
+        first = first[:_LONGEST].rstrip(".")
         told = f"Ray lost the node {lost['address']}; what ran there starts again" if lost else f"Ray says: {first}"
         self._note(f"{told}. Its report is in {self._file}.")

@@ -45,6 +45,15 @@ def test_a_lost_node_is_one_line_and_its_dump_is_in_the_file(
     assert "raylet" not in capfd.readouterr().out
 
 
+def test_an_error_that_ends_a_traceback_is_in_the_line(tmp_path: Path) -> None:
+    notes: list[str] = []
+    told = "The autoscaler failed with the following error:\nTraceback (most recent call last):\n  ...\nOSError: gone\n"
+    with RayMessages(tmp_path / "ray.log", notes.append):
+        ray._private.worker.print_to_stdstream({"lines": [told]}, ignore_prefix=False)
+    said = "The autoscaler failed with the following error: OSError: gone"
+    assert notes == [f"Ray says: {said}. Its report is in {tmp_path}/ray.log."]
+
+
 def test_a_full_disk_loses_no_line(tmp_path: Path) -> None:
     notes: list[str] = []
     with RayMessages(tmp_path / "missing" / "ray.log", notes.append):
