@@ -17,9 +17,9 @@ from raypoly.errors import UsageError
 from raypoly.free_resources import GIB
 from raypoly.planning.engine_memory import engine_parts
 from raypoly.planning.gpus import Device, DeviceLayout
-from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts, trained_weights
+from raypoly.planning.learner_memory import CONTEXT, checkpoint_bytes, learner_parts, trained_weights
 from raypoly.planning.memory_parts import ALWAYS, HAND_OVER, DeviceMemory, MemoryPart, format_bytes
-from raypoly.planning.model_shape import ModelShape
+from raypoly.planning.model_shape import ModelShape, shape_of
 from raypoly.preflight import BASE_MEMORY, WORKER_MEMORY
 
 _ACTIVITY = {
@@ -40,7 +40,7 @@ _LORA_RANK = 32
 
 def plan_memory(config: Config, shape: ModelShape, device: Device, layout: DeviceLayout) -> Sequence[DeviceMemory]:
     """Raises `UsageError` where the engine has no room for one sequence."""
-    learner = tuple(learner_parts(config, shape, layout))
+    learner = (*learner_parts(config, shape, layout), *_gate(config, layout))
     engine = tuple(engine_parts(config, shape, device, layout))
     if layout.kind == "split":
         return [DeviceMemory("the learner's GPU", learner), DeviceMemory("the engine's GPU", engine)]
@@ -81,6 +81,14 @@ def check_memory(config: Config, shape: ModelShape, device: Device, layout: Devi
             f"{format_bytes(holding.needed)} are needed {_ACTIVITY[phase]}, of which {format_bytes(largest.bytes)} are "
             f"{largest.name}. {advise_what_fits(config, need, device)}{elsewhere}"
         )
+
+
+def _gate(config: Config, layout: DeviceLayout) -> Iterator[MemoryPart]:
+    """The model that accepts plans, in float32: an actor of its own beside the learner's first rank, which stays."""
+    if config.gate.name == "model":
+        shape = shape_of(str(config.gate.parameters.get("path")))
+        context = 0 if layout.kind == "cpu" else CONTEXT
+        yield MemoryPart("the gate's model", None if shape is None else 4 * shape.parameters + context)
 
 
 def _others(config: Config) -> tuple[MemoryPart, ...]:

@@ -12,19 +12,19 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from raypoly.config import Config
+from raypoly.config import Config, GateSection
 from raypoly.errors import UsageError
 from raypoly.planning.device_memory import check_memory, plan_memory
 from raypoly.planning.gpus import GIB, Device, DeviceLayout, find_board
 from raypoly.planning.learner_memory import checkpoint_bytes, learner_parts
-from raypoly.planning.memory_parts import GRADIENTS, DeviceMemory
+from raypoly.planning.memory_parts import GRADIENTS, PHASES, DeviceMemory
 from raypoly.planning.model_shape import PUBLISHED, from_config
 from raypoly.policy.activation_checkpointing import recompute
 from raypoly.policy.compiled_layers import compile_layers
 from raypoly.policy.packing import pack
 from raypoly.policy.policy_model import load_model, response_logprobs
 from raypoly.policy.training_rows import TrainingRow
-from raypoly.settings import load
+from raypoly.settings import CONFIGS, load
 from tests.support.compilers import needs_compiler
 
 TOKENS = 512
@@ -194,6 +194,19 @@ def test_a_cpu_that_is_too_small_is_told_how_to_plan_for_a_gpu() -> None:
     laptop = Device("this machine's CPU", 16 * GIB, gpu=False)
     with pytest.raises(UsageError, match="--gpu NAME` plans for a GPU that is not here"):
         check_memory(h200_run("train.activation_checkpointing=layers"), QWEN3_4B, laptop, DeviceLayout("cpu"))
+
+
+def test_the_model_of_a_gate_counts_beside_the_learner_in_every_phase() -> None:
+    section = GateSection.model_validate({"name": "model", "path": "Qwen/Qwen3-0.6B"})
+    bare = load(str(CONFIGS / "cppo_h200.yaml"))
+    (without,) = plan_memory(bare, QWEN3_4B, H200, DeviceLayout("colocated"))
+    (held,) = plan_memory(bare.model_copy(update={"gate": section}), QWEN3_4B, H200, DeviceLayout("colocated"))
+    weights = 4 * PUBLISHED["Qwen/Qwen3-0.6B"].parameters
+    assert all(weights < held.total(phase) - without.total(phase) < weights + 2 * GIB for phase in PHASES)
+    assert held.needed < H200.memory, "CPPO's arms fit"
+    unknown = GateSection.model_validate({"name": "model", "path": "/nowhere/gate"})
+    (held,) = plan_memory(bare.model_copy(update={"gate": unknown}), QWEN3_4B, H200, DeviceLayout("colocated"))
+    assert held.unknown == ["the gate's model"]
 
 
 def test_an_engine_that_sleeps_counts_only_while_it_works() -> None:
