@@ -118,16 +118,18 @@ async def reserve_resources(
 async def _until_ready(group: PlacementGroup, size: int, placement: Placement, note: Callable[[str], None]) -> None:
     """Wait for the group's resources, and say each half minute what is missing."""
     ready = asyncio.ensure_future(result(group.ready()))
-    wanted = f"{size} free GPUs" if placement.on_gpu else f"a node with {size} x {group.bundle_specs[0]['CPU']:g} CPUs"
-    kind = "GPU" if placement.on_gpu else "CPU"
+    cpus = f"{max(bundle['CPU'] for bundle in group.bundle_specs):g} CPUs"
     wait = min(_FIRST_NOTE_SECONDS, NOTE_SECONDS)
     while not (await asyncio.wait([ready], timeout=wait))[0]:
         wait = NOTE_SECONDS
-        there, free = ray.cluster_resources().get(kind, 0.0), ray.available_resources().get(kind, 0.0)
+        there, free = ray.cluster_resources(), ray.available_resources()
+        kind = "GPU" if placement.on_gpu and free.get("GPU", 0.0) < size else "CPU"
+        beside = f", each on a node with {cpus} free" if kind == "CPU" else ""
+        wanted = f"{size} free GPUs{beside}" if placement.on_gpu else f"a node with {size} x {cpus}"
         grows = ": an autoscaler may bring more" if ray_internals.autoscales() else ""
         note(
-            f"Waiting for {wanted} (generator.placement={placement.kind}): of {there:g} {kind}s in the cluster "
-            f"{free:g} are free{grows}. `ray status` shows who has them."
+            f"Waiting for {wanted} (generator.placement={placement.kind}): of {there.get(kind, 0.0):g} {kind}s in the "
+            f"cluster {free.get(kind, 0.0):g} are free{grows}. `ray status` shows who has them."
         )
     await ready
 

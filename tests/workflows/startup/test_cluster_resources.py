@@ -61,6 +61,23 @@ def test_a_run_gets_all_of_its_gpus_or_waits_for_all_and_says_so(monkeypatch: py
     )
 
 
+def test_free_gpus_without_cpus_beside_them_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+
+    async def wait() -> None:
+        waiting = asyncio.create_task(reserve_resources(SPLIT, notes.append))
+        while not notes:
+            await asyncio.sleep(0.1)
+        waiting.cancel()
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(resources, "NOTE_SECONDS", 0.5)
+    with local_ray(num_cpus=0, num_gpus=2, include_dashboard=False, log_to_driver=False):
+        asyncio.run(wait())
+    assert notes[0].startswith("Waiting for 2 free GPUs, each on a node with ")
+    assert " CPUs free (generator.placement=split): of 0 CPUs in the cluster 0 are free. " in notes[0]
+
+
 @pytest.fixture
 def uneven(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Nodes of 2, 4 and 4 CPUs; the driver is on that of two."""
