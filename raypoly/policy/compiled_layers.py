@@ -35,11 +35,10 @@ _SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Environment variables that silently switch off PyTorch's compiler."""
 _ASKED = "train.compile=true, but "
 """What errors begin with."""
-_INSTEAD = " Set train.compile=false."
 _TOLERATED = {False: 1e-3, True: 0.1}
 """Largest relative difference of the gradient's norm, without and with bf16."""
 _NOISE = 3
-"""With bf16, layers as they are differ from float32 too. So many times as much is no mistake either."""
+"""In bf16, layers differ from float32 without compilation, too. Compiled ones may be off this many times as much."""
 
 
 def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compiled: bool | None) -> str:
@@ -54,8 +53,7 @@ def prepare_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing, compil
         except UsageError as error:
             _undo(model)
             recompute(model, kind)
-            why = str(error).removeprefix(_ASKED).removesuffix(_INSTEAD)  # nobody asked for it
-            return f"layers not compiled ({why})"
+            return f"layers not compiled ({str(error).removeprefix(_ASKED)})"  # nobody asked for it
     if compiled:
         compile_layers(model, bf16, kind)
         return "layers compiled"
@@ -109,7 +107,7 @@ def compile_layers(model: PreTrainedModel, bf16: bool, kind: Recomputing) -> Non
     if not (moved <= max(TOLERANCE[bf16], noise[0]) and off <= max(_TOLERATED[bf16], noise[1])):
         raise UsageError(
             f"Compiled, this model ({type(model).__name__}) differs: log-probabilities are off by {moved:.2g}, "
-            f"the gradient's norm by {off:.2g} of itself.{_INSTEAD}"
+            f"the gradient's norm by {off:.2g} of itself. Set train.compile=false."
         )
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
+from safetensors.torch import save as save_safetensors
 
+from raypoly.store.shards import read_header
 from raypoly.weight_hash import weight_hash
 
 OPTIMIZER = "optimizer.safetensors"
@@ -23,8 +25,7 @@ HEAD = "loss_head.safetensors"
 """The loss's head, for a loss that has one."""
 HASHED = "hashed-"
 """The beginning of a digest of hashes."""
-_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
-"""As safetensors names them."""
+_FORMAT = {"format": "pt"}
 
 
 @dataclass(frozen=True)
@@ -70,19 +71,18 @@ def encode_tensors(tensors: dict[str, torch.Tensor]) -> bytes:
     Equal to what `safetensors.torch.save` makes, which holds the file twice beside all tensors: of Qwen3-4B's moments
     62 GB, for which there was no room beside them in 125 GiB.
     """
-    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # so each is aligned
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    # Of empty ones it gives the order and the names of dtypes.
+    header = read_header(save_safetensors({name: tensor.new_empty(0) for name, tensor in tensors.items()}, _FORMAT))
     end = 0
-    for name in names:
+    for name, said in header.items():
         start, end = end, end + tensors[name].nbytes
-        dtype, shape = _DTYPES[tensors[name].dtype], list(tensors[name].shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        said.update(shape=list(tensors[name].shape), data_offsets=[start, end])
+    text = json.dumps({"__metadata__": _FORMAT, **header}, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     file = io.BytesIO()
     file.write(len(text).to_bytes(8, "little") + text)
-    for name in names:
-        file.write(tensors.pop(name).contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    for name in header:
+        file.write(tensors.pop(name).reshape(-1).view(torch.uint8).numpy().data)
     return file.getvalue()  # its own buffer, not a copy
 
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from raypoly.errors import CorruptData, StaleEpoch, UsageError
 from raypoly.store.location import Location, StorageOptions
@@ -65,7 +66,7 @@ class ShardWriter:
         for part, data in parts:
             name = shard_name(part, self.epoch, rank)
             store.commit(f"{checkpoint_folder(self.step)}{name}", data)
-            tensors = _tensor_names(data) if part == WEIGHTS else ()
+            tensors = tuple(sorted(read_header(data))) if part == WEIGHTS else ()
             shards.append(Shard(rank, part, name, hashlib.sha256(data).hexdigest(), len(data), tensors))
         return tuple(shards)
 
@@ -109,7 +110,9 @@ def shard_name(part: str, epoch: int, rank: int) -> str:
     return f"{stem}-epoch-{epoch:06d}-rank-{rank:05d}.{ending}"
 
 
-def _tensor_names(data: bytes) -> tuple[str, ...]:
-    """The names in a safetensors header: JSON after its length, 8 bytes little-endian."""
+def read_header(data: bytes) -> dict[str, dict[str, Any]]:
+    """What a safetensors file says of each tensor, in the file's order: `dtype`, `shape`, `data_offsets`.
+
+    It is JSON after its length, 8 bytes little-endian."""
     length = int.from_bytes(data[:8], "little")
-    return tuple(sorted(name for name in json.loads(data[8 : 8 + length]) if name != "__metadata__"))
+    return {name: said for name, said in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}

@@ -91,6 +91,8 @@ def test_tensors_are_encoded_as_safetensors_does() -> None:
         "a": torch.randn(2, 3),
         "c": torch.tensor(1.5),
         "d": torch.ones(0),
+        "e": torch.arange(3),
+        "f": torch.tensor([True, False]),
     }
     wanted = save_safetensors(tensors, {"format": "pt"})
     assert encode_tensors(tensors) == wanted
