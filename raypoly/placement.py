@@ -1,7 +1,7 @@
 """Decides where engines and learner live, and how weights are sent between them.
 
-placement = resolve(config.generator, gpus=1)       # Placement(kind="colocated", transport="ipc", gpu_share=0.5)
-placement.applied(config.generator)                 # the engine's config without `auto`
+placement = resolve_placement(config.generator, gpus=1)     # Placement(kind="colocated", transport="ipc", on_gpu=True)
+placement.applied(config.generator)                         # the engine's config without `auto`
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ def without_engines(gpus: int, ranks: int) -> Placement:
     return Placement("split" if gpus else "cpu", "objects", on_gpu=gpus > 0)
 
 
+def needs_gpu(config: GeneratorConfig) -> bool:
+    """Whether runs of this config can't start without a GPU: placed on one, and with no transport that rehearses it."""
+    return config.placement in REHEARSED and config.transport not in (*REHEARSED.values(), "objects")
+
+
 def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows: bool = False) -> Placement:
     """The config's placement in a cluster of `gpus` GPUs with a learner of `ranks` ranks.
 
@@ -81,8 +86,7 @@ def resolve_placement(config: GeneratorConfig, gpus: int, ranks: int = 1, grows:
     needed = ranks if kind == "colocated" else ranks + config.engines
     if grows and kind != "cpu" and config.transport not in REHEARSED.values():
         gpus = max(gpus, needed)
-    rehearsal = config.transport in ("shared_memory", "gloo", "objects") and gpus == 0
-    if kind != "cpu" and gpus == 0 and not rehearsal:
+    if needs_gpu(config) and gpus == 0:
         raise UsageError(
             f"generator.placement={kind} needs a GPU and the cluster has none: use generator.placement=cpu, or "
             f"generator.transport={REHEARSED[kind]} to rehearse it without one."

@@ -52,6 +52,10 @@ def train(
     chosen = settings.load(config, overrides or [], dropped.append)
     directory = resolve_run(chosen)
     fixed = directory.config
+    if dry_run:
+        from raypoly.planning.gpus import gpu_to_plan
+
+        gpu = gpu_to_plan(gpu, [fixed], lambda note: typer.echo(note, err=True))
     here = None if gpu is None else ELSEWHERE
     remarks = preflight.check_config(fixed, directory.path, here, remote=directory.location.folder is None)
     for remark in [*dropped, *remarks]:

@@ -16,13 +16,16 @@ from raypoly.free_resources import this_machine
 from raypoly.gates.audit import AUDITED
 from raypoly.judge.judge_usage import dollars
 from raypoly.planning.dry_run import forecast_judge, run_hours
-from raypoly.planning.gpus import Device, choose_device
+from raypoly.planning.gpus import Device, choose_device, gpu_to_plan
 from raypoly.reports.tables import ReportTable
 
 
 def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None) -> Iterator[str]:
-    """A row an arm, the sum, and the power; for the GPU of that name or for what is here. Raises `UsageError` where the
-    GPU is unknown."""
+    """A row an arm, the sum, and the power; for the GPU of that name, or by `gpu_to_plan`. Raises `UsageError` where
+    the GPU is unknown."""
+    said: list[str] = []
+    gpu = gpu_to_plan(gpu, [run.checked_config for run in runs], said.append)
+    yield from said
     device = choose_device(gpu, this_machine(runs[0].place).memory)
     arms = {run.arm: [other for other in runs if other.arm == run.arm] for run in runs}
     costs = {arm: _ArmCost(of_arm, device) for arm, of_arm in arms.items()}

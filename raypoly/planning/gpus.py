@@ -2,6 +2,7 @@
 
     choose_device("h200", free).memory     # bytes that PyTorch can allocate, less than the name says
     choose_device(None, free)              # the GPU that nvidia-smi shows, else the CPU
+    gpu_to_plan(None, configs, say)        # "h200" where these runs need a GPU and none is here
     layout_of(config, device).gpus         # how many the run takes
     with MemoryPeak() as peak: ...         # peak.gpu, peak.host: the most bytes in use meanwhile
 
@@ -15,7 +16,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Literal
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
-from raypoly.placement import resolve_placement
+from raypoly.placement import needs_gpu, resolve_placement
 
 GIB = 1 << 30
 
@@ -114,6 +115,15 @@ def choose_device(word: str | None, free_memory: int) -> Device:
     answer = ask_nvidia_smi("name,memory.total,memory.reserved")
     found = None if answer is None else parse_nvidia_smi(answer)
     return found or Device("this machine's CPU", free_memory, gpu=False, count=1)
+
+
+def gpu_to_plan(word: str | None, configs: Iterable[Config], say: Callable[[str], None]) -> str | None:
+    """The word for `choose_device` by which a dry run plans these runs: the one given, or an H200's where none is
+    given, a run needs a GPU and none is here. It says so then."""
+    if word is not None or not any(needs_gpu(config.generator) for config in configs) or choose_device(None, 0).gpu:
+        return word
+    say("Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu names another.")
+    return "h200"
 
 
 class MemoryPeak:

@@ -53,6 +53,8 @@ def sample_rollouts(run: RunFiles, most: int) -> RolloutSample:
     said: list[str] = []
     decode = _decoder(run.store, said)
     rows = [*_of_evaluation(run, most, said), *_of_training(run, most, said)]
+    if _NO_SHARES in said:
+        said = [*(each for each in said if each != _NO_SHARES), _NO_SHARES]
     return RolloutSample([_named(row, decode) for row in rows], said)
 
 
@@ -96,7 +98,7 @@ def _of_evaluation(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[s
         said.append(f"All {table.num_rows:,} {what}.")
     else:
         drawn = f"{len(chosen):,} of the {table.num_rows:,} {what}"
-        said.append(f"{drawn}, drawn by turns from each problem, verdict and strategy. {_NO_SHARES}")
+        said += [f"{drawn}, drawn by turns from each problem, verdict and strategy.", _NO_SHARES]
     yield from ({**row, "step": step, "source": split} for row in chosen)
 
 
@@ -129,10 +131,8 @@ def _of_training(run: RunFiles, most: int, said: list[str]) -> Iterator[dict[str
         said.append(f"All {read:,} {what} of {some}.")
     else:
         whole = ", and bring the drafts that they were made from, with all attempts behind these" if drafted else ""
-        said.append(
-            f"{taken:,} of the {read:,} {what} of {some}; a step's are drawn by turns from each verdict and "
-            f"strategy{whole}. {_NO_SHARES}"
-        )
+        drawn = f"{taken:,} of the {read:,} {what} of {some}"
+        said += [f"{drawn}; a step's are drawn by turns from each verdict and strategy{whole}.", _NO_SHARES]
     said += [f"The rollouts of steps {', '.join(lost)} can't be read."] if lost else []
 
 

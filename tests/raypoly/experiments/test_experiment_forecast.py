@@ -36,6 +36,18 @@ def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path
     assert not list(tmp_path.iterdir())
 
 
+def test_without_a_gpu_the_study_is_planned_for_an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    here: list[str] = []
+    show_forecast(STUDY, [], None, None, here.append)
+    named: list[str] = []
+    show_forecast(STUDY, [], "h200", None, named.append)
+    assert here == [
+        "Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu names another.",
+        *named,
+    ]
+
+
 def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     said: list[str] = []
     file = tmp_path / "aside" / "mine.yaml"

@@ -144,6 +144,21 @@ def test_a_model_that_nobody_knows_is_unknown_and_not_refused(
     assert "GPU-hours" not in said
 
 
+def test_without_a_gpu_a_config_that_needs_one_is_planned_for_an_h200(
+    problems: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--config", str(CONFIGS / "leetcode_h200.yaml"), f"problems.path={problems}"]
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert dry_run(*words) == 0, "no key either: the run will start elsewhere"
+    here = capsys.readouterr()
+    assert "Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu" in here.err
+    assert dry_run("--gpu", "h200", *words) == 0
+    assert here.out == capsys.readouterr().out
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    dry_run(*words, "generator.transport=shared_memory")  # fits or not
+    assert "# memory: this machine's CPU" in capsys.readouterr().out, "a rehearsal without a GPU"
+
+
 def test_the_tiny_run_is_planned_for_on_this_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert dry_run() == 0
     said = capsys.readouterr().out

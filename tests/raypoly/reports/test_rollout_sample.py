@@ -48,9 +48,11 @@ def test_a_long_run_is_sampled_from_its_first_to_its_last_step(tmp_path: Path) -
     few = sample_rollouts(run, 20)
     assert few.said[0] == (
         "20 of the 40 rollouts of the last evaluation (test split, step 120), drawn by turns from each problem, "
-        "verdict and strategy. So rare ones are more frequent here than in the run: the tables have the shares, not "
-        "this list."
+        "verdict and strategy."
     )
+    shares = "So rare ones are more frequent here than in the run: the tables have the shares, not this list."
+    assert [*few.said].count(shares) == 1, "once for both"
+    assert few.said[-1] == shares
     assert sample.said[1].startswith("100 of the 400 training rollouts of 50 of 120 steps, evenly spaced")
     assert [*sample.rows] == [*sample_rollouts(run, 100).rows]
 
