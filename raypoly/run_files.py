@@ -36,12 +36,17 @@ class RunFiles:
 
     def __init__(self, place: str | Path | Location, options: StorageOptions | None = None) -> None:
         self.store = open_store(place, options, make=False)
+        folder = self.store.location.folder
+        if folder is not None and folder.is_file():
+            raise UsageError(f"{self.uri} is a file, not a run folder.")
         try:
-            found = CONFIG_KEY in self.store.peek()  # says where there is no such bucket; a look for one key can't
+            names = self.store.peek()  # says where there is no such bucket; a look for one key can't
         except StorageError as error:
             raise UsageError(f"{self.uri} can't be read: {error}") from error
-        if not found:
-            raise UsageError(f"{self.uri} is not a run folder: it holds no {CONFIG_KEY}.")
+        if CONFIG_KEY not in names:
+            runs = [folder / name for name in names if (folder / name / CONFIG_KEY).is_file()] if folder else []
+            instead = f", but runs such as {runs[0]}" if runs else ""
+            raise UsageError(f"{self.uri} is not a run folder: it holds no {CONFIG_KEY}{instead}.")
 
     @property
     def uri(self) -> str:

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from raypoly.errors import UsageError
+from raypoly.free_resources import existing_parent
+
+
+def _can_be_written(folder: Path | None) -> Path | None:
+    """The folder. Raises `UsageError` before a command starts, and not at the end of its hours."""
+    if folder is None:
+        return None
+    above = existing_parent(folder.expanduser())
+    if not above.is_dir():
+        raise UsageError(f"--figures {folder} can't be written: {above} is a file; name a folder.")
+    if not os.access(above, os.W_OK):
+        raise UsageError(f"--figures {folder} can't be written: {above} is not yours to write; name another folder.")
+    return folder.expanduser()
+
 
 ConfigPath = Annotated[
     str | None, typer.Option("--config", help="A YAML file. Default: the embedded configs/tiny.yaml.")
 ]
 Figures = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX."),
+    typer.Option(
+        metavar="FOLDER",
+        callback=_can_be_written,
+        help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX.",
+    ),
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]

@@ -39,6 +39,14 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         raypoly.Run(tmp_path)
 
 
+def test_a_folder_of_runs_names_one_and_a_file_is_called_one(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"holds no config.json, but runs such as {folder}\."):
+        raypoly.Run(folder.parent)
+    (tmp_path / "f.txt").touch()
+    with pytest.raises(UsageError, match=r"f.txt is a file, not a run folder\."):
+        raypoly.Run(tmp_path / "f.txt")
+
+
 def test_the_config_is_that_of_the_last_start(tmp_path: Path) -> None:
     folder = write_finished_run(tmp_path / "grown")
     changes = [{"key": "train.steps", "old": STEPS, "new": 40}]

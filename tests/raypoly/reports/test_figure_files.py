@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from raypoly.cli import main
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
 from raypoly.reports import figures
@@ -113,6 +114,19 @@ def test_latex_takes_no_cell_for_a_command() -> None:
         r"\bottomrule",
         r"\end{tabular}",
     ]
+
+
+@pytest.mark.parametrize("command", [["report", "nowhere"], ["experiment", "--config", "nowhere.yaml"]])
+@pytest.mark.parametrize("name", ["taken", "taken/figures"])
+def test_a_folder_that_cannot_be_is_told_before_anything_else(
+    tmp_path: Path, command: list[str], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.excepthook", None)
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--figures", str(tmp_path / name)])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"can't be written: {tmp_path / 'taken'} is a file; name a folder.\n")
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
