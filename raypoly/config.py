@@ -342,7 +342,11 @@ class JudgeConfig(Section):
     max_answer_tokens: int | None = Field(
         None, ge=16, description="For `openai`: longest answer. Default: by the number of programs. Doubled if cut."
     )
-    timeout: float = resumable(120.0, gt=0, description="For `openai`: most seconds for one call in all.")
+    timeout: float = resumable(
+        120.0,
+        gt=0,
+        description="For `openai`: most seconds for one call in all. For `http`: most seconds without an answer.",
+    )
     concurrency: int = resumable(64, ge=1, description="For `openai`: most calls in flight; it adapts.")
     requests_per_minute: int | None = resumable(
         None, ge=1, description="For `openai`: your own limit, on top of the server's."

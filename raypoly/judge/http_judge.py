@@ -27,8 +27,6 @@ from raypoly.judge import refuse_logins
 from raypoly.server_access import checked_key
 from raypoly.values import Labels, Problem, Rollout, Verdict
 
-TIMEOUT = 60.0
-"""Seconds without an answer after which the judge counts as away."""
 _LARGEST_ANSWER = 1 << 20
 _WAIT = frozenset({401, 403, 408, 425, 429})
 """Client errors that are temporary, or that an operator can fix while the run waits (an expired key)."""
@@ -48,7 +46,7 @@ class HttpJudge:
         refuse_logins(config)
         if not config.url or not config.url.startswith(("http://", "https://")):
             raise UsageError(f"judge.url={config.url!r} is no http(s) address; judge.name='http' needs one.")
-        self.url = config.url
+        self.url, self._timeout = config.url, config.timeout
         self._key = os.environ.get(config.api_key_env, "").strip() if config.api_key_env else ""
         if config.api_key_env and not self._key:
             raise MissingKey(f"judge.api_key_env={config.api_key_env!r} is not set: export it, or drop the key.")
@@ -88,7 +86,7 @@ class HttpJudge:
             headers["Authorization"] = f"Bearer {self._key}"
         request = urllib.request.Request(self.url, data=body, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
                 answer: bytes = response.read(_LARGEST_ANSWER + 1)
         except urllib.error.HTTPError as error:
             error.close()
@@ -97,6 +95,8 @@ class HttpJudge:
             raise JudgeRefused(f"The judge at {self.url} refused the request (HTTP {error.code}).") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
+            if isinstance(reason, TimeoutError):
+                reason = f"no answer within judge.timeout={self._timeout:g} s"
             raise JudgeUnavailable(f"The judge at {self.url} can't be reached: {reason}.") from None
         if len(answer) > _LARGEST_ANSWER:
             raise JudgeRefused(f"The judge at {self.url} answered with more than {_LARGEST_ANSWER} bytes.")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-import raypoly.judge.http_judge as http_judge
 from raypoly.config import JudgeConfig
 from raypoly.errors import JudgeRefused, JudgeUnavailable, UsageError
 from raypoly.judge import Judge, build_judge
@@ -79,13 +78,14 @@ def test_a_judge_that_does_not_serve_is_unavailable(fault: str) -> None:
             judge(url).probe()
 
 
-def test_a_silent_judge_is_unavailable_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_judge, "TIMEOUT", 0.2)
+def test_a_silent_judge_is_unavailable_after_the_timeout() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        with pytest.raises(JudgeUnavailable, match="timed out"):
-            label(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        silent = build_judge(JudgeConfig(name="http", url=url, timeout=0.2))
+        with pytest.raises(JudgeUnavailable, match=r"no answer within judge\.timeout=0\.2 s"):
+            silent.probe()
 
 
 @pytest.mark.parametrize("fault", ["garbage", "400", "404"])
