@@ -6,7 +6,7 @@
     raypoly evaluate --endpoint URL --name MODEL --problems FILE [--samples N] [section.key=value ...]
     raypoly prepare --config PATH [--explain ID] [section.key=value ...]
     raypoly experiment --config PATH [--out FOLDER] [--at-once K] [--report] [--into PAGE] [--also FILE] [KEY=VALUE ...]
-    raypoly experiment --config PATH (--power [--pilot FILE] | --dry-run [--gpu h200])
+    raypoly experiment --config PATH (--power | --dry-run [--gpu h200]) [--pilot FILE]
     raypoly report RUN [RUN ...] [--out FILE] [--figures FOLDER]
     raypoly doctor [--config PATH] [--json] [section.key=value ...]
     raypoly doctor --run RUN [--json]

@@ -59,7 +59,10 @@ def experiment(
         bool, typer.Option("--power", help="Say how small a difference the experiment can show; start nothing.")
     ] = False,
     pilot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For --power: a results.json that says how differences spread.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="For --power and --dry-run: a results.json that says how differences spread."
+        ),
     ] = None,
     figures: Figures = None,
     dry_run: Annotated[
@@ -74,14 +77,14 @@ def experiment(
 
     if gpu is not None and not dry_run:
         raise UsageError("--gpu is for --dry-run, which says what an experiment will cost.")
+    if pilot is not None and not (power or dry_run):
+        raise UsageError("--pilot is for --power and --dry-run, which say how small a difference is found.")
     if dry_run:
-        show_forecast(config, overrides or [], gpu, out)
+        show_forecast(config, overrides or [], gpu, out, pilot)
         return
     if power:
         show_power(config, overrides or [], pilot, out=out)
         return
-    if pilot is not None:
-        raise UsageError("--pilot is for --power, which says how small a difference an experiment can show.")
     page = None if into is None else Path(into)
     run_experiment(config, overrides or [], out, at_once, page, report, also or [], figures=figures)
 

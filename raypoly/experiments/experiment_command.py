@@ -82,11 +82,17 @@ def show_power(
 
 
 def show_forecast(
-    config: str, given: Sequence[str], gpu: str | None, out: str | None, say: Say = lambda text: print(text, flush=True)
+    config: str,
+    given: Sequence[str],
+    gpu: str | None,
+    out: str | None,
+    pilot: Path | None = None,
+    say: Say = lambda text: print(text, flush=True),
 ) -> None:
-    """Say what the experiment will cost on the GPU of that name, and what it can show; start nothing."""
+    """Say what the experiment will cost on the GPU of that name, and what it can show, by the spread of the
+    results.json `pilot`; start nothing."""
     experiment = load_experiment(config)
-    for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu):
+    for line in forecast_lines(plan_runs(experiment, folder_of(out, experiment.name), given), gpu, pilot):
         say(line)
 
 

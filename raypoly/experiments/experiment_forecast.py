@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from raypoly.config import Config
 from raypoly.errors import UsageError
@@ -20,9 +21,9 @@ from raypoly.planning.gpus import Device, choose_device, gpu_to_plan
 from raypoly.reports.tables import ReportTable
 
 
-def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None) -> Iterator[str]:
+def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None, pilot: Path | None = None) -> Iterator[str]:
     """A row an arm, the sum, and the power; for the GPU of that name, or by `gpu_to_plan`. Raises `UsageError` where
-    the GPU is unknown."""
+    the GPU is unknown, or the results.json `pilot` can't be used."""
     said: list[str] = []
     gpu = gpu_to_plan(gpu, [run.checked_config for run in runs], said.append)
     yield from said
@@ -35,8 +36,10 @@ def forecast_lines(runs: Sequence[PlannedRun], gpu: str | None) -> Iterator[str]
     yield "\n".join(ReportTable(("arm", "runs", "GPU-hours a run", "judge, a run"), rows).columns(23, 19))
     yield f"Time is a first guess for {device.name}: for responses of half, and of all, of generator.max_tokens.\n"
     try:
-        yield from power_lines(runs, None)
+        yield from power_lines(runs, pilot)
     except UsageError as error:  # what it costs is known all the same
+        if pilot is not None:
+            raise
         yield str(error)
 
 

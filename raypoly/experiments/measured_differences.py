@@ -45,7 +45,7 @@ class MeasuredDifference:
     left_out: frozenset[str] = frozenset()
     """The problems whose tests could not be run in one of the runs."""
     holm: float = 1.0
-    """The p-value of `tested`, adjusted for all differences of the table (Holm 1979)."""
+    """The p-value of `tested` for many tests, adjusted for all differences of the table (Holm 1979)."""
 
     @property
     def samples(self) -> int:
@@ -70,7 +70,7 @@ class MeasuredDifference:
 def measure_differences(comparison: ArmComparison) -> list[MeasuredDifference]:
     """All that can be measured, adjusted for each other."""
     found = list(_differences(comparison))
-    p_values = {(each.arm, each.reference, each.measure): each.tested.p_value for each in found}
+    p_values = {(each.arm, each.reference, each.measure): each.tested.family_p_value for each in found}
     adjusted = holm(p_values)
     return [replace(each, holm=adjusted[each.arm, each.reference, each.measure]) for each in found]
 

@@ -1,7 +1,7 @@
 """Confidence intervals of a mean over problems.
 
     share_interval([1.0, 0.25, 1.0, ...])                     # pass@k of each problem: values between 0 and 1
-    mean_interval([1.7, 0.0, 3.2, ...])                       # strategies in 8: values without an upper bound
+    mean_interval([1.7, 0.0, 3.2, ...])                       # strategies in 8: values of 0 or more
     share_interval(values, clusters=problem_ids)              # several values a problem: problems are what is drawn
     mean_interval(values, strata=budgets)                     # problems drawn in fixed shares of each budget
 
@@ -18,7 +18,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from raypoly.values import Float64, Int64
 
@@ -28,6 +28,8 @@ _FEW_MISSES = 4.0
 """Problems x share x (1 - share) below which the values' own spread is hardly known."""
 _MOST_EFFECTIVE = 2.0
 """There, the most that a value between 0 and 1 may count, in values that are 0 or 1."""
+_FEW_UNITS = 10
+"""Units that differ from the others, below which their spread is hardly known."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class SampledMean:
         """Student's, of 95 %; without a degree of freedom it has no ends (they are infinite)."""
         reach = math.inf
         if self.df > 0:
-            reach = float(stats.t.ppf(QUANTILE, self.df)) * math.sqrt(self.variance)
+            reach = float(special.stdtrit(self.df, QUANTILE)) * math.sqrt(self.variance)
         return ConfidenceInterval(self.mean, self.mean - reach, self.mean + reach, self.units)
 
 
@@ -100,7 +102,7 @@ def with_floor(
     for (part, _), count in Counter(zip(parts, array.tolist(), strict=True)).items():
         commonest[part] = max(count, commonest.get(part, 0))
     alike = sum(commonest.values())
-    unseen = 1.0 / (array.size + 1) ** 2 if alike > len(commonest) and array.size - alike < 10 else 0.0
+    unseen = 1.0 / (array.size + 1) ** 2 if alike > len(commonest) and array.size - alike < _FEW_UNITS else 0.0
     return replace(found, variance=found.variance + unseen)
 
 
@@ -109,9 +111,23 @@ def mean_interval(
     clusters: Sequence[Hashable] | None = None,
     strata: Sequence[Hashable] | None = None,
 ) -> ConfidenceInterval:
-    """Student's t over units. For values without bounds that could be near. As `sampled_mean` otherwise, `with_floor`
-    where nearly all values are alike."""
-    return with_floor(sampled_mean(values, clusters, strata), values, strata).t_interval()
+    """Student's t over units, for values of 0 or more. As `sampled_mean` otherwise, `with_floor` where nearly all units
+    are alike.
+
+    Where some are 0 and fewer than `_FEW_UNITS` are not, the largest values may not have been seen: the interval is at
+    least as wide as `share_interval`'s of values up to the largest, or to 1."""
+    array = np.asarray(values, np.float64)
+    found = sampled_mean(array, clusters, strata)
+    units = totals_by_unit(array, clusters) / totals_by_unit(np.ones(array.size), clusters)
+    interval = with_floor(found, units, strata_by_unit(units.size, clusters, strata).tolist()).t_interval()
+    if math.isinf(interval.high):
+        return interval
+    low, high = interval.low, interval.high
+    if np.count_nonzero(units) < min(_FEW_UNITS, units.size):
+        largest = max(1.0, float(array.max()))
+        share = share_interval(array / largest, clusters, strata)
+        low, high = min(low, largest * share.low), max(high, largest * share.high)
+    return replace(interval, low=max(low, 0.0), high=high)
 
 
 def share_interval(
@@ -139,7 +155,7 @@ def share_interval(
     if found.variance > 0 and spread > 0:
         most = units * _MOST_EFFECTIVE * max(1.0, units * spread / _FEW_MISSES) ** 2
         effective = min(spread / found.variance, most)
-    t = float(stats.t.ppf(QUANTILE, found.df)) if found.df > 0 else math.inf
+    t = float(special.stdtrit(found.df, QUANTILE)) if found.df > 0 else math.inf
     if math.isinf(t):
         return ConfidenceInterval(share * (1 - lowest) + lowest, lowest, 1.0, units)
     shrunk = 1 + t * t / effective

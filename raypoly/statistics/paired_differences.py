@@ -10,6 +10,10 @@ between seeds, the rest), the mean of all D has the variance (sigma_p^2 / P + si
 estimated by (B + W) / (S P), which counts the rest twice and so is never too small on average; its degrees of freedom
 are Satterthwaite's (1946). A bootstrap over seeds and problems holds the truth less often where seeds differ: in 83 %
 of experiments with 3 seeds whose differences spread by .12, where this t interval does in 92 %.
+
+Far out that t is too sure: with 3 seeds that spread by .12 it gives p < .004 in 2 to 3 % of experiments without a
+difference. So a p that is to be adjusted for many tests is Behrens and Fisher's (Fisher 1935), which draws the seeds'
+variance from what it may be, given the few seeds.
 """
 
 from __future__ import annotations
@@ -17,13 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from raypoly.statistics.intervals import ConfidenceInterval, SampledMean, sampled_mean, with_floor
 from raypoly.statistics.signs_test import signs_test
 from raypoly.values import Float64
+
+_STEPS = (np.arange(400) + 0.5) / 400
+_WEIGHTS = _STEPS**2 / np.sum(_STEPS**2)
+"""Of the probabilities `_STEPS` ** 3, which lie closest where a variance is far above its estimate."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class TestedDifference:
     p_value: float
     df: float
     """Degrees of freedom of the interval."""
+    family_p_value: float
+    """The p-value to adjust for many tests: not below `p_value`, and not too small far out."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,7 @@ class PairedDifferences:
         if permutations:
             values = self._by_problem
             p_value = signs_test(values, strata=self._strata_by_problem, permutations=permutations).p_value
-        return TestedDifference(found.t_interval(), p_value, found.df)
+        return TestedDifference(found.t_interval(), p_value, found.df, p_value)
 
     def over_both(self) -> TestedDifference | None:
         """For other seeds and other problems. None for one seed, and for one problem that all seeds have: one says
@@ -103,7 +114,10 @@ class PairedDifferences:
         else:  # the seeds' own problems are already in the seeds' spread, but for what nearly equal ones hide
             variance, df = between_seeds + problems.variance - self._sampled.variance, float(seeds - 1)
         found = SampledMean(self.mean, variance, seeds, df)
-        return TestedDifference(found.t_interval(), _t_test(found), df)
+        p_value = family_p_value = _t_test(found)
+        if self.crossed and between_seeds:
+            family_p_value = max(p_value, _behrens_fisher(self.mean, between_seeds, seeds - 1, problems))
+        return TestedDifference(found.t_interval(), p_value, df, family_p_value)
 
     @property
     def seed_means(self) -> list[float]:
@@ -143,4 +157,18 @@ class PairedDifferences:
 def _t_test(found: SampledMean) -> float:
     if found.variance == 0:
         return 1.0 if found.mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(found.mean) / math.sqrt(found.variance), found.df))
+    return float(2 * special.stdtr(found.df, -abs(found.mean) / math.sqrt(found.variance)))
+
+
+def _behrens_fisher(mean: float, between_seeds: float, df: int, problems: SampledMean) -> float:
+    """p of a mean of two unknown variances: over what that of seeds, estimated with `df` degrees of freedom, may be;
+    that of problems, which are many, is a t's."""
+    over_problems = problems.variance * problems.df / max(problems.df - 2, 0.5)
+    errors = np.sqrt(between_seeds / _shares_of_mean(df) + over_problems)
+    return float(np.sum(2 * special.ndtr(-abs(mean) / errors) * _WEIGHTS))
+
+
+@lru_cache(maxsize=64)
+def _shares_of_mean(df: int) -> Float64:
+    """What a variance's estimate is of the variance, at the probabilities of `_WEIGHTS`."""
+    return np.asarray(special.chdtri(df, 1 - _STEPS**3) / df, np.float64)

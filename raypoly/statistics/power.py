@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from raypoly.statistics.intervals import QUANTILE
 from raypoly.statistics.paired_differences import PairedDifferences
@@ -25,6 +25,8 @@ CHANCE = 0.8
 _MOST = 10_000_000
 _MIDPOINTS = (np.arange(2_000) + 0.5) / 2_000
 """Of the probabilities over which the noncentral t is summed; SciPy's own fails far out."""
+_FEW_MIDPOINTS = (np.arange(48) + 0.5) / 48
+"""Where two variances are estimated: of the probabilities of each."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class ExperimentSize:
 def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> float:
     """The chance to find a true `difference`, by the noncentral t distribution, over seeds and problems together; with
     one seed, over problems alone."""
+    if size.crossed and size.seeds > 1 and size.problems > 1:
+        return _crossed_power(abs(difference), size, spread)
     error, df = _standard_error(size, spread)
     t = float(stats.t.ppf(QUANTILE, df))
     if error == 0:
@@ -97,6 +101,25 @@ def power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> 
     shift = abs(difference) / error
     estimated = np.sqrt(stats.chi2.ppf(_MIDPOINTS, df) / df)  # standard errors in units of the true one
     found = stats.norm.sf(t * estimated - shift) + stats.norm.cdf(-t * estimated - shift)
+    return float(np.mean(found))
+
+
+def _crossed_power(difference: float, size: ExperimentSize, spread: DifferenceSpread) -> float:
+    """Over what an experiment may estimate the variances of problems and of seeds at, hence the degrees of freedom of
+    its interval."""
+    of_problems, of_seeds, rest = _variances(size, spread)
+    true = math.sqrt(of_problems + of_seeds + rest)
+    if true == 0:
+        return float(difference != 0)
+    estimated = [
+        (variance + rest) * special.chdtri(units - 1, _FEW_MIDPOINTS) / (units - 1)
+        for variance, units in ((of_problems, size.problems), (of_seeds, size.seeds))
+    ]
+    by_problems, by_seeds = estimated[0], estimated[1][:, None]
+    variance = by_problems + by_seeds
+    df = variance**2 / (by_problems**2 / (size.problems - 1) + by_seeds**2 / (size.seeds - 1))
+    reach = special.stdtrit(df, QUANTILE) * np.sqrt(variance)
+    found = special.ndtr((difference - reach) / true) + special.ndtr((-reach - difference) / true)
     return float(np.mean(found))
 
 
@@ -123,18 +146,23 @@ def fewest(difference: float, what: Planned, size: ExperimentSize, spread: Diffe
 
 def _standard_error(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float]:
     """Of a mean difference, as `PairedDifferences` estimates it on average, and its degrees of freedom."""
-    rest = (spread.rest**2 + (spread.samples or 0.0) ** 2 / size.samples) / (size.seeds * size.problems)
-    of_problems = spread.problems**2 / size.problems + rest
+    of_problems, of_seeds, rest = _variances(size, spread)
     if size.seeds == 1 or size.problems == 1:
-        return math.sqrt(of_problems), max(1, size.problems - 1)
-    of_seeds = spread.seeds**2 / size.seeds + rest
+        return math.sqrt(of_problems + rest), max(1, size.problems - 1)
     if not size.crossed:
-        return math.sqrt(spread.problems**2 / size.problems / size.seeds + of_seeds), size.seeds - 1
+        return math.sqrt(of_problems / size.seeds + of_seeds + rest), size.seeds - 1
+    of_problems, of_seeds = of_problems + rest, of_seeds + rest
     variance = of_problems + of_seeds
     if variance == 0:
         return 0.0, float(size.problems - 1)
     df = variance**2 / (of_problems**2 / (size.problems - 1) + of_seeds**2 / (size.seeds - 1))
     return math.sqrt(variance), df
+
+
+def _variances(size: ExperimentSize, spread: DifferenceSpread) -> tuple[float, float, float]:
+    """What problems, seeds and the rest add to that of a mean difference."""
+    rest = spread.rest**2 + (spread.samples or 0.0) ** 2 / size.samples
+    return spread.problems**2 / size.problems, spread.seeds**2 / size.seeds, rest / (size.seeds * size.problems)
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:

@@ -3,6 +3,7 @@ reject, and differences are found."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,12 +11,23 @@ import numpy as np
 from raypoly.statistics.many_tests import holm
 from raypoly.statistics.paired_differences import PairedDifferences, TestedDifference
 from raypoly.statistics.power import DifferenceSpread, ExperimentSize, power
+from raypoly.values import Float64
 from tests.support.simulated_cell import PROBLEMS, SHARES, Cell, Draw, holds, parts_of
 
 SEEDS = (3, 5)
 SPREADS = (0.02, 0.06, 0.12)
 OVER_PROBLEMS, OVER_BOTH = 0.25, 0.1
 """Standard deviations of a problem's difference, and of what a seed adds to it at that problem."""
+POWERED = (
+    *((45, 1, 0.0), (64, 2, 0.06), (256, 2, 0.02), (64, 3, 0.02), (64, 3, 0.12), (256, 3, 0.06)),
+    *((64, 5, 0.06), (64, 5, 0.12), (256, 5, 0.02)),
+)
+"""Problems, seeds and their spread, of the experiments whose power is checked."""
+FAMILIES = (
+    *((64, 2, 0.12), (64, 3, 0.02), (64, 3, 0.06), (64, 3, 0.12), (64, 5, 0.02), (64, 5, 0.06), (64, 5, 0.12)),
+    *((256, 2, 0.06), (256, 3, 0.06), (256, 3, 0.12), (256, 5, 0.06), (256, 5, 0.12)),
+)
+"""The same of those with many tests."""
 PART_DIFFERENCES = (-0.2, 0.3, 0.0, 0.1)
 """How the parts of the problems differ."""
 
@@ -28,9 +40,9 @@ def difference_cells() -> Iterator[Cell]:
                 for spread in SPREADS:
                     name = f"difference {effect:g}, {problems} problems, {seeds} seeds, spread {spread:g}"
                     yield Cell(name, _both(effect, problems, seeds, spread), low=0.92 if seeds == 3 else 0.93)
-    for spread in SPREADS:
-        name = f"difference 0, 60 problems, 2 seeds, spread {spread:g}"
-        yield Cell(name, _both(0.0, 60, 2, spread), low=0.89)
+    for problems, spread in ((60, 0.02), (60, 0.06), (60, 0.12), (256, 0.06)):
+        name = f"difference 0, {problems} problems, 2 seeds, spread {spread:g}"
+        yield Cell(name, _both(0.0, problems, 2, spread), low=0.86)
 
 
 def fixed_seed_cells() -> Iterator[Cell]:
@@ -71,13 +83,15 @@ def rejection_cells() -> Iterator[Cell]:
         yield Cell(f"t over both rejects, {seeds} seeds, spread {spread:g}", _rejects_both(seeds, spread), 0.04, 0.06)
     yield Cell("random signs over 64 problems reject", _rejects_signs(), 0.04, 0.06)
     yield Cell("random signs over 64 problems by parts reject", _rejects_signs(PART_DIFFERENCES), 0.04, 0.06)
-    yield Cell("Holm: any of 12 rejected", _rejects_family, 0.0, 0.05)
+    for problems, seeds, spread in FAMILIES:
+        name = f"Holm: any of 12 rejected, {problems} problems, {seeds} seeds, spread {spread:g}"
+        yield Cell(name, _rejects_family(problems, seeds, spread), 0.0, 0.05)
 
 
 def power_cells() -> Iterator[Cell]:
     """Found differences, within three points of what `power` says."""
     for difference in (0.05, 0.1):
-        for problems, seeds, spread in ((64, 3, 0.02), (64, 5, 0.06), (256, 5, 0.02), (45, 1, 0.0)):
+        for problems, seeds, spread in POWERED:
             said = power(
                 difference, ExperimentSize(problems, seeds, 1), DifferenceSpread(OVER_PROBLEMS, spread, OVER_BOTH)
             )
@@ -169,15 +183,24 @@ def _rejects_signs(of_parts: Sequence[float] | None = None) -> Draw:
     return lambda rng: _differences(rng, 0.0, 64, 1, 0.0, of_parts).over_problems(999).p_value < 0.05
 
 
-def _rejects_family(rng: np.random.Generator) -> bool:
-    """Three arms, four measures: the arms share the first one, the measures their problems."""
-    first = rng.normal(0, 1, (4, 5, 64))
-    p_values = {}
-    for arm in range(3):
-        for measure in range(4):
-            rows = rng.normal(0, 1, (5, 64)) - first[measure]
-            p_values[arm, measure] = _tested(PairedDifferences(tuple(rows), crossed=True)).p_value
-    return min(holm(p_values).values()) < 0.05
+def _rejects_family(problems: int, seeds: int, spread: float) -> Draw:
+    """Three arms, four measures: the arms share the first one, the measures their problems. Differences spread as
+    elsewhere."""
+
+    def values(rng: np.random.Generator) -> Float64:
+        parts = (OVER_PROBLEMS, (4, 1, problems)), (spread, (4, seeds, 1)), (OVER_BOTH, (4, seeds, problems))
+        return sum((rng.normal(0, of_difference / math.sqrt(2), size) for of_difference, size in parts), np.zeros(()))
+
+    def draw(rng: np.random.Generator) -> bool:
+        first = values(rng)
+        p_values = {}
+        for arm in range(3):
+            for measure, rows in enumerate(values(rng) - first):
+                tested = _tested(PairedDifferences(tuple(rows), crossed=True))
+                p_values[arm, measure] = tested.family_p_value
+        return min(holm(p_values).values()) < 0.05
+
+    return draw
 
 
 def _finds(

@@ -25,7 +25,7 @@ def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path: Path) -> None:
     said: list[str] = []
-    show_forecast(STUDY, [], "h200", None, said.append)
+    show_forecast(STUDY, [], "h200", None, say=said.append)
     text = "\n".join(said)
     assert "problems.path='prepared/leetcode_h200' holds no preparation that is done" in text
     assert "250 steps; tested before and after on 100 problems x 256 samples." in text
@@ -39,9 +39,9 @@ def test_the_study_s_cost_and_power_are_known_before_its_data_are_there(tmp_path
 def test_without_a_gpu_the_study_is_planned_for_an_h200(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     here: list[str] = []
-    show_forecast(STUDY, [], None, None, here.append)
+    show_forecast(STUDY, [], None, None, say=here.append)
     named: list[str] = []
-    show_forecast(STUDY, [], "h200", None, named.append)
+    show_forecast(STUDY, [], "h200", None, say=named.append)
     assert here == [
         "Note: no GPU is here, and the config needs one: this is planned for an NVIDIA H200; --gpu names another.",
         *named,
@@ -53,15 +53,25 @@ def test_what_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     file = tmp_path / "aside" / "mine.yaml"
     file.parent.mkdir()
     experiment(file.parent)
-    show_forecast(str(file), [], None, None, said.append)
+    show_forecast(str(file), [], None, None, say=said.append)
     text = "\n".join(said)
     assert "12 steps; tested before and after on 64 problems x 128 samples." in text
     assert "unknown" in text
     assert "without cost" in text
-    show_forecast(str(file), ["evaluate.every=0"], None, None, said.append)
+    show_forecast(str(file), ["evaluate.every=0"], None, None, say=said.append)
     assert "12 steps; not tested." in "\n".join(said)
     with pytest.raises(UsageError, match="h2000"):
-        show_forecast(str(file), [], "h2000", None, said.append)
+        show_forecast(str(file), [], "h2000", None, say=said.append)
+
+
+def test_a_pilot_says_how_differences_spread_here_too(tmp_path: Path) -> None:
+    said: list[str] = []
+    pilot = ROOT / "docs" / "results-collapse.json"
+    show_forecast(STUDY, [], "h200", None, pilot, said.append)
+    assert "strategies in 8" in "\n".join(said)
+    assert "Assumed: " not in "\n".join(said)
+    with pytest.raises(UsageError, match=r"nowhere\.json"):
+        show_forecast(STUDY, [], "h200", None, tmp_path / "nowhere.json", said.append)
 
 
 def test_without_test_problems_there_is_no_power_and_no_traceback(tmp_path: Path) -> None:

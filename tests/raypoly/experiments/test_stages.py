@@ -109,7 +109,7 @@ def test_what_stages_cost_is_known_before_the_weights_are_there(tmp_path: Path) 
     experiment(tmp_path, CHAIN)
     given = ["model.path=Qwen/Qwen3-0.6B", "model.dtype=bfloat16", "generator.engine=vllm"]
     said: list[str] = []
-    show_forecast(str(tmp_path / "mine.yaml"), given, "h200", str(tmp_path / "out"), said.append)
+    show_forecast(str(tmp_path / "mine.yaml"), given, "h200", str(tmp_path / "out"), say=said.append)
     text = "\n".join(said)
     assert "unknown" not in text
     assert "Tested once on 64 problems x 128 samples." in text

@@ -12,19 +12,28 @@ from raypoly.statistics.intervals import mean_interval, sampled_mean, share_inte
 
 
 def test_a_mean_s_interval_is_student_s() -> None:
-    found = mean_interval([1.0, 2.0, 6.0])
-    reach = stats.t.ppf(0.975, 2) * np.std([1, 2, 6], ddof=1) / math.sqrt(3)
-    assert (found.mean, found.count) == (3.0, 3)
-    assert (found.low, found.high) == pytest.approx((3 - reach, 3 + reach))
+    found = mean_interval([11.0, 12.0, 16.0])
+    reach = stats.t.ppf(0.975, 2) * np.std([11, 12, 16], ddof=1) / math.sqrt(3)
+    assert (found.mean, found.count) == (13.0, 3)
+    assert (found.low, found.high) == pytest.approx((13 - reach, 13 + reach))
     assert found.excludes(found.high + 0.01)
-    assert not found.excludes(3.0)
+    assert not found.excludes(13.0)
+    assert mean_interval([1.0, 2.0, 6.0]).low == 0.0, "none is below 0"
 
 
 def test_values_that_are_all_alike_are_no_certainty() -> None:
-    """No problem of 12 is solved: others may be."""
-    for value in (0.0, 1.0):
-        found = mean_interval([value] * 12)
-        assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, 11) / 13)
+    """Each problem of 12 has the same: others may not; nor do five seeds that have these problems make more of them."""
+    floor = stats.t.ppf(0.975, 11) / 13
+    assert mean_interval([1.0] * 12).high - 1 == pytest.approx(floor)
+    assert mean_interval([1.0] * 60, clusters=[*range(12)] * 5).high - 1 == pytest.approx(floor)
+
+
+def test_where_hardly_any_problem_is_solved_the_mean_s_interval_is_no_narrower_than_a_share_s() -> None:
+    for values in ([0.0] * 64, [0.0] * 62 + [1.0] * 2):
+        found, share = mean_interval(values), share_interval(values)
+        assert found.low == 0.0
+        assert found.high >= share.high
+    assert mean_interval([0.0] * 62 + [2.0] * 2).high >= 2 * share_interval([0.0] * 62 + [1.0] * 2).high
 
 
 def test_one_value_says_nothing_of_others() -> None:

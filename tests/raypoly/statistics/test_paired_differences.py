@@ -40,6 +40,21 @@ def test_over_both_adds_the_seeds_part_with_satterthwaite_s_degrees_of_freedom()
     assert found.seed_spread == pytest.approx(np.std(TABLE.mean(1), ddof=1))
 
 
+def test_a_p_for_many_tests_is_behrens_and_fisher_s() -> None:
+    """By drawing what the two variances may be, with a t for the problems' in place of a normal."""
+    table = TABLE - TABLE.mean() + 0.35
+    tested = PairedDifferences(tuple(table), crossed=True).over_both()
+    assert tested is not None
+    problems, seeds = np.var(table.mean(0), ddof=1) / 20, np.var(table.mean(1), ddof=1) / 3
+    rng = np.random.default_rng(1)
+    drawn = rng.standard_t(2, 2_000_000) * np.sqrt(seeds) + rng.standard_t(19, 2_000_000) * np.sqrt(problems)
+    assert tested.family_p_value == pytest.approx(np.mean(abs(drawn) > 0.35), rel=0.06)
+    assert tested.family_p_value > 2 * tested.p_value
+    for other in (PairedDifferences(tuple(table), crossed=False), PairedDifferences((table[0],), crossed=True)):
+        same = other.over_both() or other.over_problems()
+        assert same.family_p_value == same.p_value, "one variance is estimated"
+
+
 def test_an_interval_leaves_out_0_just_where_its_p_is_below_05() -> None:
     for shift in np.linspace(-0.4, 0.2, 61):
         tested = PairedDifferences(tuple(TABLE + shift), crossed=True).over_both()
