@@ -23,8 +23,12 @@ from raypoly.objectives.objective_hooks import measures_of
 from raypoly.plugins import load_plugin
 from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
+from raypoly.problems import build_problem_set
+from raypoly.rewards import reward_function
 from raypoly.settings import config_keys
+from raypoly.values import Verdict
 from tests.support.random_model import random_model
+from tests.support.sample_groups import make_rollout
 from tests.support.verl_files import gsm8k_row, write_parquet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +122,21 @@ def test_the_pages_config_and_words_are_taken(tmp_path: Path) -> None:
     assert config.problems.source == "verl"
     assert of_run(config).config.model_dump()["clip_high"] == 0.2
     assert objectives.build(config.objective.name, **config.objective.parameters).needs == frozenset()
+
+
+def test_the_pages_reward_pays_a_short_program_that_passes_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "from-verl.md").read_text()
+    source = re.search(r"\(`(\w+)\.py`\):\n\n```python\n(.*?)```\n\n    .* (reward\.name=\S+)\n", page, re.S)
+    assert source is not None
+    (tmp_path / f"{source[1]}.py").write_text(source[2])
+    monkeypatch.syspath_prepend(tmp_path)
+    config = settings.load(None, [source[3]], lambda text: None)
+    reward, (problem, *_) = reward_function(config), build_problem_set(config.problems).splits["train"]
+    passed, random = Verdict("passed", 4, 4, 0.1), np.random.default_rng(0)
+    assert reward(problem, make_rollout(random, 40), passed) == pytest.approx(0.96)
+    assert reward(problem, make_rollout(random, 90), passed) == pytest.approx(0.91)
 
 
 def test_the_papers_command_for_mathematics_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
