@@ -577,8 +577,9 @@ class EvaluateConfig(Section):
     )
     choose: Literal["none", "majority"] = Field(
         "none",
-        description="`majority` is self-consistency (maj@k): of k samples the one counts whose answer most give, or "
-        "whose program gives what most give on the problem's example inputs. No verdict is looked at.",
+        description="`majority` is self-consistency (maj@k): of k samples, the one with the most common answer "
+        "counts, or the one whose program gives the most common results on the problem's example inputs. No "
+        "verdict is looked at.",
     )
     judge: bool = Field(
         False,
