@@ -71,7 +71,8 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int, str]]:
 
 def _blamed(frames: list[tuple[str, int, str]]) -> str:
     """The innermost line of the user's code, else of raypoly's; empty if there is neither."""
-    libraries = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    installed = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")  # a script only starts the command
+    libraries = {sysconfig.get_paths()[name] for name in installed}
     known = [f for f in frames if f[0][:1] != "<" and not any(f[0].startswith(folder) for folder in libraries)]
     users = [frame for frame in known if not _is_ours(Path(frame[0]))]
     for file, line, name in reversed(users or known):

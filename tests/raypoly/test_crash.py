@@ -1,6 +1,8 @@
 """An error that nobody expected is told by its cause and the user's own line."""
 
 import importlib.util
+import re
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,12 @@ def test_what_was_taken_out_of_its_group_is_told_as_itself(error: BaseException)
     with pytest.raises(TypeError) as taken:
         raise error.exceptions[0] from error
     assert crash.describe_error(taken.value).startswith("TypeError: unsupported operand")
+
+
+def test_the_script_that_starts_the_command_is_not_blamed_for_it() -> None:
+    text = "from raypoly.reports.visible_text import visible\nvisible(None)"
+    script = compile(text, f"{sysconfig.get_path('scripts')}/raypoly", "exec")
+    with pytest.raises(AttributeError) as raised:
+        exec(script, {})
+    told = crash.describe_error(raised.value.with_traceback(raised.tb.tb_next))  # without this test's own line
+    assert re.search(r"\(.*/raypoly/reports/visible_text\.py, line \d+, in visible\)$", told)
