@@ -59,7 +59,7 @@ def _over_steps(
             seed_curves(axes, name, found, styles[name], smoothed)
         axes.set(title=title)
         figures.steps_axis(axes)
-        axes.set_ylim(bottom=0)
+        figures.from_zero(axes)
 
     return [figures.Panel(f"{title}, over the steps", partial(_with_legend, draw=draw))]
 

@@ -122,7 +122,7 @@ def _over_steps(axes: Axes, comparison: ArmComparison, styles: Mapping[str, ArmS
         seed_curves(axes, f"{arm.name}, judged", judged, ArmStyle(style.colour, ":"), in_legend=False)
     axes.set_title(title)
     figures.steps_axis(axes)
-    axes.set_ylim(bottom=0)
+    figures.from_zero(axes)
 
 
 def seed_curves(

@@ -123,6 +123,12 @@ def steps_axis(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+def from_zero(axes: Axes) -> None:
+    """Let the vertical axis begin at 0, unless something is below, as a reward of the user's own may be."""
+    if axes.dataLim.y0 >= 0:
+        axes.set_ylim(bottom=0)
+
+
 def samples_axis(axes: Axes, ks: Sequence[str], title: str) -> None:
     """Let the axes show pass@k over k; `ks` are the ticks, empty where nothing is drawn."""
     if ks:

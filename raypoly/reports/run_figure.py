@@ -49,7 +49,9 @@ def _pass_over_steps(axes: Axes, rows: Sequence[Mapping[str, Any]], evaluations:
         points = [{**e, **curve} for e, curve in zip(evaluations, curves, strict=True)]
         _evaluated(axes, points, k, colour, f"pass@{k}")
     _mark_splits(axes, evaluations)
-    axes.set(title="Passing over the steps", ylabel="share of problems (pass@k), mean reward", ylim=(0, 1.02))
+    low, high = axes.dataLim.intervaly  # a reward of the user's own may be any number
+    axes.set(title="Passing over the steps", ylabel="share of problems (pass@k), mean reward")
+    axes.set_ylim(min(0.0, 1.02 * low), max(1.02, 1.02 * high))
     figures.steps_axis(axes)
     figures.legend_below(axes)
 

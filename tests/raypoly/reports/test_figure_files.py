@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -12,16 +13,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from raypoly import Run
 from raypoly.cli import main
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import compare_arms
+from raypoly.experiments.compared_runs import compare_runs
 from raypoly.reports import figures
+from raypoly.reports.comparison_figure import comparison_panels
 from raypoly.reports.comparison_tables import comparison_tables
 from raypoly.reports.experiment_figure import experiment_panels
 from raypoly.reports.figure_files import SMALLEST, WIDTH, write_figures
 from raypoly.reports.figures import Panel, drawn
+from raypoly.reports.run_figure import run_panels
 from raypoly.reports.tables import ReportTable
 from tests.raypoly.experiments.made_experiments import made_result
+from tests.support.long_run import write_long_run
 
 ARMS = ("grpo", "poly_epo", *(f"arm_{number}" for number in range(8)))
 
@@ -90,6 +96,27 @@ def test_no_legend_leaves_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert drawing.bbox.x0 <= box.x0 < box.x1 <= drawing.bbox.x1
         assert drawing.bbox.y0 <= box.y0 < box.y1 <= drawing.bbox.y1
     assert seen
+
+
+@pytest.mark.parametrize("rewards", [(-0.9, -0.3), (-1.0, 1.0), (2.0, 7.0), (0.0, 1.0)])
+def test_a_reward_of_any_size_is_within_its_axis(tmp_path: Path, rewards: tuple[float, float]) -> None:
+    folder = write_long_run(tmp_path / "own", steps=2)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    rows = [json.dumps({**line, "reward": reward}) for line, reward in zip(lines, rewards, strict=True)]
+    (folder / "metrics.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    compared = compare_runs([Run(folder)])
+    comparisons = compare_arms([run.result for run in compared])
+    panels = [
+        *(panel for panel in comparison_panels(compared, comparisons) if panel.shows.startswith("Reward")),
+        experiment_panels(comparisons[0])["reward"],
+        run_panels(Run(folder))[0],
+    ]
+    for panel in panels:
+        axes = Figure().subplots()
+        panel.draw(axes)
+        low, high = axes.get_ylim()
+        assert low <= axes.dataLim.y0 < axes.dataLim.y1 <= high
+        assert low == 0 or min(rewards) < 0
 
 
 def test_two_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
