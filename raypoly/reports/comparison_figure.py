@@ -23,8 +23,10 @@ _TRAINING: Mapping[str, str] = {
 
 
 def comparison_panels(runs: Sequence[ComparedRun], comparisons: Sequence[ArmComparison]) -> list[figures.Panel]:
-    """Those that have something to draw. A line is an arm's mean, the band the range of its seeds."""
+    """Those that have something to draw. A line is an arm's mean, the band the range of its seeds; a run that can't be
+    read has none."""
     styles = arm_styles(dict.fromkeys(run.result.arm for run in runs))
+    runs = [run for run in runs if not run.result.trouble]
     panels = []
     for comparison in comparisons:
         if any(arm.runs for arm in comparison.arms):

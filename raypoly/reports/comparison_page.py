@@ -74,6 +74,11 @@ class RunComparison:
     """A table each: runs of other lengths are compared apart."""
 
     @property
+    def readable(self) -> dict[str, RunFiles]:
+        """The runs whose files can be read, by name; a sentence says which can't, and why."""
+        return {run.name: run.files for run in self.runs if not run.result.trouble}
+
+    @property
     def sentences(self) -> list[str]:
         """The differences in words, and which runs have none."""
         said = [each for comparison in self.comparisons for each in plain_sentences(measure_differences(comparison))]
@@ -129,34 +134,35 @@ def _sentence(each: MeasuredDifference) -> str:
 
 
 def _body(compared: RunComparison) -> str:
-    samples = {run.name: sample_rollouts(run.files, MOST // len(compared.runs)) for run in compared.runs}
+    runs = compared.readable
+    samples = {name: sample_rollouts(files, MOST // len(runs)) for name, files in runs.items()}
     return _without_rollouts(compared) + "\n" + section("Rollouts", rollout_browser(samples))
 
 
 def _without_rollouts(compared: RunComparison) -> str:
     runs, comparisons = compared.runs, compared.comparisons
-    named = {run.name: run.files for run in runs}
     panels = comparison_panels(runs, comparisons)
     return "\n".join(
         [
-            f"<h1>{html_text(', '.join(named))}</h1>",
+            f"<h1>{html_text(', '.join(run.name for run in runs))}</h1>",
             _runs_table(runs).html(),
             charts(panels),
             quiet(_DRAWN if panels else ""),
             section("What the differences say", _list(compared.sentences)),
             section("Differences", *(_html(comparison) for comparison in comparisons)),
-            section("Measured again by raypoly evaluate", later_section(named)),
+            section("Measured again by raypoly evaluate", later_section(compared.readable)),
             section("Keys that differ", *_keys(runs)),
         ]
     )
 
 
 def _runs_table(runs: Sequence[ComparedRun]) -> ReportTable:
-    """For a page; a terminal has room for all but the last column."""
+    """For a page; a terminal has room for all but the last column. A dash where a run can't be read."""
     stages = any(run.result.begins_with for run in runs)
     rows = [
         (
-            *(run.name, run.result.arm, str(run.result.seed), f"{run.files.steps_done} of {run.result.steps}"),
+            *(run.name, run.result.arm, str(run.result.seed)),
+            DASH if run.result.trouble else f"{run.files.steps_done} of {run.result.steps}",
             *([run.result.begins_with or ""] if stages else []),
             run.files.uri,
         )

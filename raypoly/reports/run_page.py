@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.metrics.sinks import MEASURES
 from raypoly.reports.figure_files import named_panels, write_figures
 from raypoly.reports.figures import SMOOTHING
@@ -112,14 +113,19 @@ def _body(run: RunFiles) -> str:
 
 
 def run_programs(run: RunFiles) -> list[ReportTable]:
-    """The tables of `program_tables` of the run's last evaluation of the test split; none where it asked directly."""
+    """The tables of `program_tables` of the run's last evaluation of the test split; none where it asked directly, or
+    where its samples can't be read, which the browser of rollouts says."""
     before, after = first_and_last(run.summary)
     last = after or before
     if last is None or "program" not in last:
         return []
     from raypoly.evaluating.program_tables import program_tables  # brings scipy
 
-    return program_tables(last, run.samples(last["step"], "test"))
+    try:
+        samples = run.samples(last["step"], "test")
+    except (CorruptData, StorageError, UsageError):
+        return []
+    return program_tables(last, samples)
 
 
 def later_section(runs: Mapping[str, RunFiles]) -> str:

@@ -165,6 +165,19 @@ def test_a_run_that_has_not_ended_is_said_and_the_others_are_compared(tmp_path: 
     assert "c has done 4 of 4 steps. Differences are of finished runs alone." in said
 
 
+@pytest.mark.parametrize("damaged", ["summary.json", "metrics.jsonl"])
+def test_a_run_that_cannot_be_read_is_said_and_the_others_are_compared(tmp_path: Path, damaged: str) -> None:
+    a, b, c = (write_long_run(tmp_path / name, "grpo", f"train.lr=0.{i}1") for i, name in enumerate("abc"))
+    (c / damaged).write_text("{half\n")
+    said, page = compared(a, b, c)
+    assert "In pass@1, grpo, train.lr=0.11 ends" in said
+    assert f"c can't be read: {c / damaged} is damaged" in said
+    assert "<td>0</td><td>-</td>" in page.replace(' class="n"', "")
+    assert "reward of training rollouts, over the steps" in page.lower()
+    assert all(f"{each}: All " in page for each in ("a", "b"))
+    assert "c: All " not in page
+
+
 def test_a_notebook_and_a_paper_get_the_same_comparison(tmp_path: Path) -> None:
     runs = [Run(write_long_run(tmp_path / name, name, gain=gain)) for name, gain in (("grpo", 0.0), ("poly_epo", 0.7))]
     shown = raypoly.compare(runs)

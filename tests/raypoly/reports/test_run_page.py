@@ -19,7 +19,9 @@ from raypoly.reports.run_figure import draw_run, strategies_over_steps
 from raypoly.reports.run_page import measure_rows, other_arm_overrides, show_results, write_report
 from raypoly.reports.run_table import later_table, results_note, results_table
 from raypoly.reports.step_times import step_time_panels, time_rows
+from raypoly.store.catalogue import evaluation_key
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
+from tests.support.long_run import as_planned, write_long_run
 
 
 @pytest.fixture(scope="module")
@@ -275,6 +277,21 @@ def test_the_closing_words_name_table_figure_and_report(run: Run) -> None:
     assert "pass@64" in out.getvalue()
     assert f"figure: {run.directory}/figure.png" in out.getvalue()
     assert f"report: {run.directory}/report.html" in out.getvalue()
+
+
+def test_a_damaged_evaluation_leaves_out_the_programs_tables_alone(tmp_path: Path) -> None:
+    folder = as_planned(write_long_run(tmp_path / "planned"))
+    out = io.StringIO()
+    show_results(Run(folder), Console(file=out, width=200))
+    assert "surface diversity" in out.getvalue()
+    (folder / evaluation_key(4, "test")).write_bytes(b"PAR1")
+    out = io.StringIO()
+    show_results(Run(folder), Console(file=out, width=200))
+    assert "surface diversity" not in out.getvalue()
+    assert "pass@8" in out.getvalue()
+    assert (
+        "The rollouts of the last evaluation (test, step 4) can&#x27;t be read." in (folder / "report.html").read_text()
+    )
 
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:
