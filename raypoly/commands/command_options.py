@@ -32,7 +32,7 @@ Figures = Annotated[
     typer.Option(
         metavar="FOLDER",
         callback=_can_be_written,
-        help="Also write each panel as PDF, SVG, PNG, each table as CSV and LaTeX.",
+        help="Also write each panel as PDF, SVG, PNG, each table of measures as CSV and LaTeX.",
     ),
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="section.key=value", show_default=False)]

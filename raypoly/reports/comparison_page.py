@@ -27,6 +27,7 @@ from raypoly.reports.pages import charts, html_page, packaged_text, quiet, secti
 from raypoly.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
 from raypoly.reports.rollout_sample import sample_rollouts
 from raypoly.reports.run_page import later_section
+from raypoly.reports.run_table import later_table
 from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.reports.visible_text import html_text, visible
 from raypoly.run_files import RunFiles
@@ -92,6 +93,8 @@ class RunComparison:
             for each in compared
             for name, table in comparison_tables(each).items()
         }
+        if (later := later_table(self.readable)).rows:
+            tables["later"] = later
         return write_figures(folder, named_panels(comparison_panels(self.runs, self.comparisons)), tables)
 
     def _repr_html_(self) -> str:

@@ -44,6 +44,8 @@ def comparison_tables(comparison: ArmComparison) -> dict[str, ReportTable]:
     for reference in dict.fromkeys(each.reference for each in measured):
         name = "difference_since_start" if reference is BEFORE else f"difference_from_{reference}"
         found[name] = _differences(measured, reference)
+    if (costs := cost_table(comparison)).rows:
+        found["programs"] = costs
     if (parts := part_table(comparison)).rows:
         found["parts"] = parts
     if not measured and (pairs := _seed_pairs(comparison)).rows:

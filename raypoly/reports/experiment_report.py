@@ -88,6 +88,8 @@ def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list
         end = f"_{each.steps}_steps" if len(compared) > 1 else ""
         panels |= {name + end: panel for name, panel in experiment_panels(each).items()}
         tables |= {name + end: table for name, table in comparison_tables(each).items()}
+    of_all = {"gates": gate_table(results), "audits": audit_table(results), "audit_parts": audit_parts_table(results)}
+    tables |= {name: table for name, table in of_all.items() if table.rows}
     return write_figures(folder, panels, tables)
 
 

@@ -28,6 +28,7 @@ from raypoly.reports.visible_text import html_text
 from raypoly.run_files import FIGURE, REPORT, RunFiles
 from raypoly.settings import dump
 
+_TIME_HEAD = ("stage", "seconds at work", "waited for", "share")
 _MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
 
 
@@ -64,10 +65,24 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None) -
     for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
-        tables = {"results": results} if results.rows else {}
-        written = write_figures(figures, named_panels(run_panels(run)), tables)
+        panels = named_panels([*run_panels(run), *step_time_panels(run.rows)])
+        written = write_figures(figures, panels, run_tables(run))
         told = f"{len(written)} files of figures and tables: {figures.absolute()}"
         console.print(told, highlight=False, markup=False, soft_wrap=True)
+
+
+def run_tables(run: RunFiles) -> dict[str, ReportTable]:
+    """The page's tables of what was measured, by name; those that have rows."""
+    found = {
+        "results": results_table(run.summary),
+        **dict(zip(("programs", "program_differences"), run_programs(run), strict=False)),
+        "later": later_table({run.name: run}),
+        "times": ReportTable(_TIME_HEAD, time_rows(run.summary.get("stage_seconds", {}), run.rows)),
+        "drafts": role_table(run.rows),
+        "judge": ReportTable(("", ""), judge_rows(run)),
+        "objective": ReportTable(_MEASURE_HEAD, measure_rows(run.rows)),
+    }
+    return {name: table for name, table in found.items() if table.rows}
 
 
 def other_arm_overrides(objective: str, overrides: Sequence[str]) -> list[str]:
@@ -169,7 +184,7 @@ def _times(stages: Mapping[str, float], rows: Rows) -> str:
         "the weights; for none of them when idle."
     )
     picture = charts(step_time_panels(rows))
-    table = _table(("stage", "seconds at work", "waited for", "share"), lines)
+    table = _table(_TIME_HEAD, lines)
     return picture + table + quiet(f"{note} {tail_words(rows)}".rstrip())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.experiments.planned_runs import check_runs
-from raypoly.reports.experiment_report import TABLE, write_experiment_report
+from raypoly.reports.experiment_report import TABLE, write_experiment_figures, write_experiment_report
 from tests.raypoly.experiments.made_experiments import experiment, finish, runs_of, scripted, that_finishes
 from tests.raypoly.experiments.test_stages import CPPO, LONG, outcomes
 from tests.support.gate_folders import GATE_NUMBERS, sealed_gate
@@ -86,10 +86,12 @@ def test_gates_have_a_table_and_no_row_among_the_arms(tmp_path: Path) -> None:
         if run.arm != "warm_up":
             finish(run)
     sealed_gate(tmp_path / "out/gate-s0/model", recall=0.9)
-    write_experiment_report(experiment(tmp_path, GATED), tmp_path / "out", runs_of(tmp_path, GATED), 1)
+    results = write_experiment_report(experiment(tmp_path, GATED), tmp_path / "out", runs_of(tmp_path, GATED), 1)
     table = (tmp_path / "out" / TABLE).read_text()
     assert "| gate-s0 | 40 | 0.900 | 0.800 | 0.800 | 0.950 | 0.170 |" in table
     assert "| **gate** |" not in table
+    write_experiment_figures(results, tmp_path / "figures")
+    assert "gate-s0,40,0.900," in (tmp_path / "figures" / "gates.csv").read_text()
 
 
 PHASES = f"""{GATED}

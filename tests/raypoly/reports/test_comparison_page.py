@@ -22,7 +22,7 @@ from raypoly.reports.visible_text import html_text
 from raypoly.run_files import EVALUATIONS
 from raypoly.store.sealed_json import seal
 from tests.support.finished_run import write_finished_run
-from tests.support.long_run import write_long_run
+from tests.support.long_run import as_planned, write_long_run
 
 
 def said_of(*folders: Path) -> str:
@@ -190,6 +190,15 @@ def test_a_notebook_and_a_paper_get_the_same_comparison(tmp_path: Path) -> None:
     assert {"results.csv", "results.tex", "difference_from_grpo.csv", "difference_since_start.tex"} <= names
     assert {"pass_k_by_k_on_test_before_and_after.pdf", "reward_of_training_rollouts_over_the_steps.svg"} <= names
     assert f"{len(names)} files of figures and tables:" in out.getvalue()
+
+
+def test_a_paper_gets_what_programs_cost_and_what_was_measured_later(tmp_path: Path) -> None:
+    runs = [write_long_run(tmp_path / name, name) for name in ("grpo", "poly_epo")]
+    (runs[0] / EVALUATIONS).mkdir()
+    (runs[0] / EVALUATIONS / "test-step-000004-20261121T100000.json").write_bytes(seal({"step": 4, "split": "test"}))
+    raypoly.compare([Run(runs[0]), Run(as_planned(runs[1]))]).write_figures(tmp_path / "figures")
+    assert "poly_epo,tuple,400," in (tmp_path / "figures" / "programs.csv").read_text()
+    assert "grpo,test-step-000004-20261121T100000,4,test" in (tmp_path / "figures" / "later.csv").read_text()
 
 
 def stage(folder: Path, name: str, seed: int, *overrides: str, after: str = "", gain: float = 0.3) -> Path:

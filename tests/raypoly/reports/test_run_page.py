@@ -16,7 +16,7 @@ from raypoly import Run
 from raypoly.errors import CorruptData
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.run_figure import draw_run, strategies_over_steps
-from raypoly.reports.run_page import measure_rows, other_arm_overrides, show_results, write_report
+from raypoly.reports.run_page import measure_rows, other_arm_overrides, run_tables, show_results, write_report
 from raypoly.reports.run_table import later_table, results_note, results_table
 from raypoly.reports.step_times import step_time_panels, time_rows
 from raypoly.store.catalogue import evaluation_key
@@ -292,6 +292,17 @@ def test_a_damaged_evaluation_leaves_out_the_programs_tables_alone(tmp_path: Pat
     assert (
         "The rollouts of the last evaluation (test, step 4) can&#x27;t be read." in (folder / "report.html").read_text()
     )
+
+
+def test_a_paper_gets_the_pages_panels_and_tables(tmp_path: Path) -> None:
+    run = Run(as_planned(write_long_run(tmp_path / "planned")))
+    assert set(run_tables(run)) == {"results", "programs"}
+    measured = judged(tmp_path / "judged")
+    show_results(measured, Console(quiet=True), tmp_path / "figures")
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {f"{table}.csv" for table in ("results", "times", "judge")} <= names
+    assert {"what_the_mean_step_waited_for.pdf", "what_each_step_waited_for.svg"} <= names
+    assert "programs.csv" not in names
 
 
 def test_the_other_arm_keeps_all_but_objective_and_folder() -> None:
