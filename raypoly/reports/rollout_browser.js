@@ -206,7 +206,7 @@
       made.tabIndex = -1;
     }
     made.append(head);
-    if (name("detail", row)) made.append(element("div", name("detail", row)));
+    if (name("detail", row)) made.append(element("div", name("detail", row), "detail"));
     const prompt = name("prompt", row), folds = !draft && above(row) !== undefined && isProse(above(row));
     if (prompt) made.append(folded("prompt", () => element("pre", prompt)));
     made.append(folds ? folded("code", () => text(row), at("search").value !== "") : text(row));

@@ -9,7 +9,9 @@ from rich.console import Console
 
 from raypoly import Run
 from raypoly.reports.comparison_page import show_comparison
-from raypoly.reports.rollout_browser import MOST
+from raypoly.reports.pages import html_page, packaged_text
+from raypoly.reports.rollout_browser import BROWSER_SCRIPT, MOST, rollout_browser
+from raypoly.reports.rollout_sample import RolloutSample
 from raypoly.reports.run_page import write_report
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.finished_run import HOSTILE, write_finished_run
@@ -84,6 +86,28 @@ def test_what_a_model_wrote_is_text(browser: Chromium, pages: dict[str, Path]) -
     assert browser.run("document.querySelectorAll('#shown pre b, #shown pre script').length") == 0
     browser.open(pages["run"])
     assert HOSTILE in browser.run(_SHOWN)
+
+
+def test_letters_that_are_read_from_right_to_left_turn_no_code_around(browser: Chromium, tmp_path: Path) -> None:
+    code = "x = '\u05d0' , 1 == 2  # \u05d0"
+    row = {"problem": "one", "prompt": "", "text": code, "status": "wrong", "detail": code, "strategy": "", "label": "",
+           "advantage": 0.0, "step": 0, "source": "test"}  # fmt: skip
+    page = tmp_path / "page.html"
+    body = rollout_browser({"mine": RolloutSample([row], [])})
+    page.write_text(html_page("mine", body, packaged_text(BROWSER_SCRIPT)))
+    browser.open(page)
+    for shown in ("#shown pre", "#shown .detail"):
+        lefts = browser.run(
+            f"""(() => {{ const found = [], range = document.createRange(), within = document.querySelector({shown!r});
+            const texts = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
+            while (texts.nextNode()) for (let i = 0; i < texts.currentNode.length; i++) {{
+              range.setStart(texts.currentNode, i);
+              range.setEnd(texts.currentNode, i + 1);
+              found.push(range.getBoundingClientRect().left);
+            }} return found; }})()"""
+        )
+        assert len(lefts) == len(code)
+        assert lefts == sorted(lefts)
 
 
 def test_filters_sorting_and_search_find_rollouts(browser: Chromium, pages: dict[str, Path]) -> None:
