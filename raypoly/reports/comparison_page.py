@@ -30,6 +30,7 @@ from raypoly.reports.run_page import later_section
 from raypoly.reports.run_table import later_table
 from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.reports.visible_text import html_text, visible
+from raypoly.reports.whole_files import check_output, write_output
 from raypoly.run_files import RunFiles
 from raypoly.run_identity import dotted_values, keys_without_effect
 
@@ -44,19 +45,15 @@ _DRAWN = (
 
 def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figures: Path | None = None) -> None:
     """Write the page, and print what it says of differences and where it is; `figures`: a folder for those of a paper.
-    Raises `UsageError` where it can't.
+    Raises `UsageError` where it can't, and `StorageError` where the disk is full.
     """
     if len({run.uri for run in files}) < len(files):
         raise UsageError("A run is named twice: name each run once.")
+    check_output(out, "--out")
     compared = compare(files)
     title = f"raypoly: {', '.join(run.name for run in compared.runs)}"
     page = html_page(title, _body(compared), packaged_text(BROWSER_SCRIPT))
-    try:
-        out.write_text(page, "utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"--out {out} can't be written ({error.strerror}): name a file in a folder of yours."
-        ) from None
+    write_output(out, page.encode())
     table = _runs_table(compared.runs)
     console.print(replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows]))
     said = [*map(visible, compared.sentences), f"report: {out.absolute()}"]

@@ -7,8 +7,6 @@ write_into_page(experiment, Path("docs/results.md"), out)
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -33,6 +31,7 @@ from raypoly.reports.figure_files import write_figures
 from raypoly.reports.figures import Panel
 from raypoly.reports.pages import fill_place
 from raypoly.reports.tables import ReportTable
+from raypoly.reports.whole_files import check_output, write_output
 from raypoly.version import __version__
 
 RESULTS, TABLE, FIGURE = "results.json", "table.md", "figure.png"
@@ -43,40 +42,44 @@ _PLACE = "experiment"
 def write_experiment_report(
     experiment: ExperimentConfig, out: Path, runs: Sequence[PlannedRun], at_once: int
 ) -> list[RunResult]:
-    """Write the three files anew from the runs' own; returns the runs' results.
+    """Write the three files anew from the runs' own; returns the runs' results. Raises `StorageError`.
 
     `at_once` is the most runs that went on side by side in other folders, whose results are among them.
     """
     found = [run.result for run in runs]
     compared = compare_arms(found)
     at_once = max(at_once, most_at_once(out))
-    _replace_file(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
-    _replace_file(out / FIGURE, draw_experiment(experiment.name, compared))
+    write_output(out / RESULTS, (json.dumps(_values(experiment, runs, found, compared, at_once)) + "\n").encode())
+    write_output(out / FIGURE, draw_experiment(experiment.name, compared))
     elsewhere = sum(run.elsewhere is not None for run in runs)
     parts = _page_parts(experiment.name, found, at_once, elsewhere)
-    _replace_file(out / TABLE, ("\n".join(parts) + "\n").encode())
+    write_output(out / TABLE, ("\n".join(parts) + "\n").encode())
     return found
 
 
 def page_with_place(experiment: ExperimentConfig, page: Path) -> str:
-    """The page's text. Raises `UsageError` where it can't be read or has no place for the experiment."""
+    """The page's text. Raises `UsageError` where it can't be read or written or has no place for the experiment."""
     try:
         text = page.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--into {page} can't be read: {error}.") from error
+    check_output(page, "--into")
     fill_place(text, _PLACE, experiment.name, "", str(page))
     return text
 
 
 def write_into_page(experiment: ExperimentConfig, page: Path, out: Path) -> None:
-    """Write the tables into the page's place for them, and figure and numbers beside the page, named after both."""
+    """Write the tables into the page's place for them, and figure and numbers beside the page, named after both.
+
+    Raises `StorageError`.
+    """
     picture = page.with_name(f"{page.stem}-{experiment.name}.png")
     table = (out / TABLE).read_text().replace(f"]({FIGURE})", f"]({picture.name})")
     text = fill_place(page_with_place(experiment, page), _PLACE, experiment.name, table, str(page))
     if f"]({picture.name})" in table:
-        shutil.copyfile(out / FIGURE, picture)
-    shutil.copyfile(out / RESULTS, page.with_name(f"{page.stem}-{experiment.name}.json"))
-    _replace_file(page, text.encode())
+        write_output(picture, (out / FIGURE).read_bytes())
+    write_output(page.with_name(f"{page.stem}-{experiment.name}.json"), (out / RESULTS).read_bytes())
+    write_output(page, text.encode())
 
 
 def write_experiment_figures(results: Sequence[RunResult], folder: Path) -> list[Path]:
@@ -135,13 +138,6 @@ def _comparison(compared: ArmComparison) -> dict[str, Any]:
             arm.name: spreads(lambda measure, arm=arm: compared.difference(arm, measure)) for arm in compared.arms[1:]
         },
     }
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    """Write the file whole or not at all: a reader may look at any time."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(data)
-    aside.replace(path)
 
 
 def _page_parts(name: str, results: Sequence[RunResult], at_once: int, elsewhere: int) -> Iterator[str]:

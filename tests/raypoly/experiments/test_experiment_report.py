@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from raypoly.errors import PausedTooLong, RaypolyError, UsageError
+from raypoly.errors import PausedTooLong, RaypolyError, StorageError, UsageError
 from raypoly.experiments import experiment_command
 from raypoly.experiments.experiment_command import run_experiment
 from raypoly.experiments.experiment_config import load_experiment
@@ -164,7 +165,9 @@ def test_a_page_takes_table_and_figure_and_nothing_else_changes(folder: Path) ->
     assert page.read_text() == text
 
 
-def test_a_page_without_a_place_is_refused_before_anything_starts(folder: Path) -> None:
+def test_a_page_without_a_place_is_refused_before_anything_starts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = folder / "results.md"
     with pytest.raises(UsageError, match="can't be read"):
         report(folder, page=page)
@@ -173,6 +176,17 @@ def test_a_page_without_a_place_is_refused_before_anything_starts(folder: Path) 
         report(folder, page=page)
     with pytest.raises(UsageError, match="no place"):
         fill_place(f"{MARKER}\nno end\n", "experiment", "mine", "", "page.md")
+    page.write_text(PAGE)
+    monkeypatch.setattr(os, "access", lambda *asked: False)
+    with pytest.raises(UsageError, match=r"--into .*results\.md can't be written: .* is not yours to write"):
+        report(folder, page=page)
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
+    (folder / "out" / "figure.png").mkdir()
+    with pytest.raises(StorageError, match=r"out/figure\.png can't be written \(Is a directory\): mend that and run"):
+        report(folder)
+    assert not list((folder / "out").glob(".*"))
 
 
 def test_times_of_a_shared_machine_are_called_that(folder: Path) -> None:
