@@ -161,5 +161,5 @@ def _apart(comparisons: Sequence[ArmComparison]) -> Iterator[str]:
     if len(comparisons) > 1:
         steps = " and ".join(str(comparison.steps) for comparison in comparisons)
         yield f"Runs of {steps} steps are compared apart: longer training is a difference of its own."
-    if len(comparisons) == 1 and len(comparisons[0].arms) == 1:
+    if len(comparisons) == 1 and len(comparisons[0].arms) == 1 and comparisons[0].arms[0].planned > 1:
         yield "The runs are seeds of one arm. Seeds have no difference to measure: their spread is in the table."

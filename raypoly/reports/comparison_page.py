@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,8 +47,6 @@ def show_comparison(files: Sequence[RunFiles], out: Path, console: Console, figu
     """Write the page, and print what it says of differences and where it is; `figures`: a folder for those of a paper.
     Raises `UsageError` where it can't, and `StorageError` where the disk is full.
     """
-    if len({run.uri for run in files}) < len(files):
-        raise UsageError("A run is named twice: name each run once.")
     check_output(out, "--out")
     compared = compare(files)
     title = f"raypoly: {', '.join(run.name for run in compared.runs)}"
@@ -82,7 +80,7 @@ class RunComparison:
         said = [each for comparison in self.comparisons for each in plain_sentences(measure_differences(comparison))]
         return [*said, *why_not_compared(self.runs, self.comparisons)]
 
-    def write_figures(self, folder: Path) -> list[Path]:
+    def write_figures(self, folder: str | Path) -> list[Path]:
         """Each panel and table as files for a paper. Raises `UsageError` where the folder can't be written."""
         compared = [each for each in self.comparisons if any(arm.runs for arm in each.arms)]
         tables = {
@@ -92,15 +90,27 @@ class RunComparison:
         }
         if (later := later_table(self.readable)).rows:
             tables["later"] = later
-        return write_figures(folder, named_panels(comparison_panels(self.runs, self.comparisons)), tables)
+        return write_figures(
+            Path(folder).expanduser(), named_panels(comparison_panels(self.runs, self.comparisons)), tables
+        )
 
     def _repr_html_(self) -> str:
         return _without_rollouts(self)
 
 
-def compare(runs: Sequence[RunFiles]) -> RunComparison:
-    """`compare([Run("grpo-s0"), Run("poly-s0")])`: the first run's arm is what others differ from."""
-    found = compare_runs(runs)
+def compare(runs: Iterable[RunFiles | str | Path]) -> RunComparison:
+    """`compare([Run("grpo-s0"), "poly-s0"])`: the first run's arm is what others differ from.
+
+    Raises `UsageError` for no run, for a place that is no run's, and for a run that is named twice.
+    """
+    opened = [run if isinstance(run, RunFiles) else RunFiles(run) for run in runs]
+    if not opened:
+        raise UsageError("Name a run, or several to compare.")
+    folders = [run.store.location.folder for run in opened]
+    places = {folder.resolve() if folder else run.uri for folder, run in zip(folders, opened, strict=True)}
+    if len(places) < len(opened):
+        raise UsageError("A run is named twice: name each run once.")
+    found = compare_runs(opened)
     return RunComparison(found, compare_arms([run.result for run in found]))
 
 

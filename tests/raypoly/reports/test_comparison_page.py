@@ -135,8 +135,10 @@ def test_only_keys_that_affect_results_are_in_the_first_table_of_keys(tmp_path: 
 
 def test_a_run_named_twice_and_a_place_that_takes_no_file_are_refused(tmp_path: Path) -> None:
     a, b = write_long_run(tmp_path / "a"), write_long_run(tmp_path / "b", "poly_epo")
-    with pytest.raises(UsageError, match="named twice"):
-        show_comparison([Run(a), Run(a)], tmp_path / "page.html", Console(quiet=True))
+    (tmp_path / "link").symlink_to(a)
+    for again in (a, tmp_path / "b" / ".." / "a", tmp_path / "link"):
+        with pytest.raises(UsageError, match="named twice"):
+            show_comparison([Run(a), Run(again)], tmp_path / "page.html", Console(quiet=True))
     with pytest.raises(UsageError, match="can't be written"):
         show_comparison([Run(a), Run(b)], tmp_path / "no" / "page.html", Console(quiet=True))
 
@@ -192,11 +194,21 @@ def test_a_notebook_and_a_paper_get_the_same_comparison(tmp_path: Path) -> None:
     assert f"{len(names)} files of figures and tables:" in out.getvalue()
 
 
+def test_a_notebook_names_runs_in_any_way(tmp_path: Path) -> None:
+    folders = [write_long_run(tmp_path / name, name) for name in ("grpo", "poly_epo")]
+    said = raypoly.compare([Run(folder) for folder in folders]).sentences
+    assert said
+    assert raypoly.compare(map(Run, folders)).sentences == raypoly.compare(map(str, folders)).sentences == said
+    assert raypoly.compare(folders[:1]).sentences == [], "one run is no seeds of an arm"
+    with pytest.raises(UsageError, match="Name a run, or several to compare"):
+        raypoly.compare([])
+
+
 def test_a_paper_gets_what_programs_cost_and_what_was_measured_later(tmp_path: Path) -> None:
     runs = [write_long_run(tmp_path / name, name) for name in ("grpo", "poly_epo")]
     (runs[0] / EVALUATIONS).mkdir()
     (runs[0] / EVALUATIONS / "test-step-000004-20261121T100000.json").write_bytes(seal({"step": 4, "split": "test"}))
-    raypoly.compare([Run(runs[0]), Run(as_planned(runs[1]))]).write_figures(tmp_path / "figures")
+    raypoly.compare([Run(runs[0]), Run(as_planned(runs[1]))]).write_figures(str(tmp_path / "figures"))
     assert "poly_epo,tuple,400," in (tmp_path / "figures" / "programs.csv").read_text()
     assert "grpo,test-step-000004-20261121T100000,4,test" in (tmp_path / "figures" / "later.csv").read_text()
 
