@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,8 @@ EXAMPLES = """Examples:
 
 raypoly report RUN
 
+raypoly report RUN --out mine.html
+
 raypoly report GRPO-S0 GRPO-S1 POLY-S0 POLY-S1 --out ours.html"""
 
 
@@ -25,25 +28,28 @@ def report(
     runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False)] = None,
     run: Annotated[list[str] | None, typer.Option("--run", help="A run folder, as RUN; for scripts.")] = None,
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The page of several runs. Default: comparison.html, here.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The page. Default: report.html in the run's folder; of several runs comparison.html."
+        ),
     ] = None,
     figures: Figures = None,
 ) -> None:
-    """Write a page on one run, into its folder, or compare several. With a browser of their rollouts."""
+    """Write a page on one run, or compare several. With a browser of their rollouts."""
     opened = [Run(place) for place in [*(runs or []), *(run or [])]]
     if not opened:
         raise UsageError("Name a run, or several to compare: raypoly report RUN [RUN ...].")
     if len(opened) > 1:
         from raypoly.reports.comparison_page import show_comparison
 
-        show_comparison(opened, Path(out or "comparison.html").expanduser(), Console(), figures)
+        show_comparison(opened, (out or Path("comparison.html")).expanduser(), Console(), figures)
         return
-    if out is not None:
-        raise UsageError("--out is for several runs: the page of one run is report.html in its folder.")
-    Crash.run_dir = opened[0].store.location.folder
+    Crash.run_dir = folder = opened[0].store.location.folder
+    if out is None and folder is not None and not os.access(folder, os.W_OK):
+        raise UsageError(f"{folder} is not yours to write: name a place for the page with --out FILE.")
     from raypoly.reports.run_page import show_results
 
-    show_results(opened[0], Console(), figures)
+    show_results(opened[0], Console(), figures, None if out is None else out.expanduser())
 
 
 def doctor(

@@ -25,6 +25,7 @@ from raypoly.reports.run_table import first_and_last, later_table, results_note,
 from raypoly.reports.step_times import Rows, step_time_panels, tail_words, time_rows
 from raypoly.reports.tables import ReportTable, number
 from raypoly.reports.visible_text import html_text
+from raypoly.reports.whole_files import check_output, write_output
 from raypoly.run_files import FIGURE, REPORT, RunFiles
 from raypoly.settings import dump
 
@@ -32,23 +33,30 @@ _TIME_HEAD = ("stage", "seconds at work", "waited for", "share")
 _MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
 
 
-def write_report(run: RunFiles) -> str:
-    """Write `report.html` and `figure.png` beside the run's files, from them; returns the page's path or URI.
+def write_report(run: RunFiles, out: Path | None = None) -> str:
+    """Write `report.html` and `figure.png` beside the run's files, from them, or to `out` the page alone, which has the
+    figure's panels; returns the page's path or URI.
 
-    Raises `StorageError` where they can't be written.
+    Raises `StorageError` where they can't be written, and `UsageError` where `out` can't be.
     """
+    if out is not None:
+        check_output(out, "--out")
+    page = html_page(f"raypoly: {run.name}", _body(run), packaged_text(BROWSER_SCRIPT)).encode()
+    if out is not None:
+        write_output(out, page)
+        return str(out.absolute())
     run.store.put_mutable(FIGURE, draw_run(run))
-    page = html_page(f"raypoly: {run.name}", _body(run), packaged_text(BROWSER_SCRIPT))
-    run.store.put_mutable(REPORT, page.encode())
+    run.store.put_mutable(REPORT, page)
     return run.store.place(REPORT)
 
 
-def show_results(run: RunFiles, console: Console, figures: Path | None = None) -> None:
-    """Write report and figure, and print the results and where the files are; `figures`: a folder for those of a paper.
+def show_results(run: RunFiles, console: Console, figures: Path | None = None, out: Path | None = None) -> None:
+    """Write report and figure, and print the results and where the files are; `figures`: a folder for those of a paper;
+    `out`: as in `write_report`.
 
-    Raises `UsageError` where that folder can't be written.
+    Raises `UsageError` where these can't be written.
     """
-    page = write_report(run)
+    page = write_report(run, out)
     results = results_table(run.summary)
     if run.evaluations:
         console.print()
@@ -62,7 +70,7 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None) -
         console.print(later)
     if (roles := role_table(run.rows)).rows:
         console.print(roles)
-    for name, path in (("figure", run.store.place(FIGURE)), ("report", page)):
+    for name, path in [*([("figure", run.store.place(FIGURE))] if out is None else []), ("report", page)]:
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
         panels = named_panels([*run_panels(run), *step_time_panels(run.rows)])

@@ -339,8 +339,23 @@ def test_report_rebuilds_figure_and_page_from_the_runs_files(command: Command, t
         assert f"report: {folder}/report.html" in ended.stdout
         assert (folder / "report.html").is_file()
         (folder / "report.html").unlink()
+
+
+def test_a_run_that_you_may_only_read_has_its_page_elsewhere(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_finished_run(tmp_path / "runs" / "short")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, asked: may(path, asked) and Path(path) != folder)
+    ended = command("report", str(folder))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"{folder} is not yours to write: name a place for the page with --out FILE.\n"
     ended = command("report", str(folder), "--out", "mine.html")
-    assert (ended.returncode, "--out is for several runs" in ended.stderr) == (2, True)
+    assert ended.returncode == 0, ended.stderr
+    assert "pass@64" in ended.stdout
+    assert f"report: {tmp_path}/mine.html" in ended.stdout
+    assert "data:image/png" in (tmp_path / "mine.html").read_text()
+    assert not {"report.html", "figure.png"} & {path.name for path in folder.iterdir()}
 
 
 def test_report_compares_several_runs_however_they_are_named(command: Command, tmp_path: Path) -> None:
