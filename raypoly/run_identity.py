@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from raypoly.config import Config, Section
+from raypoly.config_keys import config_keys, dotted_values, flatten_keys
 from raypoly.errors import CorruptData, StorageError, UsageError
 from raypoly.gates.gate_folder import with_gate_hash
 from raypoly.gguf_models import with_sha256
@@ -256,26 +257,6 @@ def keys_without_effect(section: type[Section]) -> frozenset[str]:
     return resumable_keys(section) | _NOT_IDENTITY
 
 
-def resumable_keys(section: type[Section], prefix: str = "") -> frozenset[str]:
+def resumable_keys(section: type[Section]) -> frozenset[str]:
     """The dotted keys that carry `on_resume`."""
-    keys: set[str] = set()
-    for name, field in section.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            keys |= resumable_keys(field.annotation, f"{prefix}{name}.")
-        elif isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("on_resume"):
-            keys.add(f"{prefix}{name}")
-    return frozenset(keys)
-
-
-def dotted_values(config: Section) -> dict[str, Any]:
-    """A config's JSON values by their dotted keys."""
-    return dict(flatten_keys(config.model_dump(mode="json")))
-
-
-def flatten_keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of nested sections."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flatten_keys(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+    return frozenset(key.name for key in config_keys(section) if key.on_resume)

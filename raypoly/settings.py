@@ -1,6 +1,7 @@
-"""Reads a YAML file and dotted overrides into a `Config`.
+"""Reads a YAML file and dotted overrides into a `Config`, or into the config of another command.
 
     config = load("configs/tiny.yaml", ["train.steps=20", "objective.name=grpo"])
+    load_of(PrepareConfig, "configs/prepare/tiny.yaml", ["sources.leetcode.path=rows.jsonl", "band.high=15"])
 
 Every mistake is a `UsageError` of one sentence that names the key, the value and what was expected.
 """
@@ -9,18 +10,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from raypoly.config import Config
+from raypoly.config_keys import NAME, Key, config_keys, describe_expected, flatten_keys, is_named
 from raypoly.errors import UsageError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -29,7 +30,7 @@ DEFAULT = CONFIGS / "tiny.yaml"
 GIVEN = "on the command line"
 """The origin that messages name for an override."""
 
-Sections = dict[str, dict[str, Any]]
+C = TypeVar("C", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
@@ -59,38 +60,6 @@ for _digit in "0123456789":
     ]
 
 
-@dataclass(frozen=True)
-class Key:
-    """One documented key of the config."""
-
-    name: str
-    """Dotted: `train.steps`."""
-    field: FieldInfo
-
-    @property
-    def on_resume(self) -> bool:
-        """Whether the key may differ between the starts of one run."""
-        extra = self.field.json_schema_extra
-        return isinstance(extra, Mapping) and bool(extra.get("on_resume"))
-
-
-def config_keys() -> Iterator[Key]:
-    """All documented keys, in the order of the config."""
-    for section, outer in Config.model_fields.items():
-        assert isinstance(outer.annotation, type)
-        assert issubclass(outer.annotation, BaseModel)
-        yield from _keys(section, outer.annotation)
-
-
-def _keys(section: str, model: type[BaseModel]) -> Iterator[Key]:
-    """Those of a section and of the sections in it."""
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _keys(f"{section}.{name}", field.annotation)
-        else:
-            yield Key(f"{section}.{name}", field)
-
-
 def load(
     path: str | None,
     overrides: Sequence[str] = (),
@@ -101,22 +70,37 @@ def load(
     A new name of an objective, a loss, a program or a gate drops the parameters that the file gives to the old one;
     `note` reports it. Raises `UsageError`.
     """
-    file = Path(path) if path is not None else DEFAULT
-    sections = _read(file)
-    sections.setdefault("run", {}).setdefault("name", file.stem)
-    given = [_parse(override) for override in overrides]
-    _drop_old_parameters(sections, dict(given), note)
-    known = {key.name for key in config_keys()}
-    for name, value in given:
-        *outer, key = name.split(".") if name in known else name.split(".", 1)
-        inner: dict[str, Any] = sections
-        for part in outer:
-            inner[part] = inner.get(part) or {}
-            if not isinstance(inner[part], dict):
-                raise UsageError(f"{part}={inner[part]!r} in {file} must be a section of keys, not a value.")
-            inner = inner[part]
-        inner[key] = value
-    return _validate(sections, file, {name for name, _ in given})
+    return load_of(Config, path or str(DEFAULT), overrides, note=note)
+
+
+def load_of(
+    kind: type[C],
+    path: str | None,
+    overrides: Sequence[str],
+    name: str | None = None,
+    note: Callable[[str], None] = print,
+) -> C:
+    """The same for a config of a `kind`; without `path` it is made of the overrides alone. `name`: of the run, where
+    nothing else is given; default the file's."""
+    file = "the config" if path is None else str(Path(path))
+    values = {} if path is None else read_yaml(Path(path)) or {}
+    if not isinstance(values, dict):
+        example = next((section for section in kind.model_fields if section not in Config.model_fields), "train")
+        raise UsageError(
+            f"The config file {file} must hold sections such as `{example}:`, not a {type(values).__name__}."
+        )
+    values = {str(section): content for section, content in values.items() if content is not None}
+    given = dict(_parse(override, kind) for override in overrides)
+    _drop_old_parameters(values, given, note)
+    for key, value in given.items():
+        _lay(values, key, value, file, kind)
+    if isinstance(run := values.setdefault("run", {}), dict):
+        run.setdefault("name", name or Path(file).stem)
+    _refuse_booleans(values, file, given, kind)
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise UsageError("\n".join(_sentence(dict(item), file, given, kind) for item in error.errors())) from error
 
 
 def dump(config: Config, changed: bool = False) -> str:
@@ -150,39 +134,53 @@ def parse_value(name: str, text: str, field: FieldInfo | None) -> Any:
     return value
 
 
-def _read(file: Path) -> Sections:
-    sections = read_yaml(file)
-    if sections is None:
-        return {}
-    if not isinstance(sections, dict):
-        raise UsageError(
-            f"The config file {file} must hold sections such as `train:`, not a {type(sections).__name__}."
-        )
-    for section, content in sections.items():
-        if content is not None and not isinstance(content, dict):
-            if section not in Config.model_fields:
-                raise UsageError(_unknown(str(section), f"in {file}"))
-            raise UsageError(f"{section}={content!r} in {file} must be a section of keys, not a value.")
-    return {str(section): dict(content) if content else {} for section, content in sections.items()}
-
-
 def _yaml_problem(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem} at line {error.problem_mark.line + 1}"
     return " ".join(str(error).split())
 
 
-def _parse(override: str) -> tuple[str, Any]:
+def _parse(override: str, kind: type[BaseModel]) -> tuple[str, Any]:
     """`train.steps=20` to ("train.steps", 20)."""
     name, equals, text = override.partition("=")
     name = name.strip()
     if not equals:
-        raise UsageError(f"{override!r} is not an override: write section.key=value, such as train.steps=20.")
-    section, dot, key = name.partition(".")
-    if not (dot and key) or section not in Config.model_fields:
-        raise UsageError(_unknown(name, GIVEN))
-    known = {key.name: key.field for key in config_keys()}
-    return name, parse_value(name, text, known.get(name))
+        example = "train.steps=20" if kind is Config else "sampling.samples=8"
+        raise UsageError(f"{override!r} is not an override: write section.key=value, such as {example}.")
+    key = _key(name, kind)
+    if key is None and not _may_be(name, text, kind):
+        raise UsageError(_unknown(name, GIVEN, kind))
+    return name, parse_value(name, text, None if key is None else key.field)
+
+
+def _may_be(name: str, text: str, kind: type[BaseModel]) -> bool:
+    """Whether an override that is no documented key is one of a part found by name, or a section in a section, whose
+    value pydantic looks at; or `sampling=off`."""
+    section, _, rest = name.partition(".")
+    model: Any = kind.model_fields[section].annotation if section in kind.model_fields else None
+    own = isinstance(model, type) and issubclass(model, BaseModel) and model.model_config.get("extra") == "allow"
+    inner = any(key.name.startswith(f"{name}.") for key in config_keys(kind))
+    return (bool(rest) and (own or inner)) or (name, text.strip()) == ("sampling", "off")
+
+
+def _key(name: str, kind: type[BaseModel]) -> Key | None:
+    """The documented key of a dotted name."""
+    section, _, rest = name.partition(".")
+    if section in kind.model_fields and is_named(kind.model_fields[section].annotation):
+        name = f"{section}.{NAME}.{rest.partition('.')[2]}"
+    return next((key for key in config_keys(kind) if key.name == name), None)
+
+
+def _lay(values: dict[str, Any], name: str, value: Any, file: str, kind: type[BaseModel]) -> None:
+    """Set a key, in copies of the sections that hold it."""
+    *outer, last = name.split(".") if _key(name, kind) else name.split(".", 1)
+    for part in outer:
+        inner = values.get(part) or {}
+        if not isinstance(inner, dict):
+            raise UsageError(f"{part}={inner!r} in {file} must be a section of keys, not a value.")
+        values[part] = dict(inner)
+        values = values[part]
+    values[last] = value
 
 
 def _takes_text(field: FieldInfo) -> bool:
@@ -190,10 +188,12 @@ def _takes_text(field: FieldInfo) -> bool:
     return field.annotation is str or (optional and str in get_args(field.annotation))
 
 
-def _drop_old_parameters(sections: Sections, given: Mapping[str, Any], note: Callable[[str], None]) -> None:
+def _drop_old_parameters(sections: dict[str, Any], given: Mapping[str, Any], note: Callable[[str], None]) -> None:
     """Drop the file's parameters of an objective, loss or program that an override replaces."""
     for section in ("objective", "loss", "program", "gate"):
-        old = sections.get(section, {})
+        old = sections.get(section)
+        if not isinstance(old, dict):
+            continue
         default = Config.model_fields[section].get_default(call_default_factory=True).name
         name, old_name = given.get(f"{section}.name"), old.get("name", default)
         dropped = {key: value for key, value in old.items() if key != "name"}
@@ -204,86 +204,54 @@ def _drop_old_parameters(sections: Sections, given: Mapping[str, Any], note: Cal
         note(f"{section}.name={name}: the parameters of {old_name} were dropped ({listed}).")
 
 
-def _validate(sections: Sections, file: Path, given: set[str]) -> Config:
-    _refuse_booleans(sections, file, given)
-    try:
-        return Config.model_validate(sections)
-    except ValidationError as error:
-        raise UsageError("\n".join(_sentence(dict(item), file, given) for item in error.errors())) from error
-
-
-def _refuse_booleans(sections: Sections, file: Path, given: set[str]) -> None:
+def _refuse_booleans(values: Mapping[str, Any], file: str, given: Mapping[str, Any], kind: type[BaseModel]) -> None:
     """Raise `UsageError` for `train.steps: yes`, which pydantic would read as 1."""
-    for key in config_keys():
-        value: Any = sections
-        for part in key.name.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        accepted = (key.field.annotation, *get_args(key.field.annotation))
-        if isinstance(value, bool) and bool not in accepted:
-            raise UsageError(
-                f"{key.name}={value} ({_origin(key.name, file, given)}) should be {describe_expected(key.field)}."
-            )
+    for name, value in flatten_keys(values):
+        key = _key(name, kind) if isinstance(value, bool) else None
+        if key is not None and not key.takes_booleans:
+            raise UsageError(f"{name}={value} ({_origin(name, file, given)}) should be {describe_expected(key.field)}.")
 
 
-def describe_expected(field: FieldInfo) -> str:
-    """The values that a key accepts, in words: `a whole number, at least 0`."""
-    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-    annotation: Any = field.annotation
-    if annotation in words:
-        text = words[annotation]
-    elif all(argument in words for argument in get_args(annotation)) and type(None) in get_args(annotation):
-        text = " or ".join(words[argument] for argument in get_args(annotation))
-    elif all(isinstance(argument, str) for argument in get_args(annotation)):
-        text = " or ".join(f"`{argument}`" for argument in get_args(annotation))
-    elif get_origin(annotation) is dict:
-        text = "names with values: {name: value, ...}"
-    else:
-        text = "a list: [" + ", ".join(words.get(argument, "...") for argument in get_args(annotation)) + "]"
-    limits = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    bounds = [
-        f"{phrase} {getattr(rule, name)}"
-        for rule in field.metadata
-        for name, phrase in limits.items()
-        if getattr(rule, name, None) is not None
-    ]
-    return ", ".join([text, *bounds])
-
-
-def _sentence(error: Mapping[str, Any], file: Path, given: set[str]) -> str:
-    whole, name = (".".join(str(part) for part in error["loc"][:length]) for length in (3, 2))
-    if whole in {key.name for key in config_keys()} or error["type"] == "extra_forbidden":
-        name = whole
-    origin = _origin(name, file, given)
+def _sentence(error: Mapping[str, Any], file: str, given: Mapping[str, Any], kind: type[BaseModel]) -> str:
+    parts = [str(part) for part in error["loc"]]
+    name = ".".join(parts)
     if error["type"] == "extra_forbidden":
-        return _unknown(name, origin)
+        return _unknown(name, _origin(name, file, given), kind)
+    if name == "sources":
+        return (
+            f"{file} names no file of problems: give it sources.NAME.path, or sources.NAME.hub, .revision and .split."
+        )
+    for length in range(len(parts), 0, -1):  # an item of a list is told as its key
+        name = ".".join(parts[:length])
+        if (key := _key(name, kind)) is not None:
+            return f"{name}={error['input']} ({_origin(name, file, given)}) should be {describe_expected(key.field)}."
+    name = ".".join(parts)
     if error["type"] == "model_type":
-        return f"{name}={error['input']!r} ({origin}) must be a section of keys, not a value."
-    known = {key.name: key.field for key in config_keys()}
-    wanted = f"should be {describe_expected(known[name])}" if name in known else str(error["msg"])
-    return f"{name}={error['input']} ({origin}) {wanted}."
+        return f"{name}={error['input']!r} ({_origin(name, file, given)}) must be a section of keys, not a value."
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{name} ({_origin(name, file, given)}): {message[:1].lower()}{message[1:]}."
 
 
-def _origin(name: str, file: Path, given: set[str]) -> str:
+def _origin(name: str, file: str, given: Mapping[str, Any]) -> str:
     return GIVEN if name in given else f"in {file}"
 
 
-def _unknown(name: str, origin: str) -> str:
+def _unknown(name: str, origin: str, kind: type[BaseModel]) -> str:
     """The sentence for an unknown key or section, with the nearest known one."""
-    known = [key.name for key in config_keys()]
-    if name in Config.model_fields:
-        example = next(key for key in known if key.startswith(f"{name}."))
+    known = [key.name for key in config_keys(kind)]
+    if example := next((key for key in known if key.startswith(f"{name}.")), None):
         return f"{name} ({origin}) is a section of keys: name one of them, such as {example}."
-    same_last = [key for key in known if key.partition(".")[2] == name.rpartition(".")[2]]
-    if not same_last and "." not in name and (section := get_close_matches(name, Config.model_fields, n=1)):
+    same_last = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    if not same_last and "." not in name and (section := get_close_matches(name, kind.model_fields, n=1)):
         return f"There is no section {name} ({origin}); did you mean {section[0]}?"
     near = get_close_matches(name, same_last, n=1, cutoff=0.75) or same_last
     near = near or get_close_matches(name, known, n=1) or _nearest_last(name, known)
     if near:
         return f"There is no key {name} ({origin}); did you mean {' or '.join(near)}?"
-    sections = ", ".join(Config.model_fields)
+    sections = ", ".join(kind.model_fields)
     return f"There is no key {name} ({origin}); the sections are {sections}, and docs/configuration.md lists all keys."
 
 
 def _nearest_last(name: str, known: Sequence[str]) -> list[str]:
-    last = {key.partition(".")[2]: key for key in known}
+    last = {key.rpartition(".")[2]: key for key in known}
     return [last[match] for match in get_close_matches(name.rpartition(".")[2], last, n=1)]

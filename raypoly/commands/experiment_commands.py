@@ -22,7 +22,7 @@ def prepare(
     ] = None,
 ) -> None:
     """Make a data set from files of problems: check, compare, sample, split, write. Or go on with one."""
-    from raypoly.preparing.prepare_settings import load_config
+    from raypoly.preparing.prepare_config import load_config
 
     chosen = load_config(config, overrides or [])
     if explain is not None:

@@ -23,7 +23,7 @@ from raypoly.config import (
 from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import UsageError
 from raypoly.preparing.prepare_config import SamplingConfig, SourceConfig
-from raypoly.preparing.prepare_settings import load_config_of
+from raypoly.settings import load_of
 
 
 class EvaluationPromptsConfig(Section):
@@ -99,7 +99,7 @@ def evaluation_config(path: str | None, overrides: Sequence[str]) -> ModelEvalua
     model = given.get("model.path") or given.get("endpoint.name") or "model"
     problems = given.get("problems.path") or given.get("problems.hub") or "problems"
     name = f"{_plain(model)}-{_plain(problems)}"
-    config = load_config_of(ModelEvaluationConfig, path, overrides, name if path is None else None)
+    config = load_of(ModelEvaluationConfig, path, overrides, name if path is None else None)
     if config.sampling.greedy and config.sampling.samples > 1:
         raise UsageError(
             f"sampling.greedy gives the same response each time, and sampling.samples={config.sampling.samples}: "

@@ -17,15 +17,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from raypoly.config_keys import dotted_values, flatten_keys
 from raypoly.errors import CorruptData, UsageError
 from raypoly.evaluating.evaluation_config import ModelEvaluationConfig
 from raypoly.preparing.candidates import Candidate, contents_hash
 from raypoly.run_folder import open_leased, run_location
 from raypoly.run_identity import (
     Change,
-    dotted_values,
     find_foreign_entry,
-    flatten_keys,
     keys_without_effect,
     storage_options,
 )

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from raypoly.config import Config
+from raypoly.config_keys import dotted_values
 from raypoly.experiments.arm_comparison import ArmComparison, why_unlike
 from raypoly.experiments.experiment_config import Kind
 from raypoly.experiments.planned_runs import begun_by, start_of
@@ -25,7 +26,7 @@ from raypoly.experiments.run_result import RunResult, result_of
 from raypoly.gates.audit import AUDIT_KEY
 from raypoly.gates.gate_folder import FILE as GATE_FILE
 from raypoly.run_files import RunFiles
-from raypoly.run_identity import dotted_values, keys_without_effect
+from raypoly.run_identity import keys_without_effect
 
 _SEED = "train.seed"
 _SEEDS = (_SEED, "warm_start.seed", "problems.seed")

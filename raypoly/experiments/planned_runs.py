@@ -15,6 +15,7 @@ from pathlib import Path
 
 from raypoly import preflight, settings
 from raypoly.config import Config
+from raypoly.config_keys import dotted_values
 from raypoly.errors import CorruptData, UsageError
 from raypoly.experiments.experiment_config import OWN, ArmConfig, ExperimentConfig, Kind
 from raypoly.experiments.run_kinds import COMMANDS, check_kind, check_thresholds, of_kind, options_of, resolve_with_gate
@@ -24,7 +25,7 @@ from raypoly.gates.audit import PlanAudit
 from raypoly.gates.gate_folder import FILE as GATE_FILE
 from raypoly.gates.gate_folder import read_gate
 from raypoly.run import Run, is_finished
-from raypoly.run_identity import RunDirectory, dotted_values, resolve_run
+from raypoly.run_identity import RunDirectory, resolve_run
 
 _START = ("model", "warm_start", "problems")
 _MEASURE = (

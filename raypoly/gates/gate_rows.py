@@ -1,7 +1,7 @@
 """What a gate's model is trained on: as many valid plans as others, as rows of the program `given`.
 
-chosen = balance(plans, seed=0)                             # chosen.dropped: how many were too many of a kind
-path.write_bytes(encode_rows(chosen.plans))
+chosen = balance(plans, seed=0)
+path.write_bytes(encode_rows(chosen))
 read_rows(path)                                             # the same plans
 
 A row has the question as messages, which `problems.chat_template` renders, and the word as response. Beside them it has
@@ -40,17 +40,10 @@ class LabelledPlan:
     """How it came about: `gold`, a kind of wrong one, or `written` by a planner."""
 
 
-@dataclass(frozen=True)
-class BalancedPlans:
-    """As many valid plans as others, in their first order."""
+def balance(plans: Iterable[LabelledPlan], seed: int) -> tuple[LabelledPlan, ...]:
+    """As many valid plans as others, in their first order: of the larger kind some are left out, drawn by `seed`.
 
-    plans: tuple[LabelledPlan, ...]
-    dropped: int
-    """Plans of the larger kind that were left out."""
-
-
-def balance(plans: Iterable[LabelledPlan], seed: int) -> BalancedPlans:
-    """Leave out plans of the larger kind, drawn by `seed`. Raises `UsageError` where a kind has none."""
+    Raises `UsageError` where a kind has none."""
     given = list(plans)
     places = {kind: [i for i, each in enumerate(given) if each.valid is kind] for kind in (True, False)}
     count = min(map(len, places.values()))
@@ -61,7 +54,7 @@ def balance(plans: Iterable[LabelledPlan], seed: int) -> BalancedPlans:
         )
     draw = np.random.default_rng(derive(seed, "gate rows"))
     kept = sorted(int(i) for kind in (True, False) for i in draw.permutation(places[kind])[:count])
-    return BalancedPlans(tuple(given[i] for i in kept), len(given) - 2 * count)
+    return tuple(given[i] for i in kept)
 
 
 class _Row(BaseModel):

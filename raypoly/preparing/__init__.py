@@ -6,8 +6,7 @@
 The driver, which runs solutions and samples the base model, is `workflows/prepare`.
 """
 
-from raypoly.preparing.prepare_config import PrepareConfig
-from raypoly.preparing.prepare_settings import load_config
+from raypoly.preparing.prepare_config import PrepareConfig, load_config
 from raypoly.preparing.sources import load_sources
 
 __all__ = ["PrepareConfig", "load_config", "load_sources"]

@@ -65,7 +65,7 @@ class GatePlans:
                 if it.valid is not None and is_held_out(it.problem_id, config.held_out, seed) == held_out
             ]
             try:
-                parts.append(balance(plans, seed).plans)
+                parts.append(balance(plans, seed))
             except UsageError:
                 which = "held-out" if held_out else "other"
                 said = f"the {which} problems have not both valid plans and others"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from raypoly.config_keys import dotted_values
 from raypoly.errors import CorruptData, UsageError
 from raypoly.gguf_models import with_sha256
 from raypoly.preparing.prepare_config import PrepareConfig
@@ -17,7 +18,6 @@ from raypoly.run_folder import open_leased, run_location
 from raypoly.run_identity import (
     config_hash,
     diff_configs,
-    dotted_values,
     find_foreign_entry,
     keys_without_effect,
     storage_options,

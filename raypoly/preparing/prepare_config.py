@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from raypoly.endpoint_config import EndpointConfig
 from raypoly.errors import UsageError
 from raypoly.preparing.row_conditions import RowConditions
 from raypoly.server_access import refuse_login
+from raypoly.settings import load_of
 
 
 class SourceConfig(Section):
@@ -271,3 +273,8 @@ class PrepareConfig(Section):
             train=TrainConfig(seed=self.sampling.seed, rollouts=max(1, self.sampling.samples)),
             ray=self.ray,
         )
+
+
+def load_config(path: str, overrides: Sequence[str] = ()) -> PrepareConfig:
+    """The config of `path` with `overrides` (`section.key=value`, `sources.NAME.key=value`) applied."""
+    return load_of(PrepareConfig, path, overrides)

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from raypoly.config import Config
+from raypoly.config_keys import dotted_values
 from raypoly.errors import UsageError
 from raypoly.experiments.arm_comparison import ArmComparison, compare_arms
 from raypoly.experiments.compared_runs import ComparedRun, compare_runs, differing_keys, why_not_compared
@@ -32,7 +33,7 @@ from raypoly.reports.tables import DASH, ReportTable, interval_text
 from raypoly.reports.visible_text import html_text, visible
 from raypoly.reports.whole_files import check_output, write_output
 from raypoly.run_files import RunFiles
-from raypoly.run_identity import dotted_values, keys_without_effect
+from raypoly.run_identity import keys_without_effect
 
 _CLAIM = 0.05
 """The p below which a difference is called shown."""

@@ -21,7 +21,7 @@ from raypoly.experiments.measured_differences import (
 from raypoly.experiments.problem_values import interval_after, interval_before
 from raypoly.experiments.run_result import SIDE_MEASURES, RunResult, measure_name
 from raypoly.reports.part_table import part_table
-from raypoly.reports.tables import DASH, ReportTable, interval_text
+from raypoly.reports.tables import DASH, ReportTable, interval_text, number
 from raypoly.statistics.intervals import ConfidenceInterval
 
 
@@ -108,7 +108,7 @@ def audit_table(results: Sequence[RunResult]) -> ReportTable:
         (
             f"{result.arm}-s{result.seed}",
             *(f"{share:.3f}" for share in (audit.pass_at_k, audit.accepted, audit.density)),
-            *map(_share_cell, (audit.pass_if_accepted, audit.pass_if_rejected, audit.auc)),
+            *map(number, (audit.pass_if_accepted, audit.pass_if_rejected, audit.auc)),
             "passes" if audit.passes else f"go back to {audit.go_back_to}",
         )
         for result, audit in found
@@ -148,10 +148,6 @@ def cost_table(comparison: ArmComparison) -> ReportTable:
     ]
     head = ("", "program", "tokens a problem", f"pass@{k} per 10k tokens", *(key.replace("_", " ") for key in _COSTS))
     return ReportTable(head, rows, range(2, 7))
-
-
-def _share_cell(value: float | None) -> str:
-    return DASH if value is None else f"{value:.3f}"
 
 
 _COSTS = ("duplicates", "followed", "surface_diversity")

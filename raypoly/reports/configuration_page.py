@@ -15,11 +15,11 @@ from pydantic.fields import FieldInfo
 
 from raypoly import gates, losses, objectives, programs
 from raypoly.config import Config
+from raypoly.config_keys import Key, config_keys, describe_expected
 from raypoly.evaluating import ModelEvaluationConfig
 from raypoly.plugins import load_plugin
-from raypoly.preparing.prepare_settings import documented_keys, expected_words
+from raypoly.preparing.prepare_config import PrepareConfig
 from raypoly.reports.tables import ReportTable
-from raypoly.settings import Key, config_keys, describe_expected
 
 HEAD = """# Which keys are there, and what do they do?
 
@@ -102,9 +102,9 @@ def _preparation() -> Iterator[str]:
     """Keys that only `raypoly prepare` has."""
     yield _PREPARATION
     rows = (
-        _field_row(name, field, expected_words(field))
-        for name, field in documented_keys()
-        if name.partition(".")[0] not in ("against", *Config.model_fields)
+        _field_row(key.name, key.field, describe_expected(key.field))
+        for key in config_keys(PrepareConfig)
+        if key.name.partition(".")[0] not in ("against", *Config.model_fields)
     )
     yield _table(("key", "default", "takes", "what it does"), rows)
 
@@ -114,9 +114,10 @@ def _evaluation() -> Iterator[str]:
     yield _EVALUATION
     trainings = {key.name: key.field for key in config_keys()}
     rows = (
-        _field_row(name, field, expected_words(field))
-        for name, field in documented_keys(ModelEvaluationConfig)
-        if not name.startswith("problems.") and (name not in trainings or field.default != trainings[name].default)
+        _field_row(key.name, key.field, describe_expected(key.field))
+        for key in config_keys(ModelEvaluationConfig)
+        if not key.name.startswith("problems.")
+        and (key.name not in trainings or key.field.default != trainings[key.name].default)
     )
     yield _table(("key", "default", "takes", "what it does"), rows)
 

@@ -15,7 +15,7 @@ import yaml
 
 from raypoly import settings
 from raypoly.cli import app
-from raypoly.settings import config_keys
+from raypoly.config_keys import config_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 RAYJOB = ROOT / "configs" / "kuberay" / "rayjob.yaml"

@@ -15,6 +15,7 @@ import yaml
 
 from raypoly import objectives, preflight, settings
 from raypoly.config import Config, TrainConfig
+from raypoly.config_keys import config_keys
 from raypoly.free_resources import ELSEWHERE
 from raypoly.losses import KNOWN as LOSSES
 from raypoly.losses import build, of_run
@@ -25,7 +26,6 @@ from raypoly.policy.policy_learner import PolicyLearner
 from raypoly.policy.training_rows import TrainingRow
 from raypoly.problems import build_problem_set
 from raypoly.rewards import reward_function
-from raypoly.settings import config_keys
 from raypoly.values import Verdict
 from tests.support.random_model import random_model
 from tests.support.sample_groups import make_rollout

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from raypoly.config import Config
+from raypoly.config_keys import config_keys, dotted_values
 from raypoly.errors import UsageError
-from raypoly.run_identity import dotted_values
-from raypoly.settings import CONFIGS, config_keys, dump, load
+from raypoly.settings import CONFIGS, dump, load
 
 
 def refused(*overrides: str, path: str | None = None) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from raypoly.config import Config
+from raypoly.config_keys import dotted_values
 from raypoly.plateau import has_ended
-from raypoly.run_identity import dotted_values
 from raypoly.settings import load
 from raypoly.store.catalogue import step_key
 from raypoly.store.step_records import StepRecords, assemble

@@ -54,14 +54,14 @@ class OpenAIJudge:
     reads_texts = True
     """It also groups the answers to problems without tests."""
 
-    def __init__(self, config: JudgeConfig, *, spent_usd: float = 0.0, backoff: float = 0.5) -> None:
-        """`spent_usd` counts towards `judge.budget_usd`; `backoff` is the first wait before a retry, in seconds."""
+    def __init__(self, config: JudgeConfig, *, backoff: float = 0.5) -> None:
+        """`backoff` is the first wait before a retry, in seconds."""
         self.config = config
         own = judge_prompt.read_instructions(config.prompt_file)
         self._prompt = JudgePrompt(own or judge_prompt.INSTRUCTIONS)
         self._text_prompt = JudgePrompt(own or judge_prompt.TEXT_INSTRUCTIONS)
         self._counts = JudgeCounters()
-        self._ledger = token_cost.BudgetLedger(config.budget_usd, spent_usd)
+        self._ledger = token_cost.BudgetLedger(config.budget_usd)
         self._endpoints = build_endpoints(config, self._ledger, self._counts, backoff)
         self.check_budget(config.budget_usd)
         self.cache = AnswerCache(cache_folder(config.cache_dir), config.cache_mib)

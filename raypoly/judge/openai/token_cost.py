@@ -93,11 +93,11 @@ class BudgetLedger:
     (elsewhere, or before this judge was built), that counts.
     """
 
-    def __init__(self, budget: float | None = None, spent: float = 0.0) -> None:
-        """Budget, and what is spent of it already, of whoever asks without terms."""
+    def __init__(self, budget: float | None = None) -> None:
+        """`budget`: of whoever asks without terms."""
         self._lock = threading.Lock()
         self._accounts: dict[str, _Account] = {}
-        self._nobodys = _Account(budget, spent)
+        self._nobodys = _Account(budget)
         self._spent = 0.0
         self._unknown = 0
         self._prompt = self._completion = 0

@@ -183,8 +183,3 @@ def test_without_a_price_a_questions_cost_is_unknown(tmp_path: Path) -> None:
         asked.label(*TWO)
     assert usage_to_json(use)["cost_usd"] is None
     assert "known_usd" not in usage_to_json(use)
-
-
-def test_what_an_earlier_process_spent_counts() -> None:
-    with pytest.raises(BudgetSpent):
-        BudgetLedger(budget=1.0, spent=0.9).hold(TokenPrices(1, 1, 1), 100_001, 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from raypoly import gates, losses, objectives, programs
+from raypoly.config_keys import config_keys
 from raypoly.plugins import load_plugin
 from raypoly.reports.configuration_page import configuration_page
-from raypoly.settings import config_keys
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 
