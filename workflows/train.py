@@ -44,7 +44,7 @@ def run(config: Config) -> None:
     shutdown = Shutdown(config.run.grace_seconds)
 
     async def train() -> None:
-        async with open_run(directory, shutdown) as opened:
+        async with open_run(directory, shutdown, trains=directory.config) as opened:
             await Training(opened).run()
 
     run_workflow(train(), shutdown)

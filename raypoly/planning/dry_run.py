@@ -25,6 +25,7 @@ from raypoly.planning.model_shape import ModelShape, shape_of
 from raypoly.planning.row_layout import describe_layout, row_layout
 from raypoly.planning.step_seconds import StepSeconds, sampling_seconds, step_seconds
 from raypoly.problems import ProblemSet
+from raypoly.problems.problem_order import require_enough
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.readable_prompts import require_readable
 from raypoly.problems.without_tests import require_tests
@@ -40,13 +41,14 @@ _NAME = 36
 def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None, verbose: bool = False) -> None:
     """Print it, for the GPU of that name or for what is here; `verbose` with every key of the config.
 
-    Raises `UsageError` where the problems can't be loaded or lack tests that the run needs, the GPU is unknown, or the
-    run can't fit.
+    Raises `UsageError` where the problems can't be loaded, are too few or lack tests that the run needs, the GPU is
+    unknown, or the run can't fit.
     """
     device = choose_device(gpu, this_machine(directory.path).memory)
     read = problems.build_problem_set(config.problems)
     source = fit_problems(read, config)
     require_tests(source, config)
+    require_enough(source.splits["train"], config)
     require_readable(read, source, config, directory.resumes)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
     print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)

@@ -83,6 +83,11 @@ class EpochOrder(ProblemOrder):
         return tuple(np.random.Generator(np.random.Philox(key=seed)).permutation(len(self._problems)).tolist())
 
 
+def require_enough(problems: Sequence[Problem], config: Config) -> None:
+    """Raise `UsageError` where a step may take more problems than there are to train on."""
+    EpochOrder(problems, config.train.prompts_per_step, config.train.seed, config.train.refill)
+
+
 class StepProblems:
     """The problems of one step; it takes none of them twice."""
 

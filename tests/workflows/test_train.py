@@ -10,6 +10,7 @@ import pytest
 import ray
 
 from raypoly.config import Config
+from raypoly.errors import UsageError
 from raypoly.run_identity import resolve_run
 from raypoly.settings import load
 from tests.support.local_driver import SMALL, LocalDriver
@@ -18,7 +19,7 @@ from workflows.liveness.shutdown import run_workflow
 from workflows.startup.open_run import OpenRun, open_run
 from workflows.startup.ray_cluster import connect_ray
 from workflows.step.weight_sync import WeightSync
-from workflows.train import Training
+from workflows.train import Training, run
 
 Disturb = Callable[[OpenRun, int], Awaitable[None]]
 
@@ -46,6 +47,13 @@ def train(config: Config, disturb: Disturb | None = None) -> list[str]:
 
     run_workflow(work())
     return digests
+
+
+def test_too_few_problems_are_refused_before_the_folder_holds_a_run(tmp_path: Path) -> None:
+    few = load(None, ["train.prompts_per_step=1000", f"run.dir={tmp_path / 'run'}"])
+    with pytest.raises(UsageError, match=r"^train\.prompts_per_step=1000, but there are only \d+ training problems"):
+        run(few)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("joined")

@@ -29,6 +29,7 @@ from raypoly.objectives import Objective
 from raypoly.preflight import refuse_asking_between
 from raypoly.problems import ProblemSet
 from raypoly.problems.long_prompts import fit_training_prompts
+from raypoly.problems.problem_order import require_enough
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.readable_prompts import require_readable
 from raypoly.problems.without_tests import require_tests
@@ -136,10 +137,15 @@ async def _wait(name: str, start: Awaitable[None]) -> None:
 
 @asynccontextmanager
 async def open_run(
-    directory: RunDirectory, shutdown: Shutdown | None = None, around: Around = _wait, samples: bool | None = None
+    directory: RunDirectory,
+    shutdown: Shutdown | None = None,
+    around: Around = _wait,
+    samples: bool | None = None,
+    trains: Config | None = None,
 ) -> AsyncIterator[OpenRun]:
     """Start all that a run needs, restore the run to where it stood, and stop all on the way out. `samples`: whether
-    that includes engines and scorers; None for whether the run's config needs them."""
+    that includes engines and scorers; None for whether the run's config needs them. `trains`: the config of the steps
+    that there must be enough problems for."""
     config, shutdown = directory.config, shutdown or Shutdown()
     objective, program = objectives.of_run(config), programs.of_run(config)
     samples = is_sampled(config) if samples is None else samples
@@ -149,11 +155,7 @@ async def open_run(
         progress = make_progress()
         stack.callback(progress.finish)
         progress.note("Loading the problems ...")
-        source = await asyncio.to_thread(problems.build_problem_set, config.problems)
-        problem_set = await asyncio.to_thread(fit_problems, source, config)
-        check_first_asks(problem_set, config)
-        require_tests(problem_set, config)  # before the folder holds a run: a mended config may start there
-        await asyncio.to_thread(require_readable, source, problem_set, config, directory.resumes)
+        source, problem_set = await asyncio.to_thread(_usable_problems, directory, trains)
         progress.note(f"Problems: {describe_splits(problem_set, config.problems)}")
         store, lease = _held(stack, directory, problem_set, progress.note)
         progress.note(f"Joining Ray at {os.environ['RAY_ADDRESS']} ..." if joins_cluster() else "Starting Ray ...")
@@ -194,6 +196,20 @@ async def open_run(
         opened.restore()
         stack.push_async_callback(_stopped_early, durability, shutdown, progress.note)
         yield opened
+
+
+def _usable_problems(directory: RunDirectory, trains: Config | None) -> tuple[ProblemSet, ProblemSet]:
+    """Those of `problems.source`, and those of the run. Raises `UsageError`, before the folder holds a run: a mended
+    config may start there."""
+    config = directory.config
+    source = problems.build_problem_set(config.problems)
+    problem_set = fit_problems(source, config)
+    check_first_asks(problem_set, config)
+    require_tests(problem_set, config)
+    if trains is not None:
+        require_enough(problem_set.splits["train"], trains)
+    require_readable(source, problem_set, config, directory.resumes)
+    return source, problem_set
 
 
 def _ray_is_up(config: Config) -> str:

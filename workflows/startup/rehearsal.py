@@ -115,7 +115,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         small = rehearsal_config(config, Path(folder) / "run")
 
         async def work() -> None:
-            async with open_run(resolve_run(small), shutdown, probe.part, is_sampled(config)) as opened:
+            async with open_run(resolve_run(small), shutdown, probe.part, is_sampled(config), config) as opened:
                 measured = await Rehearsal(opened, config, probe).run()
                 problems: dict[str, int] = {name: len(split) for name, split in opened.problems.splits.items()}
             whole_run = forecast(config, device, measured, problems)

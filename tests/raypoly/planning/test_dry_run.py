@@ -48,7 +48,7 @@ def dry_run(*words: str) -> int:
 def test_a_config_for_h200_fits_one_and_says_what_it_takes(
     name: str, problems: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--config", str(CONFIGS / f"{name}.yaml"), f"problems.path={problems}"]
+    words = ["--config", str(CONFIGS / f"{name}.yaml"), f"problems.path={problems}", "problems.validation=32"]
     assert dry_run("--gpu", "h200", *words) == 0
     said = capsys.readouterr().out
     for line in ("# memory: NVIDIA H200, 139.8 GiB", "4,022,468,096 weights", "AdamW's moments", "GPU-hours", "a step"):
@@ -176,6 +176,14 @@ def test_a_plan_says_how_a_file_of_problems_is_split(problems: Path, capsys: pyt
     assert said in capsys.readouterr().out
     assert dry_run("--gpu", "h200", *words, "problems.validation=10", f"problems.test_path={problems}") == 2
     assert "is in train and in test: take it out of one of the two places" in capsys.readouterr().err
+
+
+def test_a_step_needs_no_more_problems_than_there_are(problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--gpu", "h200", "problems.source=jsonl", f"problems.path={problems}", "model.path=Qwen/Qwen3-4B-Base"]
+    assert dry_run(*words, "train.prompts_per_step=33") == 2
+    assert "train.prompts_per_step=33, but there are only 32 training problems: lower it" in capsys.readouterr().err
+    assert dry_run(*words, "train.prompts_per_step=30", "train.refill=3") == 2
+    assert "are 33 problems a step, but there are only 32 training problems" in capsys.readouterr().err
 
 
 def test_problems_without_the_tests_that_a_run_needs_are_refused(

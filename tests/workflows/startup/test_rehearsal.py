@@ -14,9 +14,12 @@ from typing import Any, cast
 import pytest
 
 from raypoly.errors import RaypolyError
+from raypoly.run_identity import resolve_run
+from raypoly.settings import load
 from tests.support.local_driver import ROOT
 from tests.support.ray_machines import Machines
-from workflows.startup.rehearsal import Rehearsal, RehearsalProbe
+from workflows.startup.rehearsal import Rehearsal, RehearsalFailed, RehearsalProbe
+from workflows.startup.rehearsal import rehearse as run_rehearsal
 
 PARTS = (
     "judge, started",
@@ -48,6 +51,13 @@ def test_a_checkpoint_that_was_lost_with_its_learner_fails_the_rehearsal() -> No
         asyncio.run(rehearsal._checkpoint())
     writer.saved_step = 1
     asyncio.run(rehearsal._checkpoint())
+
+
+def test_a_rehearsal_of_two_problems_asks_for_as_many_as_the_run_needs(tmp_path: Path) -> None:
+    few = load(None, ["train.prompts_per_step=1000", f"run.dir={tmp_path / 'run'}"])
+    with pytest.raises(RehearsalFailed, match=r"prompts_per_step=1000, but there are only \d+ training problems"):
+        run_rehearsal(few, resolve_run(few))
+    assert list(tmp_path.iterdir()) == []
 
 
 def rehearse(machines: Machines, folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
