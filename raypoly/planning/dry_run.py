@@ -28,7 +28,7 @@ from raypoly.problems import ProblemSet
 from raypoly.problems.problem_order import require_enough
 from raypoly.problems.problem_set import describe_splits
 from raypoly.problems.readable_prompts import require_readable
-from raypoly.problems.without_tests import require_tests
+from raypoly.problems.without_tests import count_with_tests, require_tests
 from raypoly.programs.run_programs import fit_problems
 from raypoly.reports.tables import ReportTable, duration
 from raypoly.run_identity import RunDirectory
@@ -51,7 +51,7 @@ def show_dry_run(config: Config, directory: RunDirectory, gpu: str | None = None
     require_enough(source.splits["train"], config)
     require_readable(read, source, config, directory.resumes)
     print(describe_run(config, source, directory.uri, directory.resumes), flush=True)
-    print("\n" + forecast(config, device, {name: len(split) for name, split in source.splits.items()}), flush=True)
+    print("\n" + forecast(config, device, count_with_tests(source)), flush=True)
     print("\n" + describe_config(config, source, verbose), flush=True)
     refuse_unfit(config, device)
 
@@ -62,7 +62,7 @@ def describe_run(config: Config, source: ProblemSet, run_dir: str, resumes: bool
         "# plan",
         f"problems: {describe_splits(source, config.problems)}",
         *_step_lines(config),
-        *_evaluation_lines(config),
+        *_evaluation_lines(config, count_with_tests(source)),
         f"run folder: {run_dir}" + (" (resumes the run that is there)" if resumes else " (new)"),
     ]
     return "\n".join(parts)
@@ -99,19 +99,26 @@ def _step_lines(config: Config) -> Iterator[str]:
     yield f"checkpoints: every {train.checkpoint_every} steps"
 
 
-def _evaluation_lines(config: Config) -> Iterator[str]:
+def _evaluation_lines(config: Config, problems: Mapping[str, int]) -> Iterator[str]:
+    """`problems`: how many with tests each split has."""
     evaluate = config.evaluate
     if evaluate.every == 0:
         yield "evaluation: never (evaluate.every=0)"
         return
     due = {*range(0, config.train.steps + 1, evaluate.every), config.train.steps}
     steps = ", ".join(map(str, sorted(due)))
-    yield f"evaluation: test before and after, {evaluate.samples} samples a problem"
-    yield f"evaluation: validation at steps {steps}, {evaluate.validation_samples} samples a problem"
+    for split, when, samples in (
+        ("test", "before and after", evaluate.samples),
+        ("validation", f"at steps {steps}", evaluate.validation_samples),
+    ):
+        if problems.get(split):
+            yield f"evaluation: {split} {when}, {samples} samples a problem"
+        else:
+            yield f"evaluation: none on {split} (no problem with tests)"
 
 
 def forecast(config: Config, device: Device, problems: Mapping[str, int]) -> str:
-    """The sections `memory` and `time and cost`. `problems`: how many each split has.
+    """The sections `memory` and `time and cost`. `problems`: how many with tests each split has.
 
     Raises `UsageError` where the engine has no room for one sequence.
     """
@@ -198,7 +205,7 @@ def _lengths(config: Config) -> tuple[int, int]:
 
 def run_hours(config: Config, device: Device, problems: Mapping[str, int]) -> tuple[float, float] | None:
     """GPU-hours of a run with its evaluations, for responses of half and of all of generator.max_tokens; None where
-    unknown. `problems`: how many each split has."""
+    unknown. `problems`: how many with tests each split has."""
     shape, layout = shape_of(config.model.path), layout_of(config, device)
     if shape is None:
         return None

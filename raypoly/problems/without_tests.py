@@ -21,6 +21,11 @@ def with_tests(problems: Sequence[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.tests.kind != "none"]
 
 
+def count_with_tests(problem_set: ProblemSet) -> dict[str, int]:
+    """By split, the problems that an evaluation could measure."""
+    return {name: len(with_tests(split)) for name, split in problem_set.splits.items()}
+
+
 def require_tests(problem_set: ProblemSet, config: Config) -> None:
     """Raise `UsageError` where problems to train on have no tests, or an answer in place of them, and the reward or the
     objective needs what only programs have."""

@@ -64,7 +64,7 @@ class Forecast:
 
 
 def forecast(config: Config, device: Device, measured: RehearsalTimes, problems: Mapping[str, int]) -> Forecast:
-    """The forecast of a run. `problems`: the size of each split."""
+    """The forecast of a run. `problems`: how many with tests each split has."""
     train = config.train
     responses = train.prompts_per_step * train.rollouts
     factor, at_most = _sampling_factor(config, device, measured, responses)

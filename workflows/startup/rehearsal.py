@@ -25,6 +25,7 @@ from raypoly.free_resources import existing_parent, this_machine
 from raypoly.planning.dry_run import refuse_unfit
 from raypoly.planning.gpus import MemoryPeak, choose_device
 from raypoly.planning.memory_parts import format_bytes
+from raypoly.problems.without_tests import count_with_tests
 from raypoly.programs.run_programs import is_sampled
 from raypoly.run_identity import RunDirectory, resolve_run
 from raypoly.values import Group, Rollout
@@ -117,7 +118,7 @@ def rehearse(config: Config, directory: RunDirectory) -> None:
         async def work() -> None:
             async with open_run(resolve_run(small), shutdown, probe.part, is_sampled(config), config) as opened:
                 measured = await Rehearsal(opened, config, probe).run()
-                problems: dict[str, int] = {name: len(split) for name, split in opened.problems.splits.items()}
+                problems = count_with_tests(opened.problems)
             whole_run = forecast(config, device, measured, problems)
             print(describe_forecast(config, measured, whole_run, datetime.now()), flush=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,6 +194,22 @@ def test_problems_without_the_tests_that_a_run_needs_are_refused(
     words = ["problems.source=verl", f"problems.path={path}", "problems.chat_template=plain"]
     assert dry_run(*words, "problems.validation=1", "problems.test=1") == 2
     assert "2 of 2 training problems have no tests to run" in capsys.readouterr().err
+
+
+def test_evaluations_are_planned_on_splits_that_have_tests_to_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of answers without tests nothing is measured."""
+    (tmp_path / "scored_here.py").write_text("def compute_score(data_source, solution_str, ground_truth): return 0.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = write_parquet(tmp_path / "rows.parquet", [gsm8k_row(number) for number in range(16)])
+    words = ["--gpu", "h200", "--config", str(CONFIGS / "poly_epo_4xh200.yaml"), "train.prompts_per_step=8"]
+    words += ["train.mini_batch_prompts=8", "problems.validation=4", "problems.test=4"]
+    words += ["problems.source=verl", f"problems.path={path}", "problems.chat_template=plain"]
+    assert dry_run(*words, "reward.name=compute_score", "reward.compute_score=scored_here:compute_score") == 0
+    said = capsys.readouterr().out
+    assert "evaluation: none on test (no problem with tests)\nevaluation: none on validation" in said
+    assert re.search(r"evaluations, sampling +0\.0 s +0\.0 s *\n", said)
 
 
 def test_rows_of_ones_own_need_a_model_that_can_read_them(
