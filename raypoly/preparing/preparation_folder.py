@@ -76,7 +76,11 @@ def keep_inputs(store: Store, digests: Mapping[str, str]) -> None:
     changed."""
     if not store.exists(_INPUTS_KEY):
         store.commit(_INPUTS_KEY, seal({"files": digests}))
-        return
+    require_inputs(store, digests)
+
+
+def require_inputs(store: Store, digests: Mapping[str, str]) -> None:
+    """Raise `UsageError` if a file is not the one that `keep_inputs` recorded."""
     known = unseal(store.read(_INPUTS_KEY), store.place(_INPUTS_KEY))["files"]
     changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
     if changed:

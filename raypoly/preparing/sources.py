@@ -92,6 +92,12 @@ def find_source(name: str, source: SourceConfig) -> SourceFile:
     return SourceFile(name, paths, revision, whole)
 
 
+def digests_here(sources: Mapping[str, SourceConfig]) -> dict[str, str]:
+    """SHA-256, hex, by name; of those sources alone that are a file or a folder on this machine."""
+    places = {name: Path(str(source.path or source.hub)).expanduser() for name, source in sources.items()}
+    return {name: find_source(name, sources[name]).sha256 for name, place in places.items() if place.exists()}
+
+
 def _digest(name: str, path: Path) -> str:
     try:
         with path.open("rb") as file:

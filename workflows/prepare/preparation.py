@@ -20,10 +20,17 @@ from raypoly.preparing.candidates import Candidate, PromptMaker, apply_decisions
 from raypoly.preparing.data_card import PreparationResult, card_values, encode_card
 from raypoly.preparing.decision_log import STAGES, Decision, DecisionLog, StageName
 from raypoly.preparing.plan_proposals import encode_plans
-from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs
+from raypoly.preparing.preparation_folder import PreparationFolder, keep_inputs, require_inputs
 from raypoly.preparing.prepare_config import PrepareConfig, SourceConfig
 from raypoly.preparing.problem_selection import SampledPassRate, decide_band, decide_duplicates, decide_splits
-from raypoly.preparing.sources import LoadedSources, SourceFile, describe_loaded, find_source, load_sources
+from raypoly.preparing.sources import (
+    LoadedSources,
+    SourceFile,
+    describe_loaded,
+    digests_here,
+    find_source,
+    load_sources,
+)
 from raypoly.reports.data_card_page import card_page, draw_card
 from raypoly.seeds import derive
 from raypoly.store.sealed_json import seal
@@ -68,7 +75,9 @@ def prepare(config: PrepareConfig) -> None:
     folder = PreparationFolder.of(config)
     print(folder.uri, flush=True)
     console = Console()
-    if not is_done(folder.look(), config):
+    if is_done(folder.look(), config):
+        require_inputs(folder.look(), digests_here({**config.sources, **config.against}))
+    else:
         ending = Shutdown(config.run.grace_seconds)
 
         async def work() -> None:

@@ -106,6 +106,24 @@ def test_a_test_set_is_prepared_without_ray_and_keeps_nothing_of_the_training_se
     assert read_outputs(tmp_path / "run") == first
 
 
+def test_a_finished_preparation_of_a_file_that_has_changed_is_refused_and_of_one_that_is_gone_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [problem_row(f"p{number}", number) for number in range(4)])
+    words = {"sources": {"mine": {"path": str(path)}}, "solutions": {"check": False}, "sampling": "off"}
+    config = PrepareConfig.model_validate({**words, "run": {"dir": str(tmp_path / "run")}})
+    prepare(config)
+    first = read_outputs(tmp_path / "run")
+    write_rows(path, [problem_row("p9", 9)])
+    with pytest.raises(UsageError, match=r"^The file of mine is not the one that .* was begun with: bring the old one"):
+        prepare(config)
+    path.unlink()
+    capsys.readouterr()
+    prepare(config)
+    assert f"data: {tmp_path / 'run' / 'data'} (4 train)" in capsys.readouterr().out
+    assert read_outputs(tmp_path / "run") == first
+
+
 def test_a_source_that_is_not_there_leaves_no_folder_behind(tmp_path: Path) -> None:
     words = {"sources": {"mine": {"path": "/nowhere.jsonl"}}, "run": {"dir": str(tmp_path / "run")}}
     with pytest.raises(UsageError, match=r"The file of mine, /nowhere\.jsonl, can't be read: No such file"):
