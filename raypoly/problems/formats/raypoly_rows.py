@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
@@ -134,11 +134,39 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 
 def to_problem(row: Mapping[str, Any]) -> Problem:
+    row = _without_nulls(row)
     it = _Row.model_validate(row)
     suites = {"tests": _suite_of(it.tests, row["tests"])}
     if it.public_tests is not None:
         suites["public_tests"] = _suite_of(it.public_tests, row["public_tests"])
     return Problem(**{**dict(it), **suites})
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row without the nulls that Parquet has for every name that another row has. Arguments and what is expected
+    of a call stay as they are."""
+    kept = _known(row)
+    if isinstance(kept.get("metadata"), Mapping):
+        kept["metadata"] = _known(kept["metadata"])
+    for name in ("tests", "public_tests"):
+        if isinstance(kept.get(name), Mapping):
+            suite = kept[name] = _known(kept[name])
+            if isinstance(suite.get("cases"), list):
+                suite["cases"] = [_case(case, suite.get("kind")) for case in suite["cases"]]
+    return kept
+
+
+def _case(case: Any, kind: Any) -> Any:
+    if not isinstance(case, Mapping):
+        return case
+    kept = _known(case, ("expected", "budget") if kind == "calls" else ())
+    if isinstance(kept.get("budget"), Mapping):
+        kept["budget"] = _known(kept["budget"])
+    return kept
+
+
+def _known(values: Mapping[str, Any], nullable: Collection[str] = ()) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None or name in nullable}
 
 
 def _suite_of(tests: _Suite | AnswerTests, given: Mapping[str, Any]) -> TestSuite:

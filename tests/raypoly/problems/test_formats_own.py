@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raypoly.config import ProblemsConfig
-from raypoly.problems.formats import problem_of, program_of, row_of
+from raypoly.problems.formats import problem_of, program_of, read_problems, row_of
 from raypoly.problems.puzzles import load_puzzles
 from raypoly.values import Problem
 from tests.raypoly.problems.format_rows import (
@@ -114,6 +116,38 @@ def test_puzzles_come_back_with_their_budgets() -> None:
 )
 def test_own_rows_are_read_strictly(changes: Row, reason: str) -> None:
     assert reason in refusal(OWN | changes)
+
+
+def test_names_that_other_rows_of_a_parquet_file_have_are_null_and_mean_nothing(tmp_path: Path) -> None:
+    def calls(expected: int | None, **more: Any) -> Row:
+        return {"kind": "calls", "cases": [{"args": [1, 2], "expected": expected}], **more}
+
+    limited = {"args": [1, 2], "expected": 3, "kwargs": {"z": 1}, "budget": {"steps": 9}}
+    rows: list[Row] = [
+        {"id": "a", "prompt": "p", "entry_point": "f", "tests": calls(None)},
+        {"id": "b", "entry_point": "f", "tests": calls(3, comparison="json"), "metadata": {"k": "v"}, "solution": "s"},
+        {"id": "c", "entry_point": "f", "tests": {"kind": "calls", "cases": [limited]}, "metadata": {"l": "w"}},
+        {"id": "d", "entry_point": "f", "tests": {"kind": "calls", "cases": [limited | {"budget": {"depth": 9}}]}},
+        {"id": "e", "tests": OWN_TESTS[2], "public_tests": OWN_TESTS[3]},
+    ]
+    pq.write_table(pa.Table.from_struct_array(pa.array(rows)), tmp_path / "rows.parquet")
+    read = read_problems(tmp_path / "rows.parquet")
+    assert read.rejected == []
+
+    def means(problem: Problem) -> Row:
+        row = row_of(problem)
+        for case in row["tests"]["cases"]:
+            if case.get("budget", case) is None:
+                del case["budget"]
+        return row
+
+    assert [means(problem) for problem in read.problems] == rows
+
+
+def test_a_null_that_a_row_may_have_stays_in_its_tests() -> None:
+    case = {"args": [None], "expected": None, "kwargs": {"x": None}, "budget": None}
+    problem = problem_of(OWN | {"tests": {"kind": "calls", "cases": [case]}, "public_tests": None})
+    assert json.loads(problem.tests.source) == [case]
 
 
 def test_rows_of_no_known_format_are_refused_with_their_columns() -> None:
