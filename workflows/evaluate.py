@@ -28,6 +28,7 @@ from raypoly.problems.public_tests import set_apart
 from raypoly.problems.without_tests import with_tests
 from raypoly.programs import Program
 from raypoly.programs.run_programs import of_evaluations
+from raypoly.reports.run_table import shown_ks
 from raypoly.reports.tables import ReportTable
 from raypoly.run_identity import resolve_run
 from raypoly.seeds import derive
@@ -260,7 +261,7 @@ def _metadata(problems: Sequence[Problem]) -> dict[str, Mapping[str, str]]:
 def describe(payload: Mapping[str, Any]) -> str:
     """One line for a person."""
     curve = payload["pass_at_k"]
-    shown = "  ".join(f"pass@{k} {curve[k]:.3f}" for k in ("1", "4", "8", "16", "64") if k in curve)
+    shown = "  ".join(f"pass@{k} {curve[k]:.3f}" for k in shown_ks([curve]))
     strategies = payload["strategies_correct"]
     diversity = f"  strategies in 8 {strategies:.2f}" if strategies is not None else ""
     return f"step {payload['step']}, {payload['split']}: {shown}{diversity}"

@@ -11,10 +11,9 @@ from typing import Any
 from raypoly.evaluating.evaluation_slices import Slices, slices_of
 from raypoly.metrics.pass_at_k import STRATEGY_DRAWS, expected_distinct, pass_at_k
 from raypoly.metrics.problem_counts import Counts, ProblemCounts
+from raypoly.reports.run_table import shown_ks
 from raypoly.reports.tables import ReportTable, mean_text, number
 from raypoly.statistics.intervals import mean_interval, share_interval
-
-_SHOWN = ("1", "4", "8", "10", "16", "64", "100", "128", "256")
 
 
 def evaluation_tables(
@@ -26,7 +25,7 @@ def evaluation_tables(
     """
     columns = zip(counts.id, counts.samples, counts.correct, strict=True)
     known = {name: (samples, right) for name, samples, right in columns if right is not None}
-    shown = [k for k in _SHOWN if k in results["pass_at_k"]]
+    shown = shown_ks([results["pass_at_k"]])
     slices = slices_of({name: metadata[name] for name in known})
     return [_measures(results, counts, model, shown), *_slices(slices, known, sorted({1, int(shown[-1])}))]
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from raypoly.metrics.problem_counts import ProblemCounts
+from raypoly.reports.run_table import shown_ks
 from raypoly.reports.tables import ReportTable, mean_text, number
 from raypoly.statistics.intervals import share_interval
 from raypoly.statistics.paired_differences import PairedDifferences
 
-_SHOWN = ("1", "4", "8", "16", "64")
 Values = Mapping[str, float]
 """By problem id."""
 
@@ -25,7 +25,8 @@ def program_tables(payload: Mapping[str, Any], table: pa.Table) -> list[ReportTa
     measured = [payload, *payload.get("programs", ())]
     if "program" not in payload:
         return []
-    shared = [k for k in _SHOWN if all(k in each["pass_at_k"] for each in measured)]
+    curves = [each["pass_at_k"] for each in measured]
+    shared = shown_ks([{k: value for k, value in curves[0].items() if all(k in curve for curve in curves)}])
     values = [_values(table, each, shared) for each in measured]
     tables = [_side_by_side(measured, values, shared)]
     if len(measured) > 1:

@@ -8,8 +8,8 @@ from typing import Any
 from raypoly.reports.tables import DASH, ReportTable, number
 from raypoly.run_files import RunFiles
 
-_SHOWN = ("1", "4", "8", "16", "64", "128", "256", "512", "1024")
-"""The k of pass@k that reports show, as far as there are samples for them."""
+_BETWEEN = ("2", "32")
+"""The k of pass@k that tables leave out, to be short, where there is a larger one."""
 STRATEGIES = {
     "strategies_correct": "by execution",
     "strategies_correct_judge": "by the judge",
@@ -30,9 +30,10 @@ def first_and_last(
 
 
 def shown_ks(curves: Iterable[Mapping[str, float | None]]) -> tuple[str, ...]:
-    """The k that reports show of these pass@k, {k: value} each: those that one of them has."""
-    measured = {k for curve in curves for k, value in curve.items() if value is not None}
-    return tuple(k for k in _SHOWN if k in measured)
+    """The k that tables show of these pass@k, {k: value} each: those that one of them has, and each one's largest."""
+    measured = [{k for k, value in curve.items() if value is not None and k.isdigit()} for curve in curves]
+    largest = {max(ks, key=int) for ks in measured if ks}
+    return tuple(sorted(largest | set[str]().union(*measured).difference(_BETWEEN), key=int))
 
 
 def results_table(summary: Mapping[str, Any]) -> ReportTable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from rich.console import Console
 
 from raypoly import Run
 from raypoly.errors import CorruptData
+from raypoly.metrics.block_pass_at_k import block_ks
+from raypoly.metrics.pass_at_k import ks
 from raypoly.reports.judge_tables import judge_rows
 from raypoly.reports.run_figure import draw_run, strategies_over_steps
 from raypoly.reports.run_page import measure_rows, other_arm_overrides, run_tables, show_results, write_report
-from raypoly.reports.run_table import later_table, results_note, results_table
+from raypoly.reports.run_table import later_table, results_note, results_table, shown_ks
 from raypoly.reports.step_times import step_time_panels, time_rows
 from raypoly.store.catalogue import evaluation_key
 from tests.support.finished_run import HOSTILE, STEPS, summary, write_finished_run
@@ -207,6 +210,21 @@ def test_the_end_table_compares_before_and_after_on_test() -> None:
     assert re.search(r"pass@1 .*0\.250 .*0\.550 .*\+0\.300", "\n".join(lines))
     assert re.search(r"by execution .*1\.100 .*1\.400 .*\+0\.300", "\n".join(lines))
     assert [re.search(r"pass@(\d+)", line)[1] for line in lines if "pass@" in line] == ["1", "4", "8", "16", "64"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("measured", "shown"),
+    [
+        (ks(1), "1"),
+        (ks(2), "1 2"),
+        (ks(32), "1 4 8 16 32"),
+        (ks(100), "1 4 8 16 64"),
+        (sorted([*ks(512), 10, 100]), "1 4 8 10 16 64 100 128 256 512"),
+        (block_ks(24, 3), "1 3 6 12 24"),
+    ],
+)
+def test_tables_leave_out_what_is_between_and_never_the_largest_k(measured: Sequence[int], shown: str) -> None:
+    assert " ".join(shown_ks([dict.fromkeys(map(str, measured), 0.5)])) == shown
 
 
 def test_each_program_that_was_measured_again_has_a_row_of_its_name(tmp_path: Path) -> None:
