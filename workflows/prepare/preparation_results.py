@@ -60,17 +60,17 @@ def show(store: Store, config: PrepareConfig, console: Console) -> None:
 
 
 def _next(store: Store, config: PrepareConfig, train: bool) -> str:
-    """The command that uses the data set."""
+    """How to use the data set: the command that trains on it, or the key of one that is tested on it."""
     purpose, key = ("to train on it", "problems.path") if train else ("to be tested on it", "problems.test_path")
     if store.location.folder is None:
         return (
             f"{purpose}: copy {store.place('data')} to a folder, and name that as {key} with problems.source=prepared"
         )
-    words = ["problems.source=prepared", f"{key}={store.location.folder}"]
-    if train:
-        model = _model(store, config)
-        words += [] if model is None else [f"model.path={model}"]
-        words.append(f"generator.max_prompt_tokens={config.generator.max_prompt_tokens}")
+    named = f"{key}={store.location.folder}"
+    if not train:
+        return f"{purpose}: add {shlex.quote(named)} to a training with problems.source=prepared"
+    words = ["problems.source=prepared", named, f"model.path={_model(store, config) or 'MODEL'}"]
+    words.append(f"generator.max_prompt_tokens={config.generator.max_prompt_tokens}")
     return f"{purpose}: {shlex.join(['python', '-m', 'raypoly.train', *words])}"
 
 

@@ -96,7 +96,8 @@ def test_a_test_set_is_prepared_without_ray_and_keeps_nothing_of_the_training_se
     assert "p3" not in {problem.id for problem in read_problems(tmp_path / "run" / "data" / "test.jsonl").problems}
     told = explain_problem(PreparationFolder.of(config).look(), "p3").splitlines()[-1]
     assert told.startswith("Left out at same: is in theirs as well: p-three")
-    assert f"problems.test_path={tmp_path / 'run'}" in capsys.readouterr().out
+    add = f"to be tested on it: add problems.test_path={tmp_path / 'run'} to a training with problems.source=prepared"
+    assert add in capsys.readouterr().out
     prepare(config)
     assert read_outputs(tmp_path / "run") == first
     prepare(PrepareConfig.model_validate({**words, "split": {"validation": 2}}))
@@ -120,7 +121,9 @@ def test_a_finished_preparation_of_a_file_that_has_changed_is_refused_and_of_one
     path.unlink()
     capsys.readouterr()
     prepare(config)
-    assert f"data: {tmp_path / 'run' / 'data'} (4 train)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"data: {tmp_path / 'run' / 'data'} (4 train)" in said
+    assert f"problems.path={tmp_path / 'run'} model.path=MODEL generator.max_prompt_tokens=" in said, "of no model yet"
     assert read_outputs(tmp_path / "run") == first
 
 
