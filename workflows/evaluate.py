@@ -192,10 +192,15 @@ def _rounds(opened: OpenRun, program: Program, split: Split, samples: int) -> Pr
     async def keep(slot: int, number: int, drafts: Sequence[Draft]) -> None:
         """An evaluation is committed whole."""
 
-    greedy = split == "validation" and config.evaluate.validation_greedy
+    greedy = _is_greedy(config, split)
     score = partial(public_verdicts, services)
     version = services.learner.version
     return ProgramRounds(program, services.generator, config, samples, version, seed, score, keep, greedy)
+
+
+def _is_greedy(config: Config, split: str) -> bool:
+    """Whether the likeliest token is taken each time."""
+    return split == "validation" and config.evaluate.validation_greedy
 
 
 async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: Stopwatch) -> Group:
@@ -214,12 +219,19 @@ async def _pass_stages(opened: OpenRun, group: Group, problem: Problem, watch: S
 def evaluate_run(
     place: str, config: Config, split: str, samples: int | None, asked: Mapping[str, Program] | None = None
 ) -> None:
-    """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on. `asked`:
-    as `measure`."""
-    for program in (asked or {}).values():
-        program.check(samples or config.evaluate.samples)
+    """Measure a run's newest weights once more, into `evaluations/` of the run; training may not be going on.
+    `samples`: None for those of the run's own evaluations. `asked`: as `measure`."""
     if split not in ("train", "validation", "test"):
         raise UsageError(f"--split {split} is unknown: train, validation or test.")
+    own = config.evaluate.validation_samples if split == "validation" else config.evaluate.samples
+    count = own if samples is None else samples
+    if count > 1 and _is_greedy(config, split):
+        raise UsageError(
+            f"The run has evaluate.validation_greedy=true, which gives the same response {count} times: ask for "
+            "--samples 1, or for another --split."
+        )
+    for program in (asked or {}).values():
+        program.check(count)
     chosen = config.model_copy(update={"run": config.run.model_copy(update={"dir": place, "fresh": False})})
 
     shutdown, tables = Shutdown(config.run.grace_seconds), list[ReportTable]()
@@ -228,9 +240,7 @@ def evaluate_run(
         async with open_run(resolve_run(chosen), shutdown, samples=True) as opened:
             version, store = opened.services.learner.version, opened.durability.store
             await opened.weights.sync()
-            payload, table = await measure(
-                opened, version, cast(Split, split), samples or config.evaluate.samples, asked
-            )
+            payload, table = await measure(opened, version, cast(Split, split), count, asked)
             name = f"evaluations/{split}-step-{version:06d}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
             store.commit(f"{name}.json", seal(payload))
             store.commit(f"{name}.parquet", encode_table(table, {}))
