@@ -84,7 +84,7 @@ def open_sinks(config: Config, run_dir: Path, more: Sequence[Sink] = (), run_id:
     """The sinks that the config asks for, and `more` behind them.
 
     `run_dir` is a folder of this machine, named like the run. `run_id` is the run's own in W&B; default: the folder's
-    name. Raises `UsageError` where a package is missing.
+    name. Raises `UsageError` where a package is missing, or W&B has no login or can't be reached.
     """
     check_packages(config)
     metrics = MetricsFile(run_dir / METRICS)
@@ -233,16 +233,24 @@ class WeightsAndBiases:
     """One W&B run for one run, over all its starts, under the names of `flatten`. Every number is drawn over `step`."""
 
     def __init__(self, config: Config, run_dir: Path, run_id: str) -> None:
+        """Raises `UsageError` where W&B has no login or can't be reached."""
         import wandb
 
-        self._run = wandb.init(
-            project=config.run.wandb_project,
-            id=run_id,
-            name=run_dir.name,
-            resume="allow",
-            dir=str(run_dir),
-            config={"yaml": dump(config), **config.model_dump(mode="json")},
-        )
+        try:
+            self._run = wandb.init(
+                project=config.run.wandb_project,
+                id=run_id,
+                name=run_dir.name,
+                resume="allow",
+                dir=str(run_dir),
+                config={"yaml": dump(config), **config.model_dump(mode="json")},
+            )
+        except wandb.errors.Error as error:
+            why = " ".join(str(error).split()).rstrip(".")
+            raise UsageError(
+                f"run.wandb_project={config.run.wandb_project}: W&B can't be used ({why}): log in by `wandb login`, "
+                "set the variable WANDB_MODE=offline, or leave the key out."
+            ) from error
         # W&B's own step must rise with each line, and an evaluation has the step of the row behind it.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import wandb
 
-from raypoly.errors import StorageError
+from raypoly.errors import StorageError, UsageError
 from raypoly.metrics.sinks import MetricsFile, Sinks, flatten, open_sinks
 from raypoly.settings import load
 from tests.support.board_files import Row, event_rows, offline_rows, offline_runs, points
@@ -148,6 +149,19 @@ def test_a_run_is_one_run_of_wandb_over_its_starts_and_its_namesake_is_another(t
     told = {name: offline_runs(tmp_path / name / "grpo-s0") for name in ids}
     assert {name: [run.run_id for run in runs] for name, runs in told.items()} == {"one": ["6f2b"], "two": ["91ce"] * 2}
     assert {run.display_name for runs in told.values() for run in runs} == {"grpo-s0"}
+
+
+def test_without_a_login_wandb_is_one_sentence_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    for name, value in {"MODE": "online", "SILENT": "true", "CONFIG_DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    wandb.teardown()  # it keeps the settings of its first start
+    with pytest.raises(
+        UsageError, match=r"^run\.wandb_project=mine: W&B can't be used \(.+\): log in by `wandb login`"
+    ):
+        open_sinks(load(None, ["run.wandb_project=mine"]), tmp_path, run_id="6f2b")
+    wandb.teardown()
 
 
 def test_a_sink_that_cannot_be_closed_leaves_no_other_open() -> None:
