@@ -72,7 +72,8 @@ class HubSplit:
             raise UsageError(f"{what} is neither a folder here nor a data set's name on the hub, owner/name.")
         if self.folder is None and self.revision is None:
             raise UsageError(
-                f"{what} needs a revision: give a commit or a tag of the data set, so that the same rows come again."
+                f"{what} is no folder here, and as a data set's name on the hub it needs a revision: give a commit or "
+                "a tag of the data set, so that the same rows come again."
             )
 
     def find(self, what: str) -> FoundSplit:

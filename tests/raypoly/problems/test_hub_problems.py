@@ -82,7 +82,7 @@ def test_without_a_card_the_names_of_files_tell_the_splits(tmp_path: Path) -> No
         ({"split": "dev"}, r"problems\.path=.*set has no split 'dev': set split to train or test\."),
         ({"subset": "rows"}, r"has no such subset: set subset to lines or columns\."),
         ({"path": "leetcode"}, r"problems\.path=leetcode is neither a folder here nor .* owner/name\."),
-        ({"path": "org/set"}, r"problems\.path=org/set needs a revision: give a commit or a tag"),
+        ({"path": "org/set"}, r"problems\.path=org/set is no folder here, and .* needs a revision: give a commit"),
     ],
 )
 def test_a_wrong_name_is_one_sentence(tmp_path: Path, keys: dict[str, str], sentence: str) -> None:
@@ -106,7 +106,7 @@ def test_keys_that_go_with_another_source_are_refused_before_anything_starts(tmp
         ({"source": "jsonl", "path": rows, "revision": "v1"}, r"problems\.revision is of a data set by name"),
         ({"source": "hub", "path": str(tmp_path), "test_path": rows}, r"give problems\.test_split"),
         ({"source": "hub"}, r"problems\.source=hub needs problems\.path"),
-        ({"source": "hub", "path": "org/set"}, r"problems\.path=org/set needs a revision"),
+        ({"source": "hub", "path": "org/set"}, r"problems\.path=org/set is no folder here, and .* a revision"),
     ):
         with pytest.raises(UsageError, match=sentence):
             check_config(Config(problems=ProblemsConfig.model_validate(keys)), tmp_path / "run")
