@@ -28,6 +28,10 @@ def test_no_modules_import_each_other_not_even_late(product: Sequence[Module]) -
     assert structure.import_circles(product) == []
 
 
+def test_imports_point_one_way(product: Sequence[Module]) -> None:
+    assert structure.upward_imports(product) == []
+
+
 def test_a_public_class_name_occurs_once(product: Sequence[Module]) -> None:
     assert structure.named_twice(structure.public_classes(product)) == []
 

@@ -21,6 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("raypoly", "actors", "workflows")
+ABOVE: Mapping[str, tuple[str, ...]] = {"raypoly": ("actors", "workflows"), "actors": ("workflows",)}
+"""What each part may not import."""
+COMMANDS = "raypoly/commands/"
 LONG = 60
 """Lines of a function that one has to scroll for."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -71,6 +74,19 @@ def imported_modules(module: Module, known: Mapping[str, Module]) -> set[str]:
             if any(name not in known for name in below):
                 found.add(node.module)
     return {name for name in found if name in known and name != module.name}
+
+
+def upward_imports(modules: Sequence[Module]) -> list[str]:
+    """`path: module` for each import, early or late, against workflows -> actors -> raypoly. The commands are the way
+    in: they may import workflows."""
+    known = {module.name: module for module in modules}
+    return [
+        f"{module.path}: {name}"
+        for module in modules
+        if not module.path.startswith(COMMANDS)
+        for name in sorted(imported_modules(module, known))
+        if name.partition(".")[0] in ABOVE.get(module.path.partition("/")[0], ())
+    ]
 
 
 def import_circles(modules: Sequence[Module]) -> list[list[str]]:
