@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from raypoly.statistics.intervals import mean_interval, share_interval
+from raypoly.values import Float64
 from tests.support.simulated_cell import PROBLEMS, SHARES, Cell, Draw, holds, parts_of
 from tests.support.simulated_differences import (
     difference_cells,
@@ -121,10 +122,10 @@ def _agreement(problems: int, groups: int) -> Draw:
 
 
 def _clustered(problems: int, groups: int) -> Draw:
-    def draw(rng: np.random.Generator) -> bool:
-        chances = rng.beta(2.1, 0.9, problems)  # intraclass correlation of .69 with the noise below
-        values = np.clip(chances[:, None] + rng.normal(0, 0.12, (problems, groups)), -0.5, 1.5)
-        names = np.repeat(np.arange(problems), groups)
-        return holds(mean_interval(values.ravel(), clusters=names.tolist()), 0.7)
+    def agreements(rng: np.random.Generator, count: int) -> Float64:
+        of_problems = rng.beta(2.1, 0.9, (count, 1))  # intraclass correlation of .8 with the noise below
+        return np.clip(of_problems + rng.normal(0, 0.12, (count, groups)), -0.5, 1.0)
 
-    return draw
+    truth = float(agreements(np.random.default_rng(0), 1_000_000 // groups).mean())
+    names = np.repeat(np.arange(problems), groups).tolist()
+    return lambda rng: holds(share_interval(agreements(rng, problems).ravel(), names, lowest=-0.5), truth)
