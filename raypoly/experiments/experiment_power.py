@@ -17,6 +17,7 @@ from raypoly.experiments.measured_differences import BEFORE, MeasuredDifference,
 from raypoly.experiments.other_results import read_results
 from raypoly.experiments.planned_runs import PlannedRun
 from raypoly.experiments.run_result import STRATEGIES
+from raypoly.problems.without_tests import count_with_tests
 from raypoly.reports.tables import DASH, ReportTable
 from raypoly.statistics.power import (
     TYPICAL,
@@ -112,14 +113,13 @@ def _same_problems(configs: Sequence[Config]) -> bool:
 
 
 def planned_problems(config: Config) -> tuple[dict[str, int], list[str]]:
-    """Problems of each split, and what is assumed where they can't be read yet."""
+    """How many problems with tests each split has, and what is assumed where they can't be read yet."""
     try:
-        splits = problems.build_problem_set(config.problems).splits
+        return count_with_tests(problems.build_problem_set(config.problems)), []
     except UsageError as error:
         assumed = {"validation": config.problems.validation, "test": config.problems.test}
         said = f"problems.validation={assumed['validation']} and problems.test={assumed['test']} are counted instead."
         return assumed, [f"{error} Until they are there, {said}"]
-    return {name: len(members) for name, members in splits.items()}, []
 
 
 def _rows(measure: str, size: ExperimentSize, spread: DifferenceSpread) -> Iterator[tuple[str, ...]]:

@@ -8,9 +8,10 @@ import pytest
 
 from raypoly.errors import UsageError
 from raypoly.experiments.experiment_command import show_forecast
-from raypoly.experiments.experiment_power import planned_power, planned_size, power_lines
+from raypoly.experiments.experiment_power import planned_power, planned_problems, planned_size, power_lines
 from raypoly.experiments.planned_runs import plan_runs
 from tests.raypoly.experiments.made_experiments import experiment
+from tests.support.verl_files import gsm8k_row, write_parquet
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = str(ROOT / "configs" / "experiments" / "leetcode_h200.yaml")
@@ -72,6 +73,16 @@ def test_a_pilot_says_how_differences_spread_here_too(tmp_path: Path) -> None:
     assert "Assumed: " not in "\n".join(said)
     with pytest.raises(UsageError, match=r"nowhere\.json"):
         show_forecast(STUDY, [], "h200", None, tmp_path / "nowhere.json", said.append)
+
+
+def test_test_problems_without_tests_are_none_to_measure(tmp_path: Path) -> None:
+    rows = write_parquet(tmp_path / "rows.parquet", [gsm8k_row(number) for number in range(16)])
+    words = ["problems.source=verl", f"problems.path={rows}", "problems.test=4", "problems.validation=4"]
+    words += ["problems.chat_template=plain", "model.path=Qwen/Qwen3-4B-Base"]
+    arms = "arms: {a: {objective.name: grpo}, b: {objective.name: pkpo}}\n"
+    runs = plan_runs(experiment(tmp_path, arms), tmp_path / "out", words)
+    assert planned_problems(runs[0].config) == ({"train": 0, "validation": 0, "test": 0}, [])
+    assert planned_power(runs).startswith("These runs have no test problems (problems.test)")
 
 
 def test_without_test_problems_there_is_no_power_and_no_traceback(tmp_path: Path) -> None:
