@@ -1,4 +1,4 @@
-"""Files that a report writes where its reader says.
+"""Files that a report or an audit writes where its reader says.
 
 check_output(Path("ours.html"), "--out")               # before the work that it takes
 write_output(Path("ours.html"), page.encode())

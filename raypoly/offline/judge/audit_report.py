@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from raypoly.errors import RaypolyError, StorageError, UsageError
+from raypoly.errors import RaypolyError, UsageError
 from raypoly.judge.gold import GoldGroup, read_gold_groups
 from raypoly.offline.command_config import JudgeChoice
 from raypoly.offline.command_output import say
@@ -27,6 +27,7 @@ from raypoly.offline.judge.audit_measures import (
 )
 from raypoly.offline.judge.judge_audit import AuditResult, audit
 from raypoly.reports.tables import ReportTable
+from raypoly.reports.whole_files import write_output
 
 
 def audit_file(
@@ -137,9 +138,4 @@ def _write(
         "judges": judges,
         "tests": {name: asdict(test) for name, test in tests.items()},
     }
-    beside = path.with_name(f"{path.name}.new")
-    try:
-        beside.write_text(json.dumps(document, indent=1) + "\n")
-        beside.replace(path)
-    except OSError as error:
-        raise StorageError(f"--json {path} can't be written: {error.strerror}.") from error
+    write_output(path, (json.dumps(document, indent=1) + "\n").encode())
