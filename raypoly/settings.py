@@ -254,4 +254,4 @@ def _unknown(name: str, origin: str, kind: type[BaseModel]) -> str:
 
 def _nearest_last(name: str, known: Sequence[str]) -> list[str]:
     last = {key.rpartition(".")[2]: key for key in known}
-    return [last[match] for match in get_close_matches(name.rpartition(".")[2], last, n=1)]
+    return [last[match] for match in get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.7)]

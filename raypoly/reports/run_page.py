@@ -29,6 +29,7 @@ from raypoly.reports.whole_files import check_output, write_output
 from raypoly.run_files import FIGURE, REPORT, RunFiles
 from raypoly.settings import dump
 
+_PROGRAMS = ("programs", "program_differences")
 _TIME_HEAD = ("stage", "seconds at work", "waited for", "share")
 _MEASURE_HEAD = ("", f"first {SMOOTHING} steps", f"last {SMOOTHING} steps", "least", "most")
 
@@ -57,24 +58,25 @@ def show_results(run: RunFiles, console: Console, figures: Path | None = None, o
     Raises `UsageError` where these can't be written.
     """
     page = write_report(run, out)
-    results = results_table(run.summary)
+    tables = run_tables(run)
     if run.evaluations:
         console.print()
-        console.print(results if results.rows else "Not evaluated on the test split yet.")
-        for programs in run_programs(run):
-            console.print(programs)
+        console.print(tables.get("results", "Not evaluated on the test split yet."))
+        for name in _PROGRAMS:
+            if name in tables:
+                console.print(tables[name])
         if note := results_note(run.summary):
             console.print(note, highlight=False)
-    if (later := later_table({run.name: run})).rows:
+    if "later" in tables:
         console.print("Measured again by raypoly evaluate:", highlight=False)
-        console.print(later)
-    if (roles := role_table(run.rows)).rows:
-        console.print(roles)
+        console.print(tables["later"])
+    if "drafts" in tables:
+        console.print(tables["drafts"])
     for name, path in [*([("figure", run.store.place(FIGURE))] if out is None else []), ("report", page)]:
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
     if figures is not None:
         panels = named_panels([*run_panels(run), *step_time_panels(run.rows)])
-        written = write_figures(figures, panels, run_tables(run))
+        written = write_figures(figures, panels, tables)
         told = f"{len(written)} files of figures and tables: {figures.absolute()}"
         console.print(told, highlight=False, markup=False, soft_wrap=True)
 
@@ -83,7 +85,7 @@ def run_tables(run: RunFiles) -> dict[str, ReportTable]:
     """The page's tables of what was measured, by name; those that have rows."""
     found = {
         "results": results_table(run.summary),
-        **dict(zip(("programs", "program_differences"), run_programs(run), strict=False)),
+        **dict(zip(_PROGRAMS, run_programs(run), strict=False)),
         "later": later_table({run.name: run}),
         "times": ReportTable(_TIME_HEAD, time_rows(run.summary.get("stage_seconds", {}), run.rows)),
         "drafts": role_table(run.rows),
